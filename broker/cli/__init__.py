@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ COMMANDS = {
     "topics": "ottla.broker.cli.topics:app",
     "groups": "ottla.broker.cli.groups:app",
     "transactions": "ottla.broker.cli.transactions:app",
+    "users": "ottla.broker.cli.users:app",
     "acls": "ottla.broker.cli.acls:app",
     "faults": "ottla.broker.cli.faults:app",
     "clock": "ottla.broker.cli.faults:clock",
@@ -71,12 +73,21 @@ def _typer_app(argv: list[str]) -> typer.Typer:
 
     app = typer.Typer(name="ottla", no_args_is_help=True, pretty_exceptions_show_locals=False, add_completion=True)
     version = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
+    config = typer.Option(
+        None, "--config", envvar="OTTLA_CLIENT_CONFIG", metavar="FILE", help="How to come in, as client.properties of Kafka's tools say it."
+    )
 
     @app.callback()
-    def ottla(version: bool = version) -> None:
+    def ottla(version: bool = version, config: Path | None = config) -> None:
         """A Kafka broker in Python, and the tools around it."""
+        if config is not None:
+            from ottla.broker.cli.common import command  # noqa: PLC0415 # not on the serving path
+            from ottla.broker.cli.security import use  # noqa: PLC0415 # only where it is given
 
-    asked = [name for name in COMMANDS if name in argv[:1]]
+            command(use)(config)
+
+    at = 2 if argv[:1] == ["--config"] else 0
+    asked = [name for name in COMMANDS if name in argv[at : at + 1]]
     for name in asked or COMMANDS:
         module_name, _, attribute = COMMANDS[name].partition(":")
         try:

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from ottla.broker.cli.common import CliError, host_port
+from ottla.broker.cli.security import connect
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError, UnsupportedVersion
@@ -176,7 +177,7 @@ class AdminClient:
     def _call(self, host: str, port: int, request: Message, min_version: int = 0, max_version: int | None = None) -> Any:
         client = self._clients.get((host, port))
         if client is None:
-            client = self._clients[host, port] = Client(host, port, client_id=CLIENT_ID)
+            client = self._clients[host, port] = connect(host, port, CLIENT_ID)
         try:
             if min_version and client.highest_version(type(request)) < min_version:
                 raise CliError(f"the broker at {host}:{port} is too old for this: it does not know version {min_version} of the request")

@@ -17,6 +17,7 @@ from aiokafka.errors import KafkaError
 from ottla.broker.cli.cluster import AdminClient
 from ottla.broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note
 from ottla.broker.cli.logs import quiet_client_logs
+from ottla.broker.cli.security import for_aiokafka
 
 POLL_MS = 200
 RECORDS_AT_ONCE = 1_000
@@ -79,6 +80,7 @@ def consume(
 
 async def _consume(plan: _Plan, partitions: list[TopicPartition], sink: BinaryIO) -> int:
     consumer = AIOKafkaConsumer(
+        **for_aiokafka(),
         bootstrap_servers=plan.bootstrap,
         group_id=plan.group,
         auto_offset_reset="earliest" if plan.from_beginning else "latest",

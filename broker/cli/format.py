@@ -11,6 +11,7 @@ import typer
 
 from ottla.broker.cli.common import CliError, command
 from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.metadata_records import UserScramCredentialRecord
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import UnknownLevel, bootstrap_levels, level_name
 from ottla.broker.core.clock import Clock
@@ -19,6 +20,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, data_dir, load
 from ottla.broker.first_start import own_endpoints
 from ottla.broker.net.listeners import listeners_of
+from ottla.broker.security.add_scram import parsed_scram
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.formatting import format_directory
 
@@ -44,15 +46,17 @@ def format_(
     initial_controllers: Annotated[
         str | None, typer.Option("--initial-controllers", "-I", help="For Apache Kafka's controllers only.")
     ] = None,
-    add_scram: Annotated[list[str] | None, typer.Option("--add-scram", "-S", help="For Apache Kafka's controllers only.")] = None,
+    add_scram: Annotated[
+        list[str] | None,
+        typer.Option("--add-scram", "-S", metavar="MECHANISM=[name=…,password=…]", help="A user of the new cluster; may be repeated."),
+    ] = None,
 ) -> None:
     """Format the data directory of a broker that joins a cluster, or of its controller.
 
     For example: ottla format --cluster-id MkU3OEVBNTcwNTJENDM2Qg --config broker.properties
     """
-    for name, value in {"initial-controllers": initial_controllers, "add-scram": add_scram}.items():
-        if value:
-            raise CliError(f"--{name} is for Apache Kafka's controllers; {MORE_VOTERS}")
+    if initial_controllers:
+        raise CliError(f"--initial-controllers is for Apache Kafka's controllers; {MORE_VOTERS}")
     try:
         settings = _settings(config)
         voter_at = _voter_at(settings, standalone=standalone, no_voters=no_initial_controllers)
@@ -60,7 +64,16 @@ def format_(
         levels = bootstrap_levels(_levels(feature or ()), release_version, dynamic_quorum=dynamic)
         path = data_dir(settings)
         now_ms = Clock().now_ms()
-        made = format_directory(path, cluster_id, settings.node_id, levels, now_ms, ignore_formatted=ignore_formatted, voter_at=voter_at)
+        made = format_directory(
+            path,
+            cluster_id,
+            settings.node_id,
+            levels,
+            now_ms,
+            ignore_formatted=ignore_formatted,
+            voter_at=voter_at,
+            users=[_user(argument) for argument in add_scram or ()],
+        )
     except (SettingsError, LogDirRefused, UnknownLevel) as error:
         raise CliError(str(error)) from error
     if made:
@@ -91,6 +104,14 @@ def _voter_at(settings: BrokerSettings, *, standalone: bool, no_voters: bool) ->
     if no_voters or not standalone:
         raise CliError(f"controller.quorum.voters is not set on this controller: --standalone makes it the voter; {MORE_VOTERS}")
     return own_endpoints(settings)
+
+
+def _user(argument: str) -> UserScramCredentialRecord:
+    try:
+        name, kind, kept = parsed_scram(argument, os.urandom)
+    except ValueError as error:
+        raise CliError(f"--add-scram: {error}") from None
+    return UserScramCredentialRecord(name, kind.number, kept.salt, kept.stored_key, kept.server_key, kept.iterations)
 
 
 def _levels(features: Sequence[str]) -> dict[str, int]:

@@ -18,6 +18,7 @@ from aiokafka.errors import KafkaError
 from ottla.broker.cli.cluster import AdminClient
 from ottla.broker.cli.common import BOOTSTRAP, Bootstrap, CliError, command, note, pairs
 from ottla.broker.cli.logs import quiet_client_logs
+from ottla.broker.cli.security import for_aiokafka
 
 READ_BYTES = 65_536
 LINGER_MS = 5
@@ -94,6 +95,7 @@ def _check_place(plan: _Plan) -> None:
 
 async def _produce(plan: _Plan) -> int:
     producer = AIOKafkaProducer(
+        **for_aiokafka(),
         bootstrap_servers=plan.bootstrap,
         acks=plan.acks.value if plan.acks is Acks.ALL else int(plan.acks.value),
         enable_idempotence=plan.idempotent,

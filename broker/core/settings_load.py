@@ -9,7 +9,6 @@ in `Loaded.notes`.
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, a
 from ottla.protocol.bodiless import module_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
-OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN"})
+OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN", "OTTLA_CLIENT_CONFIG", "OTTLA_PASSWORD"})
 """Variables that the other commands read: no settings of a broker."""
 
 _UNDERLINES = re.compile("_+")
@@ -121,6 +120,8 @@ def _login_file(options: str) -> str | None:
     """The file of JAAS that the options of a JVM name, as Kafka's own images are told of it."""
     if _LOGIN_FILE not in options:
         return None
+    import shlex  # noqa: PLC0415 # most starts have no such options
+
     found = [item.removeprefix(_LOGIN_FILE) for item in shlex.split(options) if item.startswith(_LOGIN_FILE)]
     return found[-1].removeprefix("=") if found else None
 

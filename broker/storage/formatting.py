@@ -37,10 +37,12 @@ def format_directory(
     *,
     ignore_formatted: bool = False,
     voter_at: Sequence[VoterEndpoint] = (),
+    users: Sequence[MetadataRecord] = (),
     files: Files = FILES,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> bool:
-    """Returns False where the directory was formatted already, for the same node and cluster. `levels` of features are for controllers.
+    """Returns False where the directory was formatted already, for the same node and cluster. `levels` of features and
+    credentials of `users` are for controllers.
 
     With `voter_at`, the listeners of a controller, this node is the one voter of a quorum whose voters can change (`--standalone`).
 
@@ -54,7 +56,7 @@ def format_directory(
                 raise LogDirRefused(f"Log directory {path} is already formatted. Use --ignore-formatted to leave it as it is.")
             return False
         files.make_dir(path)
-        bootstrap = Snapshot(0, list(level_records(levels)))
+        bootstrap = Snapshot(0, [*level_records(levels), *users])
         files.write_atomic(path / BOOTSTRAP_FILE, b"".join(write_snapshot(bootstrap, 0, levels[METADATA_VERSION], now_ms)))
         directory_id = random_id(random_bytes)
         if voter_at:

@@ -7,10 +7,16 @@ import typer
 from click.testing import Result
 from typer.testing import CliRunner
 
+from client_compat.support.ports import free_port
 from ottla.broker.cli.format import format_
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.snapshots import read_snapshot
+from ottla.broker.security.scram import SCRAM_KINDS, SHA_256, salted_password
 from ottla.broker.storage.meta_properties import decode_meta
+from ottla.protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from ottla.protocol.messages.k51_alter_user_scram_credentials import AlterUserScramCredentialsRequest, ScramCredentialUpsertion
+from tests.support.logins import ScramClient, authenticate, handshake, log_in, secured
+from tests.support.running_broker import HOST, RunningBroker
 
 BROKER = {
     "process.roles": "broker",
@@ -40,12 +46,54 @@ def test_a_brokers_directory_is_formatted_as_kafkas_tool_says_it(tmp_path: Path)
     assert "is already formatted" in formatted(tmp_path).output
 
 
+def test_users_of_a_new_cluster_log_in_and_later_ones_are_decided_by_its_controller(tmp_path: Path) -> None:
+    controller = free_port()
+    given = {
+        **secured(),
+        "process.roles": "broker,controller",
+        "node.id": "2",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{controller}",
+        "controller.listener.names": "C",
+        "listeners": f"SECURE://{HOST}:{free_port()},PLAINTEXT://{HOST}:{free_port()},C://{HOST}:{controller}",
+        "listener.security.protocol.map": "SECURE:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT,C:PLAINTEXT",
+    }
+    underlined = {name.replace(".", "_"): text for name, text in given.items()}
+    made = formatted(
+        tmp_path,
+        "--standalone",
+        "-S",
+        "SCRAM-SHA-512=[name=carol,password=her own]",
+        **underlined,
+    )
+    assert made.exit_code == 0, made.output
+
+    def comes_in(user: str, password: str, mechanism: str) -> bool:
+        with running.client() as client:
+            scram = ScramClient(user, password, SCRAM_KINDS[mechanism].hash)
+            handshake(client, mechanism)
+            first = authenticate(client, scram.first())
+            return not first.error_code and not authenticate(client, scram.final(bytes(first.auth_bytes))).error_code
+
+    with RunningBroker(tmp_path / "data", given) as running:
+        assert comes_in("carol", "her own", "SCRAM-SHA-512")
+        assert not comes_in("dave", "his", "SCRAM-SHA-256")
+        with running.client() as client:
+            log_in(client)
+            salted = salted_password(SHA_256, "his", b"salt", 4096)
+            request = AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion("dave", SHA_256.number, 4096, b"salt", salted)])
+            assert [result.error_code for result in client.call(request, 0).results] == [0]
+            described = client.call(DescribeUserScramCredentialsRequest(None), 0)
+            while {result.user for result in described.results} != {"carol", "dave"}:  # the broker follows its controller
+                described = client.call(DescribeUserScramCredentialsRequest(None), 0)
+        assert comes_in("dave", "his", "SCRAM-SHA-256")
+
+
 @pytest.mark.parametrize(
     ("options", "settings", "words"),
     [
         (["--standalone"], {}, "--standalone can only be used on a controller"),
         (["-I", "1@h:1:x"], {}, "--initial-controllers is for Apache Kafka's controllers"),
-        (["-S", "SCRAM-SHA-256=[name=a,password=b]"], {}, "--add-scram is for Apache Kafka's controllers"),
+        (["-S", "SCRAM-SHA-256=[name=a]"], {}, "--add-scram: You must supply one of 'password' or 'saltedpassword'"),
         (["-f", "group.version"], {}, "--feature group.version: expected NAME=LEVEL"),
         (["-r", "2.8"], {}, "Unknown metadata.version '2.8'"),
         (["-f", "kraft.version=1"], {"controller_quorum_voters": "1@h:1"}, "Cannot set kraft.version to 1"),

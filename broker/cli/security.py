@@ -1,0 +1,82 @@
+"""How the commands come in where a cluster asks who they are: `ottla --config client.properties …`, in Kafka's names for clients.
+
+Rules: the file is that of Kafka's own tools, of librdkafka or of kafka-python; a property about security that is not understood is refused,
+never passed over; passwords appear in no text.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+from typing import Any
+
+import javaproperties
+
+from ottla.broker.cli.common import CliError
+from ottla.broker.security.login_client import NotTrusted, log_in
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.spark_jobs.wire.security import Security, security_of
+
+
+class _Given:
+    """What the root command was given, for whichever command runs."""
+
+    security = Security()
+
+
+def use(file: Path) -> None:
+    """From now on every connection is made so. Raises `CliError`."""
+    try:
+        with file.open(encoding="utf-8") as lines:
+            _Given.security = security_of(javaproperties.load(lines))
+    except (OSError, ValueError) as error:
+        raise CliError(f"{file}: {error}", exit_code=2) from None
+
+
+def connect(host: str, port: int, client_id: str) -> Client:
+    """A connection that can be used. Raises OSError (ssl.SSLError among them), and `CliError` where nobody is let in."""
+    security = _Given.security
+
+    def wrap(connected: socket.socket) -> socket.socket:
+        return security.tls().wrap_socket(connected, server_hostname=host) if security.encrypted else connected
+
+    client = Client(host, port, client_id=client_id, wrap=wrap)
+    try:
+        if security.mechanism:
+            _log_in(client, security)
+    except BaseException:
+        client.close()
+        raise
+    return client
+
+
+def for_aiokafka() -> dict[str, Any]:
+    """Keyword arguments of aiokafka's clients. Raises OSError."""
+    security = _Given.security
+    found: dict[str, Any] = {"security_protocol": security.protocol}
+    if security.encrypted:
+        found["ssl_context"] = security.tls()
+    if security.mechanism:
+        found |= {"sasl_mechanism": security.mechanism, "sasl_plain_username": security.username, "sasl_plain_password": security.password}
+    return found
+
+
+def _log_in(client: Client, security: Security) -> None:
+    answer = client.call(SaslHandshakeRequest(security.mechanism))
+    if answer.error_code:
+        raise CliError(f"the broker does not take {security.mechanism}; it offers {', '.join(answer.mechanisms) or 'nothing'}")
+
+    def ask(token: bytes) -> bytes:
+        told = client.call(SaslAuthenticateRequest(token))
+        if told.error_code:
+            raise CliError(f"the broker does not let {security.username} in: {told.error_message or ErrorCode(told.error_code).name}")
+        return bytes(told.auth_bytes)
+
+    try:
+        log_in(security.mechanism, security.username, security.password, ask, os.urandom)
+    except NotTrusted as error:
+        raise CliError(f"the broker is not to be trusted: {error}") from None

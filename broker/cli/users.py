@@ -1,0 +1,94 @@
+"""`ottla users`: who can log in by SCRAM at a cluster (KIP-554), of any Kafka."""
+
+from __future__ import annotations
+
+import os
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from ottla.broker.cli.cluster import AdminClient, check
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, command, note, print_json, print_table
+from ottla.broker.security.scram import SCRAM_KINDS, salted_password
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest
+from ottla.protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+
+app = typer.Typer(help="List, add and remove users who log in by SCRAM.", no_args_is_help=True)
+
+_SALT_BYTES: Final = 24
+_NAMES: Final = {kind.number: kind.name for kind in SCRAM_KINDS.values()}
+
+
+class _Mechanism(StrEnum):
+    SHA_256 = "SCRAM-SHA-256"
+    SHA_512 = "SCRAM-SHA-512"
+
+
+User = Annotated[str, typer.Argument(metavar="USER")]
+
+
+@app.command("list")
+@command
+def list_users(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
+    """List the users with the mechanisms by which each can log in."""
+    with AdminClient(bootstrap) as cluster:
+        response = cluster.any(DescribeUserScramCredentialsRequest(None))
+    check(response.error_code, "users were not listed", response.error_message)
+    rows = [
+        (result.user, _NAMES.get(each.mechanism, str(each.mechanism)), each.iterations)
+        for result in sorted(response.results, key=lambda result: result.user)
+        for each in result.credential_infos
+    ]
+    if as_json:
+        print_json([{"user": user, "mechanism": mechanism, "iterations": iterations} for user, mechanism, iterations in rows])
+    else:
+        print_table(("user", "mechanism", "iterations"), rows)
+
+
+@app.command("add")
+@command
+def add(
+    user: User,
+    *,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    mechanism: Annotated[_Mechanism, typer.Option(help="How the user logs in.")] = _Mechanism.SHA_256,
+    iterations: Annotated[int, typer.Option(help="How dear it is to guess the password: 4096 to 16384.")] = 4096,
+    password: Annotated[
+        str, typer.Option(prompt=True, hide_input=True, confirmation_prompt=True, envvar="OTTLA_PASSWORD", help="Asked for by default.")
+    ],
+) -> None:
+    """Let a user log in with a password, or with another one from now on. The password itself is sent to nobody."""
+    if not password:
+        raise CliError("a password is not empty")
+    kind, salt = SCRAM_KINDS[mechanism.value], os.urandom(_SALT_BYTES)
+    salted = salted_password(kind, password, salt, iterations)
+    _alter(bootstrap, AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion(user, kind.number, iterations, salt, salted)]))
+    note(f"{user} can log in by {mechanism.value}")
+
+
+@app.command("remove")
+@command
+def remove(
+    user: User,
+    *,
+    bootstrap: Bootstrap = BOOTSTRAP,
+    mechanism: Annotated[_Mechanism, typer.Option(help="Which way to log in is taken away.")] = _Mechanism.SHA_256,
+) -> None:
+    """Let a user log in no longer; open connections stay."""
+    deletion = ScramCredentialDeletion(user, SCRAM_KINDS[mechanism.value].number)
+    _alter(bootstrap, AlterUserScramCredentialsRequest([deletion], []))
+    note(f"{user} can no longer log in by {mechanism.value}")
+
+
+def _alter(bootstrap: str, request: AlterUserScramCredentialsRequest) -> None:
+    """Asks any broker, which leaves it to the controller. Raises `CliError`."""
+    with AdminClient(bootstrap) as cluster:
+        for result in cluster.any(request).results:
+            if result.error_code != ErrorCode.NONE:
+                check(result.error_code, result.user, result.error_message)

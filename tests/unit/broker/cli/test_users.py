@@ -1,0 +1,75 @@
+"""The commands at a locked broker: `--config client.properties`, and `ottla users`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from ottla.broker.security.client_properties import as_lines
+from ottla.broker.testing.in_process import InProcessBroker
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    with InProcessBroker(tmp_path_factory.mktemp("locked") / "data", tls=True, users={"alice": "s;ecret"}) as running:
+        yield running
+
+
+def ottla(broker: InProcessBroker, properties: dict[str, str] | None, *argv: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    file = broker.data_dir.with_name("client.properties")
+    file.write_text("\n".join(as_lines(properties or {})))
+    command = [sys.executable, "-m", "ottla", *([] if properties is None else ["--config", str(file)]), *argv, "-b", broker.bootstrap]
+    return subprocess.run(command, capture_output=True, text=True, input=text, timeout=TIMEOUT_S, check=False)
+
+
+@pytest.mark.parametrize(("kind", "mechanism"), [("java", "PLAIN"), ("java", "SCRAM-SHA-256"), ("librdkafka", "SCRAM-SHA-512")])
+def test_the_commands_come_in_as_kafkas_clients_do(broker: InProcessBroker, kind: str, mechanism: str) -> None:
+    properties = broker.client_properties(kind, mechanism=mechanism)
+    topic = f"{kind}-{mechanism}"
+    assert ottla(broker, properties, "topics", "create", topic).returncode == 0
+    assert ottla(broker, properties, "produce", topic, text="one\ntwo\n").returncode == 0
+    done = ottla(broker, properties, "consume", topic, "--from-beginning", "--exit-at-end")
+    assert (done.returncode, done.stdout) == (0, "one\ntwo\n"), done.stderr
+
+
+def test_users_are_added_listed_and_removed_and_a_password_is_shown_nowhere(broker: InProcessBroker) -> None:
+    properties = broker.client_properties()
+    added = ottla(broker, properties, "users", "add", "carol", "--mechanism", "SCRAM-SHA-512", "--password", "her own")
+    assert added.returncode == 0, added.stderr
+    listed = ottla(broker, properties, "users", "list", "--json")
+    assert '"user": "carol"' in listed.stdout
+    carols = {**broker.client_properties("librdkafka", mechanism="SCRAM-SHA-512"), "sasl.username": "carol", "sasl.password": "her own"}
+    assert ottla(broker, carols, "topics", "list").returncode == 0
+    assert ottla(broker, properties, "users", "remove", "carol", "--mechanism", "SCRAM-SHA-512").returncode == 0
+    refused = ottla(broker, carols, "topics", "list")
+    assert refused.returncode == 1
+    assert "the broker does not let carol in: Authentication failed" in refused.stderr
+    for done in (added, listed, refused):
+        assert "her own" not in done.stdout + done.stderr
+
+
+def test_a_removed_user_that_was_not_there_is_told(broker: InProcessBroker) -> None:
+    done = ottla(broker, broker.client_properties(), "users", "remove", "nobody")
+    assert (done.returncode, "RESOURCE_NOT_FOUND" in done.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI: one of"),
+        ({"ssl.truststore.location": "/no/such/ca.pem"}, "No such file"),
+        ({"security.protocol": "TLS"}, "security.protocol=TLS: one of"),
+        ({"sasl.oauthbearer.token.endpoint.url": "x"}, "is not understood"),
+    ],
+)
+def test_a_configuration_that_does_not_do_is_told_in_a_line(broker: InProcessBroker, changed: dict[str, str], words: str) -> None:
+    done = ottla(broker, {**broker.client_properties(), **changed}, "topics", "list")
+    assert done.returncode in {1, 2}
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert "s;ecret" not in done.stderr
