@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.core.listener_security import ListenerSecurity
+from ottla.broker.core.security_keys import SECURED_TOKENS
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.security.jaas import JaasError, LoginFile, LoginModule, login_modules
 from ottla.broker.security.mechanism import MakeMechanism
@@ -40,6 +41,13 @@ _KNOWN_MODULES: Final = frozenset(
     }
 )
 _USER: Final = "user_"
+_BEARER: Final = "OAUTHBEARER"
+_HANDLER: Final = "sasl.server.callback.handler.class"
+_OF_SIGNED_TOKENS: Final = (
+    "sasl.oauthbearer.jwks.endpoint.url",
+    "sasl.oauthbearer.expected.audience",
+    "sasl.oauthbearer.expected.issuer",
+)
 
 FindCredential = Callable[[ScramKind, str, bool], Credential | None]
 """What is kept of the password of a user, or of a delegation token of that id."""
@@ -109,7 +117,7 @@ def _sasl_lock(listener: Listener, settings: BrokerSettings, login_file: LoginFi
     mechanisms = {}
     for mechanism in enabled:
         where = f"listener.name.{listener.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
-        make = _maker(mechanism, listener, settings.users, around)
+        make = _maker(mechanism, listener, settings, around)
         try:
             entries = [] if settings.users else _entries(listener, mechanism, security, login_file)
         except (JaasError, OSError) as error:
@@ -139,17 +147,36 @@ def _entries(listener: Listener, mechanism: str, security: ListenerSecurity, log
 
 
 def _maker(
-    mechanism: str, listener: Listener, users: Mapping[str, str], around: Surroundings
+    mechanism: str, listener: Listener, settings: BrokerSettings, around: Surroundings
 ) -> Callable[[Sequence[LoginModule]], MakeMechanism]:
     if mechanism == "PLAIN":
-        return lambda entries: partial(Plain, {**_passwords(entries), **users})
+        return lambda entries: partial(Plain, {**_passwords(entries), **settings.users})
+    if mechanism == _BEARER:
+        return partial(_bearer, listener, ListenerSecurity(settings, listener.name), around)
     kind = SCRAM_KINDS.get(mechanism)
     if kind is not None:
         return lambda _: partial(Scram, kind, partial(around.find_credential, kind), around.random_bits)
     raise SettingsError(
-        f"sasl.enabled.mechanisms={mechanism} at {listener.name} is not supported: allowed are PLAIN, {', '.join(SCRAM_KINDS)}"
+        f"sasl.enabled.mechanisms={mechanism} at {listener.name} is not supported: allowed are PLAIN, {', '.join(SCRAM_KINDS)}, {_BEARER}"
         + (" (GSSAPI is Kafka's default: set sasl.enabled.mechanisms)" if mechanism == "GSSAPI" else "")
     )
+
+
+def _bearer(listener: Listener, security: ListenerSecurity, around: Surroundings, entries: Sequence[LoginModule]) -> MakeMechanism:
+    """Of tokens that nobody signed: whoever asks for more must not get less."""
+    from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokens  # noqa: PLC0415 # few ask for it
+
+    judged = [name for name in _OF_SIGNED_TOKENS if security.value(name)]
+    if security.of_mechanism(_BEARER, _HANDLER) in SECURED_TOKENS:
+        judged.append(_HANDLER)
+    if judged:
+        raise SettingsError(f"{', '.join(judged)}: at {listener.name} signed tokens cannot be judged in this version")
+    if len(entries) != 1:
+        raise SettingsError(f"{listener.name}: Must supply exactly 1 non-null JAAS mechanism configuration (size was {len(entries)})")
+    try:
+        return partial(OAuthBearer, UnsecuredTokens(entries[0].options, around.now_ms).judge)
+    except ValueError as error:
+        raise SettingsError(f"sasl.jaas.config of {listener.name}: {error}") from error
 
 
 def _passwords(entries: Sequence[LoginModule]) -> dict[str, str]:

@@ -18,7 +18,6 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from ottla.broker.core.java_hash import in_hash_order, string_hash
 from ottla.broker.security.mechanism import Broken, Failed, Refused
 
 _ALPHA: Final = "[A-Za-z]+"
@@ -122,7 +121,8 @@ class Scram:
         self._nonce = match["nonce"] + _in_base_36(self._random_bits(_NONCE_BITS))
         salt = base64.b64encode(found.salt).decode()
         answer = f"r={self._nonce},s={salt},i={found.iterations}"
-        rest = "".join(f",{key}={extensions[key]}" for key in in_hash_order(extensions, string_hash))  # as Kafka's map has them
+        # Kafka's map has them in an order that differs from start to start; where there is one, it is the same.
+        rest = "".join(f",{key}={value}" for key, value in extensions.items())
         self._signed = f"n={match['name']},r={match['nonce']}{rest},{answer}"
         return answer
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,39 @@ def test_users_are_those_of_the_setting_or_else_of_the_file(tmp_path: Path) -> N
 def test_a_log_in_that_cannot_be_had_stops_the_start_by_the_settings_name(changed: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         locks({**secured(), **changed})
+
+
+SIGNED = f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+BEARER = {
+    "sasl.enabled.mechanisms": "OAUTHBEARER",
+    "listener.name.secure.oauthbearer.sasl.jaas.config": f"{MODULES}.oauthbearer.OAuthBearerLoginModule required;",
+}
+
+
+def test_tokens_are_judged_by_the_brokers_clock_and_the_options() -> None:
+    sasl = locks({**secured(), **BEARER})["SECURE"].sasl
+    assert sasl is not None
+    header, claims = (base64.urlsafe_b64encode(text).decode().rstrip("=") for text in (b'{"alg":"none"}', b'{"sub":"ann","exp":1}'))
+    mechanism = sasl.mechanisms["OAUTHBEARER"]()
+    assert mechanism.evaluate(f"n,,\x01auth=Bearer {header}.{claims}.\x01\x01".encode()) == b""
+    assert (mechanism.user, mechanism.expires_ms) == ("ann", 1000)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("sasl.oauthbearer.jwks.endpoint.url", "https://keys"),
+        ("sasl.oauthbearer.expected.issuer", "us"),
+        ("listener.name.secure.sasl.oauthbearer.expected.audience", "them"),
+        (
+            "listener.name.secure.oauthbearer.sasl.server.callback.handler.class",
+            f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler",
+        ),
+    ],
+)
+def test_who_wants_signed_tokens_does_not_get_a_broker_that_believes_any(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match="signed tokens cannot be judged"):
+        locks({**secured(), **BEARER, name: value})
 
 
 def test_a_mechanism_without_its_users_stops_the_start_in_kafkas_words() -> None:

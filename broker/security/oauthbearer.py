@@ -1,0 +1,205 @@
+"""SASL OAUTHBEARER: a token says who the client is (RFC 7628, KIP-255). Here of tokens that nobody signed, which is Kafka's default: for
+tests, as it says itself.
+
+Rules that hold inside:
+- A token that does not do is told in JSON, and the log-in fails with that text when the client has acknowledged it.
+- A token is bounded by the size of a request; no text for the log has any of it.
+
+Source: KAFKA OAuthBearerSaslServer, OAuthBearerClientInitialResponse, OAuthBearerUnsecuredValidatorCallbackHandler,
+OAuthBearerUnsecuredJws.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from ottla.broker.security.mechanism import Broken, Failed, Refused
+
+_SASLNAME: Final = r"(?:[\x01-\x2b\x2d-\x3c\x3e-\x7f]|=2C|=3D)+"
+_FIRST: Final = re.compile(rf"n,(?:a=(?P<authzid>{_SASLNAME}))?,\x01(?P<pairs>(?:[A-Za-z]+=[\x21-\x7e \t\r\n]+\x01)*)\x01")
+_AUTH: Final = re.compile(r"(?P<scheme>[A-Za-z0-9_]+)[ ]+(?P<token>[-_~+/.a-zA-Z0-9]+=*)")
+_BASE64_URL: Final = re.compile(r"[A-Za-z0-9_-]*={0,2}")
+_ACKNOWLEDGED: Final = b"\x01"
+_PARTS: Final = 3
+
+
+class BadToken(Exception):
+    """A token that does not do; `scope` is what it lacks."""
+
+    def __init__(self, why: str, scope: str | None = None) -> None:
+        super().__init__(why)
+        self.scope = scope
+
+
+class Bearer(NamedTuple):
+    """Whom a token is for, and until when, by the wall clock."""
+
+    user: str
+    expires_ms: int
+
+
+Judge = Callable[[str], Bearer]
+"""Raises BadToken or Broken."""
+
+
+class OAuthBearer:
+    """One log-in."""
+
+    by_token = False
+
+    def __init__(self, judge: Judge) -> None:
+        self._judge = judge
+        self._told: str | None = None
+        self.complete = False
+        self.user = ""
+        self.expires_ms: int | None = None
+
+    def evaluate(self, token: bytes) -> bytes:
+        """A token in the client's first message; or that it has read why the one before does not do."""
+        if token == _ACKNOWLEDGED and self._told is not None:
+            raise Refused(self._told)
+        self._told = None
+        authzid, value = _read(token.decode("utf-8", "replace"))
+        try:
+            bearer = self._judge(value)
+        except BadToken as error:
+            status = "invalid_token" if error.scope is None else "insufficient_scope"
+            scope = "" if error.scope is None else f', "scope":"{error.scope}"'
+            self._told = f'{{"status":"{status}"{scope}}}'
+            return self._told.encode()
+        if authzid and authzid != bearer.user:
+            raise Refused(
+                f"Authentication failed: Client requested an authorization id ({authzid}) that is different from the token's principal "
+                f"name ({bearer.user})"
+            )
+        self.user, self.expires_ms, self.complete = bearer.user, bearer.expires_ms, True
+        return b""
+
+
+def _read(message: str) -> tuple[str, str]:
+    """The name that is asked for, if any, and the token. Raises Failed, or Broken for another scheme."""
+    match = _FIRST.fullmatch(message)
+    if match is None:
+        raise Failed("Invalid OAUTHBEARER client first message")
+    pairs = dict(pair.split("=", 1) for pair in match["pairs"].split("\x01")[:-1])
+    auth = pairs.get("auth")
+    if auth is None:
+        raise Failed("Invalid OAUTHBEARER client first message: 'auth' not specified")
+    found = _AUTH.fullmatch(auth)
+    if found is None:
+        raise Failed("Invalid OAUTHBEARER client first message: invalid 'auth' format")
+    if found["scheme"].lower() != "bearer":
+        raise Broken("Invalid scheme in OAUTHBEARER client first message")
+    return match["authzid"] or "", found["token"]
+
+
+class UnsecuredTokens:
+    """Judges tokens without a signature by the options of the login module; raises ValueError for one that is none."""
+
+    def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
+        def option(name: str, otherwise: str) -> str:
+            return options.get(f"unsecuredValidator{name}", "").strip() or otherwise
+
+        self._now_ms = now_ms
+        self._principal, self._scope = option("PrincipalClaimName", "sub"), option("ScopeClaimName", "scope")
+        self._required = option("RequiredScope", "").split()
+        self._skew_ms = int(option("AllowableClockSkewMs", "0"))
+        if self._skew_ms < 0:
+            raise ValueError(f"Allowable clock skew millis must not be negative: {self._skew_ms}")
+
+    def judge(self, token: str) -> Bearer:
+        """See `Judge`."""
+        claims = _claims(token)
+        scope = _scope(claims.get(self._scope))
+        expires = _number(claims, "exp")
+        if expires is None:
+            raise BadToken("No expiration time in JWT")
+        principal = claims.get(self._principal)
+        if not isinstance(principal, str) or not principal.strip():
+            raise BadToken("No principal name in JWT claim")
+        issued = _number(claims, "iat")
+        now_ms = self._now_ms()
+        if issued is not None and 1000 * issued > now_ms + self._skew_ms:
+            raise BadToken("The Issued At value was after the indicated time plus allowable clock skew")
+        if now_ms - self._skew_ms >= 1000 * expires:
+            raise BadToken("The indicated time minus allowable clock skew was on or after the Expiration Time value")
+        if issued is not None and expires <= issued:
+            raise BadToken("The Expiration Time time was not after the Issued At time")
+        if not scope.issuperset(self._required):
+            raise BadToken("The provided scope was missing a required scope", f"[{', '.join(self._required)}]")
+        return Bearer(principal, math.floor(expires * 1000 + 0.5))
+
+
+def _claims(token: str) -> Mapping[str, Any]:
+    """Raises BadToken; Broken for a header without an algorithm, upon which Kafka comes unprepared."""
+    if ".." in token:
+        raise BadToken("Malformed compact serialization contains '..'")
+    parts = token.split(".")
+    if len(parts) != _PARTS:
+        raise BadToken("Unsecured JWS compact serializations must have 3 dot-separated Base64URL-encoded values")
+    header, claims = _json(parts[0]), _json(parts[1])
+    if header.get("alg") is None:
+        raise Broken("JWS header must have an Algorithm value")
+    if header["alg"] != "none":
+        raise BadToken("Unsecured JWS must have 'none' for an algorithm")
+    if parts[2]:
+        raise BadToken("Unsecured JWS must not contain a digital signature")
+    return claims
+
+
+def _json(part: str) -> dict[str, Any]:
+    """Members of an object, as Kafka has them: texts, numbers, lists of texts. Raises BadToken."""
+    if _BASE64_URL.fullmatch(part) is None or ("=" in part and len(part) % 4):
+        raise BadToken("malformed Base64 URL encoded value")
+    try:
+        data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    except binascii.Error:
+        raise BadToken("malformed Base64 URL encoded value") from None
+    if not data:
+        return {}
+    try:
+        found = json.loads(data, parse_constant=_no_number)
+    except (ValueError, RecursionError):
+        raise BadToken("malformed JSON") from None
+    return {name: _converted(value) for name, value in found.items()} if isinstance(found, dict) else {}
+
+
+def _no_number(text: str) -> float:
+    raise ValueError(text)
+
+
+def _converted(value: Any) -> str | float | list[str]:
+    if isinstance(value, list):
+        return [_as_text(each) for each in value]
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else _as_text(value)
+
+
+def _as_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return "" if isinstance(value, dict | list) else str(value)
+
+
+def _number(claims: Mapping[str, Any], name: str) -> float | None:
+    value = claims.get(name)
+    if value is not None and (not isinstance(value, int | float) or not abs(value) < 1e15):
+        raise BadToken(f"The '{name}' claim was not of type Number")
+    return value
+
+
+def _scope(claim: Any) -> set[str]:
+    if isinstance(claim, str):
+        return {claim.strip()} - {""}
+    if isinstance(claim, list):
+        return {each.strip() for each in claim} - {""}
+    if claim is None:
+        return set()
+    raise BadToken("The scope claim was not of type List")
