@@ -1,13 +1,17 @@
-"""Rules of the controller that can be broken on purpose: who is in sync and who leads, who is fenced, what is on disk before it is told."""
+"""Rules of the controller that can be broken on purpose: who is in sync and who leads, who is fenced, what is on disk before it is told.
+
+Not among them are the epochs that a leader names when it asks for another in-sync set: leader and controller also look at who may join, and
+with only the epochs left out twenty-five seeds showed nothing. tests/unit/broker/controller/test_alter_partition.py has them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
 
 from ottla.broker.api import controller_brokers
-from ottla.broker.cluster.image import PartitionRegistration, TopicImage
+from ottla.broker.cluster.image import PartitionRegistration
 from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.controller import alter_partition, partition_change, registrations
 from ottla.broker.controller.broker_sessions import BrokerSessions
@@ -19,22 +23,6 @@ from ottla.broker.replication.leadership import Leadership
 from ottla.broker.runtime.nodes import snapshot_maker
 from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 from ottla.broker.sim.mutation import Mutation
-from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k56_alter_partition import BrokerState, PartitionData
-
-
-def _of_any_epoch(original: Any) -> Callable[..., ErrorCode]:
-    def _problem(
-        state: ControllerState, topic: TopicImage, broker_id: int, asked: PartitionData, members: Sequence[BrokerState]
-    ) -> ErrorCode:
-        now = topic.partitions.get(asked.partition_index)
-        if now is not None:
-            asked = replace(asked, leader_epoch=now.leader_epoch, partition_epoch=now.partition_epoch)
-            members = [replace(member, broker_epoch=-1) for member in members]
-        error: ErrorCode = original(state, topic, broker_id, asked, members)
-        return error
-
-    return _problem
 
 
 def _whoever(original: Any) -> Callable[..., bool]:
@@ -109,13 +97,6 @@ def _never_too_few(original: Any) -> Callable[..., bool]:
 
 
 OF_THE_CONTROLLER: Final = (
-    Mutation(
-        "an in-sync set is changed only from the newest epochs of partition and leader, and of brokers that live",
-        alter_partition,
-        "_problem",
-        _of_any_epoch,
-        also=Mutation("the same of those who join", alter_partition, "_is_eligible", _whoever),
-    ),
     Mutation(
         "nobody who is fenced joins an in-sync set: by the controller, nor by the leader",
         alter_partition,

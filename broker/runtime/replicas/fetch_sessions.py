@@ -114,10 +114,11 @@ class FetchContext:
 
 def _changed(target: FetchTarget, data: PartitionData) -> bool:
     """Whether the partition is to be sent; remembers what the client is told."""
-    changed = bool(data.records) or data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0 or data.preferred_read_replica >= 0
+    special = data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
+    changed = bool(data.records) or special or data.preferred_read_replica >= 0
     changed = changed or data.high_watermark != target.told_high_watermark or data.log_start_offset != target.told_log_start_offset
-    # After an error the next response must show the partition again, whatever it holds.
-    target.told_high_watermark = data.high_watermark if data.error_code == ErrorCode.NONE else -1
+    # The next response must show the partition again, whatever it holds: of a divergence a follower takes nothing else (KAFKA-13141).
+    target.told_high_watermark = -1 if special else data.high_watermark
     target.told_log_start_offset = data.log_start_offset
     return changed
 

@@ -9,7 +9,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchSessions, FetchTarget
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k01_fetch import FetchPartition, PartitionData
+from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchPartition, PartitionData
 
 INT32_MAX = 2**31 - 1
 
@@ -84,6 +84,15 @@ def test_an_error_is_sent_each_time_and_the_recovery_from_it_too(sessions: Fetch
         fetch = begin(sessions, session_id, epoch)
         sent.append(len(list(fetch.finish([(fetch.targets[0], data(0, error=error))], 0)[1])))
     assert sent == [1, 1, 1, 0]
+
+
+def test_after_a_divergence_of_which_a_follower_takes_nothing_else_the_high_watermark_is_told_again(sessions: FetchSessions) -> None:
+    session_id = open_session(sessions, 1)
+    for epoch, (diverging, expected) in enumerate([(EpochEndOffset(1, 3), [0]), (EpochEndOffset(), [0]), (EpochEndOffset(), [])], 1):
+        fetch = begin(sessions, session_id, epoch)
+        found = data(0, high_watermark=3)
+        found.diverging_epoch = diverging
+        assert [each.partition_index for _, each in fetch.finish([(fetch.targets[0], found)], 0)[1]] == expected
 
 
 def test_a_partition_that_gave_records_is_read_last_next_time(sessions: FetchSessions) -> None:
