@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,7 @@ def main(
     fault: Annotated[list[Fault] | None, typer.Option(help="Only this one; may be repeated.")] = None,
     client: Annotated[list[str] | None, typer.Option(help="Only this client; may be repeated.")] = None,
     seed: Annotated[int | None, typer.Option(help="Seed of the faults; random, and printed, by default.")] = None,
+    minutes: Annotated[float, typer.Option(help="After so many no more faults are begun, and what was done is judged.")] = math.inf,
     directory: Annotated[Path, typer.Option("--dir", help="Where all directories go; an earlier run's is replaced.")] = Path(".chaos"),
 ) -> None:
     """Three brokers and a controller, each a process: restart, SIGKILL and SIGSTOP them, cut their links and fill their disks, one after
@@ -42,7 +44,7 @@ def main(
         if not chosen:
             raise typer.Exit(1)
     cluster = Cluster(directory.absolute(), ALL_OTTLA, controller_kind=Kind.OTTLA, settings=SETTINGS, can_be_cut=Fault.LINK in chosen)
-    conduct(console, cluster, client, faults, chosen, seed=seed, chaos=True)
+    conduct(console, cluster, client, faults, chosen, seed=seed, chaos=True, minutes=minutes)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from pathlib import Path
 from typing import Annotated
@@ -23,6 +24,7 @@ def main(
     controllers: Annotated[int, typer.Option(min=1, help="Controllers; of Ottla's only one.")] = 1,
     controller: Annotated[Kind, typer.Option(help="Whose they are.")] = Kind.KAFKA,
     controller_version: Annotated[str | None, typer.Option(help="The version of Kafka's, such as 4.0.2; by default the brokers'.")] = None,
+    combined: Annotated[bool, typer.Option("--combined", help="Broker 1 is the controller, too, of whichever kind it is.")] = False,
     fault: Annotated[
         list[Fault] | None,
         typer.Option(help="Only this one; may be repeated. Takeover: the other kind of broker is put on each directory in turn, and back."),
@@ -32,6 +34,7 @@ def main(
         bool, typer.Option(help="acks=1, no idempotence, unclean elections: records are lost, and the run says so.")
     ] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of the instants; random, and printed, by default.")] = None,
+    minutes: Annotated[float, typer.Option(help="After so many no more faults are begun, and what was done is judged.")] = math.inf,
     directory: Annotated[Path, typer.Option("--dir", help="Where all directories go; an earlier run's is replaced.")] = Path(".cluster"),
 ) -> None:
     """Restart, SIGKILL and SIGSTOP every broker of a cluster in turn under idempotent and transactional load, and compare what the clients
@@ -44,13 +47,20 @@ def main(
     replace(console, directory, MARKER)
     version = controller_version or default_version()
     whose = "Ottla" if controller == Kind.OTTLA else f"Apache Kafka {version}"
-    console.print(f"Brokers {brokers}, {controllers} controller(s) of {whose}, seed {seed}.")
+    led = "the first of them the controller, too" if combined else f"{controllers} controller(s) of {whose}"
+    console.print(f"Brokers {brokers}, {led}, seed {seed}.")
     chosen = fault or EVERY
     can_be_cut = Fault.LINK in chosen
     cluster = Cluster(
-        directory.absolute(), kinds, controllers, controller_version=version, controller_kind=controller, can_be_cut=can_be_cut
+        directory.absolute(),
+        kinds,
+        controllers,
+        controller_version=version,
+        controller_kind=controller,
+        can_be_cut=can_be_cut,
+        combined=combined,
     )
-    conduct(console, cluster, client, faults, chosen, seed=seed, careless=careless)
+    conduct(console, cluster, client, faults, chosen, seed=seed, careless=careless, minutes=minutes)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 import time
 from collections.abc import Sequence
@@ -42,6 +43,7 @@ def conduct(
     seed: int,
     chaos: bool = False,
     careless: bool = False,
+    minutes: float = math.inf,
 ) -> None:
     """The whole of a command. Raises `typer.Exit` with its exit code, always."""
     if unknown := set(clients or ()).difference(EVERY_CLIENT):
@@ -61,7 +63,7 @@ def conduct(
             if not console.is_terminal:
                 console.print(f"{done}: {text}", style="dim")
 
-        found = run(cluster, chosen, count, faults, seed, chaos=chaos, careless=careless, on_fault=on_fault)
+        found = run(cluster, chosen, count, faults, seed, chaos=chaos, careless=careless, seconds=60 * minutes, on_fault=on_fault)
     print_run(console, found, directory)
     raise typer.Exit(0 if found.good else 1)
 

@@ -97,14 +97,17 @@ def run(
     *,
     chaos: bool = False,
     careless: bool = False,
+    seconds: float = math.inf,
     on_fault: Callable[[MixedRun, Node, Fault, str], None] = lambda run, node, fault, said: None,
 ) -> MixedRun:
-    """`count` faults in a new cluster; with `chaos` on its controllers, too, and some of them at once.
+    """`count` faults in a new cluster; with `chaos` on its controllers, too, and some of them at once. After `seconds` no
+    more are begun.
 
     Raises `BrokerFailed`, `RunFailed`, `KafkaMissing`, `ClientMissing` or `NoSmallDisk`.
     """
     rng, found, began = random.Random(seed), MixedRun(), time.perf_counter()
     todo = rounds(itertools.islice(plan(cluster.nodes if chaos else cluster.brokers, faults), count), rng, pairs=chaos)
+    in_time = itertools.takewhile(lambda _: time.perf_counter() - began < seconds, todo)
     with ExitStack() as stack:
         if Fault.DISK in faults:
             for node in cluster.nodes:
@@ -112,7 +115,7 @@ def run(
         stack.enter_context(running(cluster))
         for topic in (TOPIC, TXN_TOPIC):
             cluster.create_topic(topic, PARTITIONS, CARELESS if careless else None)
-        _under_load(cluster, clients, todo, rng, found, chaos=chaos, careless=careless, on_fault=on_fault)
+        _under_load(cluster, clients, in_time, rng, found, chaos=chaos, careless=careless, on_fault=on_fault)
         cluster.settle()
         cluster.stop()
     directories = [broker.directory for broker in cluster.brokers]

@@ -143,8 +143,9 @@ class Cluster:
     """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`, or one of Ottla's. `settings` go over `COMMON`,
     everywhere.
 
-    With `can_be_cut` they reach each other, not their clients, through `links`. Its Kafka brokers, not its controllers, run with `jvm`;
-    `ottla` is the command of its others, of another checkout, say, and `options` are further arguments of their `ottla serve`.
+    With `combined` there is no other controller than broker 1, which is both. With `can_be_cut` they reach each other, not their clients,
+    through `links`. Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its others, of another checkout,
+    say, and `options` are further arguments of their `ottla serve`.
     """
 
     directory: Path
@@ -157,6 +158,7 @@ class Cluster:
     ottla: Sequence[str] = OTTLA
     controller_kind: Kind = Kind.KAFKA
     options: Sequence[str] = ()
+    combined: bool = False
     can_be_cut: bool = False
     links: Links | None = field(init=False)
     quorum: list[Node] = field(init=False)
@@ -166,8 +168,8 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.links = Links(self._processes) if self.can_be_cut else None
-        ports = [free_port() for _ in range(self.controllers)]
-        ids = range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.controllers)
+        ids = [FIRST_BROKER] if self.combined else range(FIRST_CONTROLLER, FIRST_CONTROLLER + self.controllers)
+        ports = [free_port() for _ in ids]
         dialled = [self._dialled(node_id, port) for node_id, port in zip(ids, ports, strict=True)]
         self._voters = ",".join(f"{node_id}@{HOST}:{port}:{_directory_id(node_id)}" for node_id, port in zip(ids, dialled, strict=True))
         found = {"controller.quorum.bootstrap.servers": ",".join(f"{HOST}:{port}" for port in dialled)}
@@ -178,6 +180,8 @@ class Cluster:
         for controller in self.quorum:
             controller.kind, controller.ottla = self.controller_kind, self.ottla
         self.brokers = [self._broker(FIRST_BROKER + at, found) for at in range(len(self.kinds))]
+        if self.combined:
+            self.quorum = [_both(self.brokers[0], self.quorum[0])]
         for broker, kind in zip(self.brokers, self.kinds, strict=True):
             broker.kind, broker.jvm, broker.ottla, broker.options = kind, self.jvm, self.ottla, self.options
 
@@ -188,7 +192,7 @@ class Cluster:
 
     @property
     def nodes(self) -> list[Node]:
-        return [*self.quorum, *self.brokers]
+        return [*self.quorum, *self.brokers[len(self.quorum) if self.combined else 0 :]]
 
     def broker(self, node_id: int) -> Node:
         return self.brokers[node_id - FIRST_BROKER]
@@ -198,7 +202,8 @@ class Cluster:
         where a node is Kafka's."""
         for version in {node.version for node in self.nodes if node.kind == Kind.KAFKA}:
             jars(version)
-        voters = ["--standalone"] if self.controller_kind == Kind.OTTLA else ["--initial-controllers", self._voters]
+        alone = self.combined or self.controller_kind == Kind.OTTLA
+        voters = ["--standalone"] if alone else ["--initial-controllers", self._voters]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda node: node.format(voters if node in self.quorum else []), self.nodes))
         for node in self.nodes:
@@ -262,7 +267,7 @@ class Cluster:
 
     def stop(self) -> None:
         """Stop the brokers cleanly, then the controllers. Raises `BrokerFailed`."""
-        for node in (*self.brokers, *self.quorum):
+        for node in reversed(self.nodes):
             if node.process.alive:
                 node.stop()
 
@@ -288,6 +293,13 @@ class Cluster:
 
     def _processes(self) -> Mapping[int, int]:
         return {node.node_id: node.process.pid for node in self.nodes if node.process.alive}
+
+
+def _both(broker: Node, controller: Node) -> Node:
+    """The broker, which is that controller, too."""
+    together = {name: f"{broker.settings[name]},{controller.settings[name]}" for name in ("listeners", "advertised.listeners")}
+    broker.settings = {**broker.settings, **together, "process.roles": "broker,controller"}
+    return broker
 
 
 def _listeners(ports: Mapping[str, tuple[int, int]]) -> dict[str, str]:

@@ -61,10 +61,10 @@ class Links:
         """Whose connection begins at this port; None where no node's does. Takes milliseconds."""
         for node_id, pid in self._processes().items():
             try:
-                connections = psutil.Process(pid).net_connections("tcp4")
+                connections = psutil.Process(pid).net_connections("tcp")
             except psutil.Error:
                 continue
-            if any(one.laddr and one.laddr.port == port for one in connections):
+            if any(one.laddr and one.laddr.port == port for one in connections):  # a JVM's are of IPv6, mapped
                 return node_id
         return None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.cluster_mixed.faults import EVERY
+from client_compat.cluster_mixed.faults import EVERY, Fault
 from client_compat.cluster_mixed.run import run
 from client_compat.kafka.cluster import ALL_KAFKA, MIXED, Cluster, Kind, running
 from client_compat.support.load import CLIENTS
@@ -36,4 +36,12 @@ def test_kafkas_own_brokers_join_replicate_stop_and_come_back(tmp_path: Path) ->
 
 def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_replicas(tmp_path: Path) -> None:
     found = run(Cluster(tmp_path / "cluster", MIXED, controller_kind=Kind.OTTLA), CLIENTS, len(EVERY), EVERY, SEED)
+    assert found.good, found
+
+
+def test_a_node_that_is_broker_and_controller_changes_hands_under_load_and_goes_back(tmp_path: Path) -> None:
+    """Node 1 is Ottla's, Apache Kafka's, and Ottla's again; each has the cluster's metadata of the other, and leads its brokers."""
+    cluster = Cluster(tmp_path / "cluster", (Kind.OTTLA, Kind.KAFKA, Kind.OTTLA), combined=True)
+    found = run(cluster, CLIENTS, 4, [Fault.TAKEOVER], SEED)
+    assert found.faults == {(1, Fault.TAKEOVER): 2, (2, Fault.TAKEOVER): 1, (3, Fault.TAKEOVER): 1}
     assert found.good, found

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRecord
+from ottla.broker.core.rejected import Rejected
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,7 +51,8 @@ class ActiveController:
             base_offset = self.voter.append(effects.records, self._level(effects.records)) if effects.records else self.voter.end_offset
             self.state.carry_out(effects, base_offset)
         except BaseException as error:
-            logger.critical("What was decided cannot be carried out: %s", error, exc_info=error)
+            trace = None if isinstance(error, OSError | Rejected) else error  # what the disk refuses is no bug
+            logger.critical("What was decided cannot be carried out: %s", error, exc_info=trace)
             self._on_failure(error)
             raise
 

@@ -113,3 +113,14 @@ def test_who_ends_a_connection_ends_it_for_the_other(listener: socket.socket) ->
         with closing(two):
             assert two.recv(4) == b"last"
             assert ended(two)
+
+
+def test_a_node_may_dial_from_a_socket_of_ipv6_as_a_jvm_does(listener: socket.socket) -> None:
+    links = Links(lambda: {ONE: os.getpid()})
+    port = links.to(TWO, listener.getsockname()[1])
+    with links, socket.socket(socket.AF_INET6) as one:
+        one.connect((f"::ffff:{HOST}", port))
+        accepted, _ = listener.accept()
+        with closing(accepted):
+            one.sendall(b"a")
+            assert accepted.recv(1) == b"a"

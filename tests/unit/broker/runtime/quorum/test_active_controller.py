@@ -82,3 +82,11 @@ async def test_records_that_contradict_what_is_there_end_the_process(decided: De
     with pytest.raises(Exception, match=r"metadata\.version 99"):
         await decided.controller.run(lambda _: Effects([record], None))
     assert len(decided.scene.failures) == 1
+
+
+async def test_what_the_disk_refuses_ends_the_process_and_is_no_bug(decided: Decided, caplog: pytest.LogCaptureFixture) -> None:
+    decided.scene.files.make_read_only()
+    with pytest.raises(Rejected, match="cannot append"):
+        await decided.set("a")
+    assert len(decided.scene.failures) == 1
+    assert [line.exc_info for line in caplog.records if "cannot be carried out" in line.message] == [None]
