@@ -57,9 +57,10 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
 ) -> None:
     """An exactly-once exam: run a program through lost acknowledgements, zombies, timeouts and crashes, and say which guarantee held.
 
-    Each scenario gets a fresh broker, or a cluster of three, in this process and runs the program as a black box. What it finds in its environment:
-    OTTLA_BOOTSTRAP_SERVERS (also BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS), the topics OTTLA_INPUT and OTTLA_OUTPUT, the number of
-    records OTTLA_RECORDS, its member number OTTLA_INSTANCE (a replacement keeps the number), and OTTLA_WORK_DIR, which survives restarts.
+    Each scenario gets a fresh broker, or a cluster of three, in this process and runs the program as a black box. What it finds in its
+    environment: OTTLA_BOOTSTRAP_SERVERS (also BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS), the topics OTTLA_INPUT and OTTLA_OUTPUT, the
+    number of records OTTLA_RECORDS, its member number OTTLA_INSTANCE (a replacement keeps the number), and OTTLA_WORK_DIR, which survives
+    restarts.
 
     For example: ottla verify --scenario lost-ack -- python my_producer.py (docs/verify.md explains roles and scenarios).
     A run without faults says what the program is to achieve. Exit code 0: nothing broken; 1: a guarantee was broken; 2: could not judge.
