@@ -35,6 +35,7 @@ MAIN_CLASSES: Mapping[str, str] = {
     "kafka-storage": "kafka.tools.StorageTool",
     "kafka-reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "kafka-leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-replica-verification": "org.apache.kafka.tools.ReplicaVerificationTool",
 }
 

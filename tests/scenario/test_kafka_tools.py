@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from client_compat.kafka.tools import Tools
+from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.kafka_tools import create, good, refused, run, table
 from tests.support.running_broker import RunningBroker
@@ -168,3 +169,16 @@ def test_cluster_tools_read_what_the_broker_offers(tools: Tools, broker: Running
     assert "Produce(0): 0 to 13" in versions
     assert "metadata.version" in run(tools, broker, "kafka-features", "describe")
     assert "TransactionalId" in run(tools, broker, "kafka-transactions", "list")
+
+
+def test_kafka_acls_adds_lists_and_removes(tools: Tools, tmp_path: Path) -> None:
+    settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
+    with RunningBroker(tmp_path / "data", settings) as guarded:
+        run(tools, guarded, "kafka-acls", "--add", "--allow-principal", "User:ann", "--producer", "--topic", "orders")
+        denied = ["--deny-principal", "User:bob", "--operation", "Read", "--group", "g", "--resource-pattern-type", "prefixed"]
+        run(tools, guarded, "kafka-acls", "--add", *denied, "--deny-host", "10.0.0.1")
+        listed = run(tools, guarded, "kafka-acls", "--list")
+        assert "(principal=User:bob, host=10.0.0.1, operation=READ, permissionType=DENY)" in listed
+        assert len(re.findall(r"principal=User:ann, host=\*, operation=(?:WRITE|CREATE|DESCRIBE), permissionType=ALLOW", listed)) == 3
+        run(tools, guarded, "kafka-acls", "--remove", "--force", "--topic", "orders")
+        assert "User:ann" not in run(tools, guarded, "kafka-acls", "--list")
