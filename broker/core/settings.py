@@ -329,7 +329,7 @@ class BrokerSettings:
     listener_connections: Mapping[str, int] = field(default_factory=dict)
     """What is in force of `listener.name.<name>.max.connections`, under these names; every other listener may have `max_connections`."""
 
-    secured: Mapping[str, Value] = field(default_factory=dict)
+    secured: Mapping[str, Value] = field(default_factory=dict, repr=False)
     """What was given of TLS and SASL, under the full names (`ottla.broker.core.security_keys`)."""
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -11,6 +11,7 @@ from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceReq
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.logins import BareConnection, authenticate, handshake, log_in, plain, secured
@@ -176,3 +177,25 @@ def test_after_its_time_a_log_in_is_no_longer_good_and_may_be_renewed(client: Cl
 )
 def test_a_mechanism_may_have_a_time_of_its_own(client: Client) -> None:
     assert log_in(client).session_lifetime_ms == 5_000
+
+
+@pytest.mark.broker_settings(secured(ssl_keystore_password="of a store", ssl_key_password="of a key"))
+def test_passwords_are_told_to_nobody_not_even_to_who_may_ask(client: Client) -> None:
+    log_in(client)
+    request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", None)], include_synonyms=True, include_documentation=True)
+    (result,) = client.call(request, 4).results
+    told = {entry.name: entry for entry in result.configs}
+    for name in ("listener.name.secure.plain.sasl.jaas.config", "ssl.keystore.password", "ssl.key.password"):
+        assert (told[name].value, told[name].is_sensitive) == (None, True)
+    assert not any(secret in repr(result) for secret in ("pass word", "of a store", "of a key"))
+
+
+@pytest.mark.broker_settings(secured(connection_failed_authentication_delay_ms="0"))
+def test_nothing_is_left_of_many_failed_log_ins(broker: RunningBroker) -> None:
+    for _ in range(500):
+        with broker.client() as client:
+            assert log_in(client, plain(password="nope")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
+    broker.call_until(lambda broker: broker.connection_count == 0)
+    assert broker.call(lambda broker: broker.buffered_bytes) == 0
+    with broker.client() as client:
+        assert log_in(client).error_code == 0

@@ -94,3 +94,7 @@ def test_kafka_opts_name_the_file_of_jaas(tmp_path: Path) -> None:
     assert load({}, {"KAFKA_OPTS": options}, None).settings.login_file == str(tmp_path / "jaas.conf")
     assert load({}, {"KAFKA_OPTS": '"-Djava.security.auth.login.config==/a b"'}, None).settings.login_file == "/a b"
     assert load({}, {"KAFKA_OPTS": "-Xmx1g"}, None).settings.login_file is None
+
+
+def test_settings_that_are_shown_have_no_password_in_them() -> None:
+    assert "secret" not in repr(load({"listener.name.x.plain.sasl.jaas.config": JAAS, "ssl.key.password": "secret"}, {}, None).settings)
