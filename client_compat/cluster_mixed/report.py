@@ -95,7 +95,9 @@ def print_run(console: Console, found: MixedRun, directory: Path) -> None:
             console.print(f"{kind}: " + ", ".join(f"node {node_id} {count} times" for node_id, count in by_node.items()))
     console.print(f"{txns.aborted:,} transactions aborted, {txns.unknown:,} commits unanswered.")
     if found.hung:
-        console.print(f"[red]Clients that hung, and were killed:[/] {', '.join(found.hung)}; see transactions.log and groups.log.")
+        console.print(f"[red]Clients that hung, and were killed:[/] {', '.join(found.hung)}; see transactions.log.")
+    if found.members_hung:
+        console.print(f"[yellow]Members that hung, and were killed:[/] {', '.join(found.members_hung)}; see groups.log.")
     if (read := found.groups) is not None:
         off = f"{read.missed} missed, {read.different} not as in the log, {read.backwards} committed offsets went back"
         console.print(f"Groups: {read.given:,} records given; {off}.")

@@ -52,7 +52,9 @@ class MixedRun:
     """From each fault until the cluster had settled."""
     seconds: float = 0.0
     hung: list[str] = field(default_factory=list)
-    """Clients that were killed because a call to them did not come back, once for each time."""
+    """Clients of transactions that were killed because a call to them did not come back, once for each time."""
+    members_hung: list[str] = field(default_factory=list)
+    """Members of groups that were: librdkafka's commit waits for a coordinator without a limit. Whether the group moves is judged."""
     acks: AckVerdict = field(default_factory=AckVerdict)
     transactions: TxnVerdict = field(default_factory=TxnVerdict)
     groups: GroupVerdict | None = None
@@ -160,7 +162,8 @@ def _under_load(
         acks.finish(FLUSH_TIMEOUT_S)
         groups.finish(ends(bootstrap, TOPIC, PARTITIONS), FLUSH_TIMEOUT_S)
     found.acks = judge(load, PARTITIONS)
-    found.hung = [*(one.name for one in txns.loads for _ in range(one.hung)), *groups.hung]
+    found.hung = [one.name for one in txns.loads for _ in range(one.hung)]
+    found.members_hung = groups.hung
     told = {one.name: one.outcomes for one in txns.loads}
     offsets = {one: committed(bootstrap, group_of(one), TXN_TOPIC, 1)[0] for one in told if with_offsets(one)}
     seen = read_with_confluent(bootstrap, TXN_TOPIC, PARTITIONS, "read_committed")
