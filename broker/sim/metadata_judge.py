@@ -107,11 +107,12 @@ def _wrong_registration(image: MetadataImage, topic: TopicImage, now: PartitionR
     replicas, in_sync, eligible = set(now.replicas), set(now.isr), set(now.elr)
     moving = {*now.adding_replicas, *now.removing_replicas}
     has_elr = image.features.get(ELR_VERSION, 0) >= 1
+    # Who is eligible may be no replica any more: a move that ends where too few are in sync leaves it (KAFKA maybePopulateTargetElr).
     rules = {
         "one that is no replica is in sync": in_sync <= replicas and len(in_sync) == len(now.isr),
         "the leader is not in sync": now.leader == -1 or now.leader in in_sync,
         "nobody may ever lead": bool(in_sync or (has_elr and (eligible or now.last_known_elr))),
-        "one eligible to lead is in sync": not eligible & in_sync and eligible <= replicas,
+        "one eligible to lead is in sync": not eligible & in_sync,
         "one is eligible to lead where enough are in sync": not eligible or len(in_sync) < min_isr(image, topic),
         "replicas and directories differ": len(now.directories) == len(now.replicas),
         "the leader is fenced": now.leader not in fenced,
