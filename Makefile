@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has; 0 runs the tests one after the other, in one process.
 JOBS ?= 2
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust demo demo-transactions demo-cluster serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust browser demo demo-transactions demo-cluster serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,12 +53,12 @@ maven: ## Find Maven and a JDK for the Java client's tests, or install them with
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq maven openjdk-17-jdk-headless >/dev/null; \
 	else echo "mvn or javac is missing: the Java client's tests will be skipped (Debian, Ubuntu: 'sudo apt-get install maven openjdk-17-jdk-headless')" >&2; fi
 
-# A client program's toolchain: its command, the package that has it, and what installs it by hand.
+# A program that some tests need: its command, the package that has it, and what installs it by hand.
 define toolchain
 	@if command -v $(1) >/dev/null 2>&1; then :; \
 	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(2) >/dev/null; \
-	else echo "$(1) is missing: its clients will be skipped ($(3))" >&2; fi
+	else echo "$(1) is missing: its tests will be skipped ($(3))" >&2; fi
 endef
 
 go: ## Find Go for its client programs, or install it with apt-get where that is allowed
@@ -69,6 +69,9 @@ node: ## Find Node.js and npm for their client programs, or install them with ap
 
 rust: ## Find Cargo for the Rust client program, or install it with apt-get where that is allowed
 	$(call toolchain,cargo,cargo,Debian and Ubuntu: 'sudo apt-get install cargo'; or https://rustup.rs)
+
+browser: ## Find Chromium and its driver for the tests of pages, or install them with apt-get where that is allowed
+	$(call toolchain,chromedriver,chromium chromium-driver,Debian and Ubuntu: 'sudo apt-get install chromium chromium-driver')
 
 databases: ## Find PostgreSQL and Redis for the tests of the dedupe recipe, or install them with apt-get where that is allowed
 	@if [ -d /usr/lib/postgresql ] && command -v redis-server >/dev/null 2>&1; then :; \
@@ -88,7 +91,7 @@ demo-cluster: $(STAMP) ## Three brokers whose leaders are killed under load: wha
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
 
-test: $(STAMP) java kcat maven go node rust databases ## Run all tests
+test: $(STAMP) java kcat maven go node rust browser databases ## Run all tests
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-plugin: $(STAMP) ## Test the pytest plugin and time its start in process
