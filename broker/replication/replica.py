@@ -91,6 +91,11 @@ class Replica:
         return max(self.synced, self.high_watermark) if self._held else self.log_end
 
     @property
+    def sync_is_due(self) -> bool:
+        """Whether flush.messages asks for a sync that has not ended."""
+        return self._held
+
+    @property
     def sync_may_begin(self) -> bool:
         """Whether there is something to sync, and no sync is under way."""
         return not self._syncing and self.synced < self.log_end

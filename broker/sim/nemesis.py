@@ -2,7 +2,7 @@
 
 Rule: only what Kafka promises to bear. A node loses what it did not sync only while every partition of it has another replica in sync, and
 nothing else is begun until the controller has heard of it: else what two replicas had acknowledged from their page caches may be lost,
-there as well. (With flush.messages=1 everything acknowledged is on disk, and any number may lose power at any time.)
+there as well. With flush.messages=1 everything acknowledged is on disk: any number may lose power at any time, and they do.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from ottla.broker.sim.sim_cluster import CONTROLLER_HOST, SYNC_US, SimCluster, S
 SLOW_US: Final = (20_000, 600_000)
 STALLED_US: Final = (500_000, 8_000_000)
 LOSS: Final = 0.02
-FULL, CLIENT_DIES, ZOMBIE = "full", "client dies", "zombie client"
+FULL, POWER, CLIENT_DIES, ZOMBIE = "full", "power", "client dies", "zombie client"
 OF_ANY_NODE: Final = (
     "kill",
     "stop",
     "pause",
-    "power",
+    POWER,
     "dies amid a write",
     "one way",
     "isolated",
@@ -39,6 +39,8 @@ OF_ANY_NODE: Final = (
 KINDS: Final = (*OF_ANY_NODE, "no controller", CLIENT_DIES, ZOMBIE)
 _OF_CONTROLLER: Final = 0.15
 """How often it is the controller that a fault is for."""
+_BLACKOUT: Final = 0.3
+"""How often all brokers lose power with the one that does, where that may be."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,9 @@ class Fault:
         return f"{self.at_ms / 1000:8.3f} s  {self.kind} {self.node} for {self.for_ms / 1000:.3f} s"
 
 
-def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int) -> list[Fault]:
-    """Faults between the two times; runs differ in which kinds they have, and how many."""
-    kinds = random.sample(KINDS, random.randint(1, 5))
+def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[str, ...] = ()) -> list[Fault]:
+    """Faults between the two times; runs differ in which kinds they have, beside those that are sure, and how many."""
+    kinds = [*random.sample(KINDS, random.randint(1, 5)), *sure]
     every_ms = random.choice([400, 1_200, 3_000])
     faults = []
     at_ms = begin_ms
@@ -89,7 +91,7 @@ class Nemesis:
             "kill": self._kill,
             "stop": self._stop,
             "pause": self._pause,
-            "power": self._power,
+            POWER: self._power,
             "dies amid a write": self._die_writing,
             "one way": self._one_way,
             "no controller": self._no_controller,
@@ -158,8 +160,21 @@ class Nemesis:
             if self._under_way or not self._all_in_sync():
                 return None
             self._wounded.add(node.node_id)
+        elif self.synced and fault.draw < _BLACKOUT:
+            return self._blackout()
         node.kill(power=True)
         return node.start
+
+    def _blackout(self) -> Callable[[], None]:
+        nodes = list(self.cluster.nodes.values())
+        for node in nodes:
+            node.kill(power=True)
+
+        def end() -> None:
+            for node in nodes:
+                node.start()
+
+        return end
 
     def _die_writing(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
         left = int(fault.draw * 30)

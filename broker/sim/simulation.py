@@ -15,7 +15,7 @@ from typing import Final
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.disk_audit import audited
 from ottla.broker.sim.loop import Died, SimLoop, Stuck
-from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, Fault, Nemesis, drawn
+from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, POWER, Fault, Nemesis, drawn
 from ottla.broker.sim.sim_admin import MIN_ISR as MIN_ISR_SETTING
 from ottla.broker.sim.sim_admin import SimAdmin
 from ottla.broker.sim.sim_client import Place, SimClient
@@ -75,7 +75,7 @@ class Plan:
         """What the seed stands for."""
         random = Random(seed)
         synced, work_ms = random.random() < 0.3, random.choice([5_000, 10_000, 18_000])
-        faults = tuple(drawn(random, 500, work_ms, NODES))
+        faults = tuple(drawn(random, 500, work_ms, NODES, (POWER,) if synced else ()))
         return Plan(seed, synced, work_ms, faults, random.choice([300, 1_000, 3_000]), audits=seed % AUDIT_EVERY == 0)
 
 
@@ -253,7 +253,7 @@ class Simulation:
                 self._replace(number, copier)
 
     def _produces(self, producer: SimProducer, places: list[Place]) -> None:
-        pause_ms = self._random.choice([500, 1_000, 2_000])
+        pause_ms = self._random.choice([300, 1_000, 2_000])
         self.producers.append(producer)
         producer.start(producer.produce(places, self.plan.work_ms // pause_ms, pause_ms))
 

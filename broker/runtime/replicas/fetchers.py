@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -121,7 +121,8 @@ class Fetchers:
 
     async def stop(self) -> None:
         """Fetch nothing more, and wait until that is so."""
-        await asyncio.gather(*self.end(), return_exceptions=True)
+        if ended := self.end():
+            await asyncio.gather(*ended, return_exceptions=True)
 
 
 def _key(partition: Partition) -> PartitionKey:
@@ -274,6 +275,15 @@ class _Fetcher:
                 self._carry_out(key, action, data)
         for key, sent in out_of_range:
             await self._ask_offsets(key, sent)
+        await self._until_synced(key for key, _, _ in steps)
+
+    async def _until_synced(self, keys: Iterable[PartitionKey]) -> None:
+        """Where each append is to be synced, the next request says what is on disk: the leader takes it for that (KAFKA UnifiedLog.append
+        flushes within the append)."""
+        found = (self.partitions.get(key) for key in keys)
+        waits = [wait for partition in found if partition is not None and (wait := partition.when_synced()) is not None]
+        if waits:
+            await asyncio.gather(*waits, return_exceptions=True)  # one whose leadership is over is asked for anew
 
     def _carry_out(self, key: PartitionKey, action: Action, data: PartitionData | None = None) -> None:
         """Do to the log what is to be done; an action that appends comes with `data`."""

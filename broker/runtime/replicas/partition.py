@@ -210,6 +210,13 @@ class Partition:
         last_offset = self.log.log_end_offset - 1
         return None if last_offset < self.replica.high_watermark else self._wait(Condition.COMMITTED, last_offset)
 
+    def when_synced(self) -> asyncio.Future[None] | None:
+        """A future that is done when all that the log holds now is on disk, or None where no sync is due (flush.messages).
+
+        It fails with Rejected if another leadership begins before that, or the partition goes.
+        """
+        return self._wait(Condition.SYNCED, self.log.log_end_offset - 1) if self.replica.sync_is_due else None
+
     def _wait(self, condition: Condition, last_offset: int) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waits.add(condition, last_offset, future)
@@ -448,6 +455,7 @@ class Partition:
             self._release(Condition.COMMITTED, self.replica.high_watermark)
             self._release(Condition.REPLICATED, self.replica.high_watermark)
             self._release(Condition.ON_DISK, self.replica.own_end)
+            self._release(Condition.SYNCED, self.replica.synced)
 
     def _act_for_others(self, effects: int) -> None:
         if effects & PROPOSE:

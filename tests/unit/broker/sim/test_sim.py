@@ -12,13 +12,15 @@ from ottla.broker.layout import CONTROLLER_ID
 from ottla.broker.sim.campaign import shrunk, story
 from ottla.broker.sim.disk_audit import audited
 from ottla.broker.sim.mutations import MUTATIONS, found
-from ottla.broker.sim.nemesis import Fault
+from ottla.broker.sim.nemesis import POWER, Fault
 from ottla.broker.sim.sim_judge import Watch
 from ottla.broker.sim.simulation import SOURCE, Outcome, Plan, Simulation, simulate
 
 KILL_AND_PAUSE = (Fault(1_500, "kill", 1, 2, 3_000, 0.5), Fault(2_500, "pause", 2, 3, 12_000, 0.5))
-UNCLEAN_SEED = 4
+UNCLEAN_SEED = 109
 """Of which an unclean election loses something."""
+POWER_SEED = 55
+"""Of which the brokers lose power just after something was acknowledged, which only the leader may have synced."""
 SMALL = Plan(1, synced=False, work_ms=6_000, faults=KILL_AND_PAUSE)
 
 
@@ -61,6 +63,14 @@ def test_a_failed_seed_is_shrunk_to_the_faults_that_it_needs() -> None:
     assert told[0].startswith("Seed 1 fails in step ")
     assert told[1:3] == ["  broken", "  faults (2):"]
     assert told[-1] == "  again: again 1"
+
+
+def test_with_flush_messages_all_brokers_may_lose_power_at_once_and_what_was_acknowledged_is_there() -> None:
+    """Also where the last in the in-sync set, and not the leader, is elected: what followers say that they have is on their disks."""
+    faults = (Fault(1_266, "no controller", 1, 3, 19_826, 0.5), Fault(1_664, POWER, 1, 2, 15_026, 0.2))
+    outcome = simulate(replace(Plan.of(POWER_SEED), faults=faults))
+    assert (outcome.violations, len(outcome.happened)) == ([], 2)
+    assert outcome.plan.synced
 
 
 def test_copiers_that_die_or_freeze_amid_transactions_copy_everything_once() -> None:
