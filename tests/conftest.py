@@ -1,14 +1,20 @@
-"""How `make test` deals the tests out to its workers: a file to one of them, with the fixtures that its tests share."""
+"""How `make test` deals the tests out to its workers: a file to one of them, with the fixtures that its tests share. No test leaves loggers
+to the next that are other than it found them."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
+from ottla.broker.core.peer_log import PEERS
+
 ONE_SPARK = "tests/unit/spark_jobs/"
 """All of it goes to one worker: a second Spark session would cost a JVM, a gigabyte and half a minute."""
+_LOGGERS = ("ottla", "ottla.broker", PEERS)
 
 
 class ByFile(LoadFileScheduling):
@@ -21,3 +27,15 @@ class ByFile(LoadFileScheduling):
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile | None:
     return ByFile(config, log) if config.getvalue("dist") == "loadfile" else None
+
+
+@pytest.fixture(autouse=True)
+def _loggers_stay_as_they_are() -> Iterator[None]:
+    """A test that runs a command in its own process, or alters a broker's loggers, would let a later one wait for a line in vain."""
+    found = [logging.getLogger(name) for name in _LOGGERS]
+    before = [(each.level, each.disabled, each.propagate, list(each.filters)) for each in found]
+    yield
+    for each, (level, each.disabled, each.propagate, filters) in zip(found, before, strict=True):
+        if each.level != level:
+            each.setLevel(level)
+        each.filters[:] = filters

@@ -62,6 +62,7 @@ SORT_KEYS = (
     "entity_type",
     "entity",
     "principal",
+    "user",
     "operation",
     "permission_type",
 )

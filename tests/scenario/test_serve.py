@@ -133,7 +133,7 @@ def test_a_taken_port_is_refused_before_the_directory_is_touched(process: ServeP
         ("--set=log.segment.byte=1", "did you mean log.segment.bytes"),
         ("--set=num.partitions=0", "Value must be at least 1"),
         ("--fault=lose", "unknown fault 'lose'"),
-        ("--set=listener.security.protocol.map=PLAINTEXT:SSL", "PLAINTEXT uses SSL; only PLAINTEXT is available"),
+        ("--set=listener.security.protocol.map=PLAINTEXT:SSL", "a listener with TLS needs a key and a certificate"),
     ],
 )
 def test_a_mistake_in_the_settings_stops_the_start_with_exit_code_2(tmp_path: Path, option: str, words: str) -> None:

@@ -115,6 +115,7 @@ class OttlasController:
             topics=self.state.catalog,
             forwarding=None,
             authorizer=None,
+            quotas=None,
         )
         nobody: Any = None
         answering = CONTROLLER_ROUTES[request.API_KEY].handle(ControllerContext(version, "judge", nobody, services), request)
