@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ottla.broker.api.context import Listener, Services
+from ottla.broker.api.context import Listener, Services, Traffic
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
 from ottla.broker.api.routes import ROUTES, ROUTES_OF_A_MEMBER
@@ -291,6 +291,8 @@ class Broker:
         txns.shards.follow(metadata.publisher)
         metadata.publisher.on_quotas.append(self._obey_quotas)
         await txns.load()
+        traffic = Traffic()
+        metadata.publisher.on_deleted.append(traffic.forget)
         return Services(
             settings=settings,
             clock=clock,
@@ -319,6 +321,7 @@ class Broker:
             random_bytes=self.world.random.randbytes,
             stop_at_once=self.stop_at_once,
             listeners=self._server.listeners,
+            traffic=traffic,
             authorizer=self._authorizer(catalog),
         )
 

@@ -2,7 +2,8 @@
 
 Rules that hold inside:
 - Everything is read when it is asked for: from logs, metadata and groups, and from counters that requests keep anyway.
-- What a broker of Kafka's counts since its start is counted since the start of this one. A topic's series ends with the topic.
+- What a broker of Kafka's counts since its start is counted since the start of this one. A topic's series ends with the topic, and the
+  series of all goes on: no counter goes back.
 - A scrape holds the loop only while it reads; the text is made on a thread.
 """
 
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -19,6 +20,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
+    from ottla.broker.api.context import Sent
     from ottla.broker.app import Broker
     from ottla.broker.cluster.image import MetadataImage
     from ottla.broker.runtime.replicas.partition import Partition
@@ -59,7 +61,7 @@ class Metrics:
         samples = _Samples()
         partitions = list(self._broker.services.partitions)
         self._of_requests(samples)
-        self._of_topics(samples, partitions)
+        self._of_topics(samples)
         self._of_replicas(samples, partitions)
         self._of_the_cluster(samples)
         self._of_groups(samples)
@@ -76,20 +78,16 @@ class Metrics:
         samples.gauge("kafka_network_requestchannel_requestqueuesize", broker.waiting_requests)
         samples.gauge("kafka_server_kafkaserver_brokerstate", _RUNNING)
 
-    def _of_topics(self, samples: _Samples, partitions: Iterable[Partition]) -> None:
-        messages, bytes_in = Counter[str](), Counter[str]()
-        for partition in partitions:
-            messages[partition.topic] += partition.messages_in
-            bytes_in[partition.topic] += partition.bytes_in
-        traffic = self._broker.services.traffic
-        for name, found in (
-            ("messagesin", messages),
-            ("bytesin", bytes_in),
-            ("bytesout", self._by_name(traffic.to_consumers)),
-            ("replicationbytesout", self._by_name(traffic.to_followers)),
+    def _of_topics(self, samples: _Samples) -> None:
+        traffic, (appended, total) = self._broker.services.traffic, self._broker.services.partitions.appended()
+        for name, of_all, by_topic in (
+            ("messagesin", total.messages, {topic: each.messages for topic, each in appended.items()}),
+            ("bytesin", total.size_bytes, {topic: each.size_bytes for topic, each in appended.items()}),
+            ("bytesout", traffic.to_consumers.total, self._by_name(traffic.to_consumers)),
+            ("replicationbytesout", traffic.to_followers.total, self._by_name(traffic.to_followers)),
         ):
-            samples.counter(_TOPIC_METRICS + name, found.total())
-            for topic, count in found.items():
+            samples.counter(_TOPIC_METRICS + name, of_all)
+            for topic, count in by_topic.items():
                 samples.counter(_TOPIC_METRICS + name, count, topic=topic)
         requests = Counter[int]()
         for (key, _), count in self._broker.requests.items():
@@ -97,10 +95,10 @@ class Metrics:
         samples.counter(f"{_TOPIC_METRICS}totalproducerequests", requests[ApiKey.PRODUCE])
         samples.counter(f"{_TOPIC_METRICS}totalfetchrequests", requests[ApiKey.FETCH])
 
-    def _by_name(self, found: dict[str | bytes, int]) -> Counter[str]:
+    def _by_name(self, sent: Sent) -> Counter[str]:
         """Of topics that are there: requests may have named them by their ids."""
         image, named = self._broker.services.topics.image, Counter[str]()
-        for key, count in found.items():
+        for key, count in sent.by_topic.items():
             topic = image.topic(key) if isinstance(key, str) else image.topics.get(key)
             if topic is not None:
                 named[topic.name] += count
@@ -120,9 +118,12 @@ class Metrics:
             if known is None or not partition.leads:
                 continue
             leaders += 1
-            under, below = len(known.isr) < len(known.replicas), len(known.isr) < log.config.min_insync_replicas
+            replicas = len(known.replicas) - len(
+                known.adding_replicas
+            )  # who is still coming is not missed (KAFKA OngoingReassignmentState)
+            under, below = len(known.isr) < replicas, partition.replica.others.below_min_in_sync
             behind, too_few = behind + under, too_few + below
-            samples.gauge("kafka_cluster_partition_replicascount", len(known.replicas), **labels)
+            samples.gauge("kafka_cluster_partition_replicascount", replicas, **labels)
             samples.gauge("kafka_cluster_partition_insyncreplicascount", len(known.isr), **labels)
             samples.gauge("kafka_cluster_partition_underreplicated", under, **labels)
             samples.gauge("kafka_cluster_partition_underminisr", below, **labels)

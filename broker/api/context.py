@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.features import Features
+    from ottla.broker.cluster.image import TopicImage
     from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
@@ -100,11 +101,34 @@ class Peer:
 
 
 @dataclass(slots=True)
-class Traffic:
-    """Bytes of records that were sent since the start, by topic: its name, or its id where the request named it so."""
+class Sent:
+    """Bytes of records that were sent since the start."""
 
-    to_consumers: dict[str | bytes, int] = field(default_factory=dict)
-    to_followers: dict[str | bytes, int] = field(default_factory=dict)
+    by_topic: dict[str | bytes, int] = field(default_factory=dict)
+    """By its name, or its id where the request named it so."""
+    of_deleted: int = 0
+
+    @property
+    def total(self) -> int:
+        """Of all topics there ever were: it never goes back."""
+        return self.of_deleted + sum(self.by_topic.values())
+
+    def forget(self, topic: TopicImage) -> None:
+        """It is deleted."""
+        self.of_deleted += self.by_topic.pop(topic.name, 0) + self.by_topic.pop(topic.topic_id, 0)
+
+
+@dataclass(slots=True)
+class Traffic:
+    """What was sent to whom."""
+
+    to_consumers: Sent = field(default_factory=Sent)
+    to_followers: Sent = field(default_factory=Sent)
+
+    def forget(self, topic: TopicImage) -> None:
+        """It is deleted."""
+        self.to_consumers.forget(topic)
+        self.to_followers.forget(topic)
 
 
 @dataclass(slots=True)

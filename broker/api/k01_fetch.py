@@ -320,7 +320,8 @@ def _respond(ctx: Context, fetch: FetchContext, read: _Read, asker: _Asker) -> F
     by_id = ctx.version >= 13
     topics: list[FetchableTopicResponse] = []
     last: TopicKey | None = None
-    bytes_out = ctx.services.traffic.to_followers if asker.follows else ctx.services.traffic.to_consumers
+    sent = ctx.services.traffic.to_followers if asker.follows else ctx.services.traffic.to_consumers
+    bytes_out = sent.by_topic
     for target, data in send:
         if data.records:
             bytes_out[target.topic] = bytes_out.get(target.topic, 0) + len(data.records)

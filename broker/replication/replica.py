@@ -92,8 +92,8 @@ class Replica:
 
     @property
     def sync_is_due(self) -> bool:
-        """Whether flush.messages asks for a sync that has not ended."""
-        return self._held
+        """Whether flush.messages asks for a sync of what is in the log, which has not ended."""
+        return self._held and self.synced < self.log_end
 
     @property
     def sync_may_begin(self) -> bool:

@@ -18,8 +18,6 @@ class Condition(Enum):
 
     ON_DISK = "on disk"
     """This replica may rely on its own copy: acks=1."""
-    SYNCED = "synced"
-    """It is on this replica's disk, whoever else has it: what a follower says that it has, where a sync is due (flush.messages)."""
     REPLICATED = "replicated"
     """Every in-sync replica has it, and they are enough: acks=all."""
     COMMITTED = "committed"

@@ -112,14 +112,14 @@ class Watch:
     def _look_at(self, node: int, partition: Partition) -> None:
         replica, log = partition.replica, partition.log
         mark, end = replica.high_watermark, log.log_end_offset
+        if mark > end:
+            raise Violation(f"node {node}: the high watermark {mark} of {_name(partition)} is beyond the log's end {end}")
         key = (node, log.topic_id, partition.index)
         now = (partition, mark, replica.leader_epoch)
         before = self._marks.get(key)
         if before == now:
             return
         self._marks[key] = now
-        if not mark <= end:
-            raise Violation(f"node {node}: the high watermark {mark} of {_name(partition)} is beyond the log's end {end}")
         if log.last_stable_offset > mark and replica.leads:
             raise Violation(f"node {node}: the last stable offset {log.last_stable_offset} of {_name(partition)} is beyond {mark}")
         if replica.leads:

@@ -34,12 +34,11 @@ class Counters:
 
 def counters_of(broker: Broker) -> Counters:
     """Those of a running broker; call it on the broker's loop."""
-    requests, messages, bytes_in = Counter[str](), Counter[str](), Counter[str]()
+    requests, (by_topic, _) = Counter[str](), broker.services.partitions.appended()
     for (key, _), count in broker.requests.items():
         requests[ApiKey(key).camel_case] += count
-    for partition in broker.services.partitions:
-        messages[partition.topic] += partition.messages_in
-        bytes_in[partition.topic] += partition.bytes_in
+    messages = Counter({topic: each.messages for topic, each in by_topic.items()})
+    bytes_in = Counter({topic: each.size_bytes for topic, each in by_topic.items()})
     return Counters(requests, messages, bytes_in, broker.connections_made)
 
 

@@ -28,7 +28,7 @@ def main(
     ),
     short: Annotated[bool, typer.Option("--short", help="One leader killed in the first act, and less time between.")] = False,
 ) -> None:
-    """Three brokers of Ottla under Ottla's controller, five processes of their own, no Java. Leaders are killed under load: with acks=all
+    """Three brokers of Ottla under Ottla's controller, a process each, no Java. Leaders are killed under load: with acks=all
     and idempotence nothing is lost and nothing doubled; with acks=1, and with an unclean election, records are lost, and each is found.
     A live view on a terminal, plain lines elsewhere, and a page (cluster.html) with the timeline of the run. Exit code 0: everything was as
     promised; 1: something was not, or could not be run."""

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-
 from client_compat.demo_cluster.judgement import SAMPLES_MAX, Judged
 from client_compat.demo_cluster.record import Event, Kind, Sample, State, spans
 from client_compat.support.demonstration import Promise
+from ottla.spark_jobs.reports.html import template
 
 WIDTH: Final = 1000.0
 LEFT: Final = 128.0
@@ -100,15 +99,7 @@ class Picture:
 
 def render(judged: Sequence[Judged], promises: Sequence[Promise]) -> str:
     """The page."""
-    environment = Environment(
-        loader=PackageLoader("client_compat.demo_cluster", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = lambda number: f"{number:,}"
-    return environment.get_template("page.html.j2").render(
+    return template("client_compat.demo_cluster", "page.html.j2").render(
         acts=[(one, picture(one)) for one in judged],
         promises=promises,
         kept=all(promise.kept for promise in promises),

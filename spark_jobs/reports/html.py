@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, Template
 
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.reports.pictures import PartitionPicture, Pictures
@@ -23,6 +23,15 @@ LANE: Final = 22
 MIN_WIDTH: Final = 2.0
 
 
+def template(package: str, name: str) -> Template:
+    """A package's page to be: whatever is put into it is escaped, and what it asks for has to be there."""
+    environment = Environment(
+        loader=PackageLoader(package, "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters["number"] = lambda number: f"{number:,}"
+    return environment.get_template(name)
+
+
 def write(verdict: Verdict, pictures: Mapping[str, Pictures], path: Path) -> None:
     """Write the page to `path`."""
     path.write_text(render(verdict, pictures), encoding="utf-8")
@@ -30,16 +39,8 @@ def write(verdict: Verdict, pictures: Mapping[str, Pictures], path: Path) -> Non
 
 def render(verdict: Verdict, pictures: Mapping[str, Pictures]) -> str:
     """The page."""
-    environment = Environment(
-        loader=PackageLoader("ottla.spark_jobs.reports", "."),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["number"] = lambda number: f"{number:,}"
     numbers = {id(finding): number for number, finding in enumerate(_findings(verdict), 1)}
-    return environment.get_template("report.html.j2").render(
+    return template("ottla.spark_jobs.reports", "report.html.j2").render(
         verdict=verdict,
         rules=RULES,
         advice={rule.name: rule.advice for rule in RULES},

@@ -5,16 +5,17 @@ Rules:
 * the leader's address is asked of the metadata at each connection, and a leader without one is asked for after the back-off;
 * an answer is carried out in the turn in which it comes, before anything else can happen to its partitions; only then is the leader asked
   for the offsets of those that are out of its range;
-* what a partition refuses keeps no other from its turn.
+* what a partition refuses keeps no other from its turn;
+* where each append is to be synced (flush.messages), the leader is asked for more when what is there is on disk: it takes a Fetch for that.
 
-Source: KAFKA AbstractFetcherManager, AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint.
+Source: KAFKA AbstractFetcherManager, AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint, UnifiedLog.append.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -138,6 +139,8 @@ class _Fetcher:
         held_back = None if following.throttle is None else self._is_held_back
         self._plan = FetchPlan(following.node, following.brokers, following.limits, held_back)
         self.partitions: dict[PartitionKey, Partition] = {}
+        self._unsynced: set[PartitionKey] = set()
+        """Those that may have a sync due."""
         self._endpoint: Node | None = None
         self._link: Link | None = None
         self._reached = True
@@ -148,6 +151,8 @@ class _Fetcher:
         key = _key(partition)
         self.partitions[key] = partition
         self._plan.follow(key, partition.log, partition.leader_epoch)
+        if partition.sync_is_due:
+            self._unsynced.add(key)
         self._tell()
 
     def forget(self, partition: Partition) -> None:
@@ -178,6 +183,8 @@ class _Fetcher:
                 self._plan.request_failed(self._now_ms)
 
     async def _round(self) -> None:
+        if self._unsynced:
+            await self._until_synced()
         for key, cut in self._plan.truncations(self._now_ms):
             self._carry_out(key, cut)
         request = self._plan.next_request(self._now_ms)
@@ -275,15 +282,25 @@ class _Fetcher:
                 self._carry_out(key, action, data)
         for key, sent in out_of_range:
             await self._ask_offsets(key, sent)
-        await self._until_synced(key for key, _, _ in steps)
 
-    async def _until_synced(self, keys: Iterable[PartitionKey]) -> None:
-        """Where each append is to be synced, the next request says what is on disk: the leader takes it for that (KAFKA UnifiedLog.append
-        flushes within the append)."""
-        found = (self.partitions.get(key) for key in keys)
-        waits = [wait for partition in found if partition is not None and (wait := partition.when_synced()) is not None]
-        if waits:
-            await asyncio.gather(*waits, return_exceptions=True)  # one whose leadership is over is asked for anew
+    async def _until_synced(self) -> None:
+        """Afterwards no sync is due of any partition that may be asked for: one that cannot begin is tried again after a pause."""
+        stuck = set()
+        while self._unsynced:
+            key = self._unsynced.pop()
+            if not await self._is_synced(key) and key in self._plan:
+                self._plan.back_off(key, self._now_ms)
+                stuck.add(key)
+        self._unsynced = stuck
+
+    async def _is_synced(self, key: PartitionKey) -> bool:
+        """Waits as long as a sync is under way that the partition has to have, and is fetched; False where none can begin, or it failed."""
+        while (partition := self.partitions.get(key)) is not None and partition.sync_is_due:
+            sync = partition.flush()
+            if sync is None or (sync.done() and (sync.cancelled() or sync.exception() is not None)):
+                return False
+            await asyncio.wait([sync])  # which does not end the sync when this fetcher ends
+        return True
 
     def _carry_out(self, key: PartitionKey, action: Action, data: PartitionData | None = None) -> None:
         """Do to the log what is to be done; an action that appends comes with `data`."""
@@ -308,6 +325,9 @@ class _Fetcher:
             self._refused(key, refused)
         except Exception as error:  # noqa: BLE001 # whatever one partition meets, the others of this leader go on
             self._fail(key, error)
+        finally:
+            if partition.sync_is_due:
+                self._unsynced.add(key)
 
     def _is_held_back(self, key: PartitionKey) -> bool:
         throttle, partition = self._following.throttle, self.partitions.get(key)

@@ -79,6 +79,7 @@ class Partition:
         "_deletions",
         "_flusher",
         "_membership",
+        "_sync",
         "_unsynced_since_ms",
         "_waits",
         "bytes_in",
@@ -104,6 +105,7 @@ class Partition:
         self._flusher = flusher
         self._clock = clock
         self._membership = membership
+        self._sync: asyncio.Future[None] | None = None
         self._unsynced_since_ms = 0
         self._active = log.segments.active
         self._waits: Waits[asyncio.Future[None]] = Waits()
@@ -209,13 +211,6 @@ class Partition:
         """The same for everything that the log holds now, whoever appended it: committed in the present leader epoch."""
         last_offset = self.log.log_end_offset - 1
         return None if last_offset < self.replica.high_watermark else self._wait(Condition.COMMITTED, last_offset)
-
-    def when_synced(self) -> asyncio.Future[None] | None:
-        """A future that is done when all that the log holds now is on disk, or None where no sync is due (flush.messages).
-
-        It fails with Rejected if another leadership begins before that, or the partition goes.
-        """
-        return self._wait(Condition.SYNCED, self.log.log_end_offset - 1) if self.replica.sync_is_due else None
 
     def _wait(self, condition: Condition, last_offset: int) -> asyncio.Future[None]:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -395,15 +390,21 @@ class Partition:
         if self._unsynced_since_ms and self._clock.mono_ms() - self._unsynced_since_ms >= self.log.config.flush_ms:
             self.flush()
 
-    def flush(self) -> asyncio.Future[None] | None:
-        """Start syncing what is not on disk yet, unless that is under way; a future that is done with the sync.
+    @property
+    def sync_is_due(self) -> bool:
+        """Whether flush.messages asks for a sync that has not ended: no other broker may be told of all that the log holds."""
+        return self.replica.sync_is_due and not self.removed
 
-        A sync that cannot begin is left to the next append or checkpoint; until then nobody is told that anything is on disk.
+    def flush(self) -> asyncio.Future[None] | None:
+        """Start syncing what is not on disk yet, unless a sync is under way; a future that is done with the one or the other.
+
+        None where there is nothing to sync, or where no sync can begin: that is left to the next call (of an append, or a checkpoint), and
+        until then nobody is told that anything is on disk.
         """
         if not self.replica.sync_may_begin:
-            return None
+            return self._sync
         try:
-            sync = self._flusher.flush(self.log, self._synced)
+            sync = self._sync = self._flusher.flush(self.log, self._synced)
         except OSError as error:
             logger.error("%s-%d cannot be synced now: %s", self.topic, self.index, error)
             return None
@@ -428,6 +429,7 @@ class Partition:
             self._wake_followers(size)
 
     def _synced(self, offset: int) -> None:
+        self._sync = None
         effects = self.replica.sync_ended(offset, self._clock.mono_ms(), self.log.config.flush_messages)
         if not self.removed:
             self._act(effects)
@@ -455,7 +457,6 @@ class Partition:
             self._release(Condition.COMMITTED, self.replica.high_watermark)
             self._release(Condition.REPLICATED, self.replica.high_watermark)
             self._release(Condition.ON_DISK, self.replica.own_end)
-            self._release(Condition.SYNCED, self.replica.synced)
 
     def _act_for_others(self, effects: int) -> None:
         if effects & PROPOSE:

@@ -7,6 +7,7 @@ for a partition that other brokers have is sent on to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.core.rejected import Rejected
@@ -20,10 +21,26 @@ if TYPE_CHECKING:
     from ottla.broker.storage.partition_log import PartitionLog
 
 
-class TopicPartitions:
-    """The partitions of one topic that live here."""
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """How much was appended by leaders since the start; control records of transactions are not counted."""
 
-    __slots__ = ("missing", "name", "offline", "partitions", "topic_id")
+    messages: int = 0
+    size_bytes: int = 0
+
+    def __add__(self, more: Appended) -> Appended:
+        return Appended(self.messages + more.messages, self.size_bytes + more.size_bytes)
+
+    @staticmethod
+    def by(partition: Partition) -> Appended:
+        """By one partition."""
+        return Appended(partition.messages_in, partition.bytes_in)
+
+
+class TopicPartitions:
+    """The partitions of one topic that live here. `appended_before` is by those that were here."""
+
+    __slots__ = ("appended_before", "missing", "name", "offline", "partitions", "topic_id")
 
     def __init__(self, name: str, topic_id: bytes, missing: Callable[[TopicKey, int], Rejected]) -> None:
         self.name = name
@@ -31,6 +48,12 @@ class TopicPartitions:
         self.missing = missing
         self.partitions: dict[int, Partition] = {}
         self.offline: set[int] = set()
+        self.appended_before = Appended()
+
+    @property
+    def appended(self) -> Appended:
+        """By all partitions that are or were here: it never goes back."""
+        return sum(map(Appended.by, self.partitions.values()), self.appended_before)
 
     def get(self, index: int) -> Partition:
         """The partition of that index; raises Rejected."""
@@ -51,6 +74,8 @@ class Partitions:
         self.membership = membership
         self._by_name: dict[str, TopicPartitions] = {}
         self._by_id: dict[bytes, TopicPartitions] = {}
+        self._appended_before = Appended()
+        """To topics that were here."""
 
     def add(self, log: PartitionLog) -> Partition:
         """Serve the partition of `log`, which is open and recovered."""
@@ -77,8 +102,12 @@ class Partitions:
         if topic is None:
             return None
         topic.offline.discard(index)
-        partition = topic.partitions.pop(index, None)
+        partition = topic.partitions.get(index)
+        if partition is not None:
+            topic.appended_before += Appended.by(partition)
+            del topic.partitions[index]
         if not topic.partitions and not topic.offline:
+            self._appended_before += topic.appended
             del self._by_name[name], self._by_id[topic.topic_id]
         if partition is not None:
             partition.remove()
@@ -110,6 +139,11 @@ class Partitions:
     def topic_names(self) -> list[str]:
         """All topics that are served."""
         return list(self._by_name)
+
+    def appended(self) -> tuple[dict[str, Appended], Appended]:
+        """To each topic that is served, and in all: the sum never goes back, whatever is deleted or moved away."""
+        by_topic = {name: topic.appended for name, topic in self._by_name.items()}
+        return by_topic, sum(by_topic.values(), self._appended_before)
 
     def __iter__(self) -> Iterator[Partition]:
         for topic in list(self._by_name.values()):

@@ -18,7 +18,7 @@ from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, Offse
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from tests.support.quota_calls import set_quota
 from tests.support.running_broker import RunningBroker
-from tests.support.topic_calls import create, produce
+from tests.support.topic_calls import create, delete, produce
 from tests.support.web import get_text
 
 pytest.importorskip("prometheus_client", reason="an extra: pip install 'ottla[admin]'")
@@ -63,15 +63,18 @@ def of(**labels: str) -> Labels:
     return frozenset(labels.items())
 
 
+def fetch(client: Client, topic: str) -> bytes:
+    topics = [FetchTopic(topic, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])]
+    return bytes(client.call(FetchRequest(max_bytes=1 << 20, session_epoch=-1, topics=topics), 11).responses[0].partitions[0].records)
+
+
 def test_what_was_written_and_read_is_counted_by_topic_and_in_all(scrape: Scraped, client: Client) -> None:
     create(client, "t")
     create(client, "u")
     for _ in range(3):
         produce(client, "t", b"a", b"b")
     produce(client, "u", b"c")
-    topics = [FetchTopic("t", partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])]
-    fetched = client.call(FetchRequest(max_bytes=1 << 20, session_epoch=-1, topics=topics), 11)
-    data = fetched.responses[0].partitions[0].records
+    data = fetch(client, "t")
     seen = scrape()
     name = "kafka_server_brokertopicmetrics_"
     assert seen[f"{name}messagesin_total", of(topic="t")] == 6
@@ -84,21 +87,28 @@ def test_what_was_written_and_read_is_counted_by_topic_and_in_all(scrape: Scrape
     assert seen["kafka_network_requestmetrics_requests_total", of(request="Fetch", version="11")] == 1
 
 
-def test_topics_that_are_gone_are_told_no_longer(scrape: Scraped, client: Client) -> None:
-    from tests.support.topic_calls import delete
-
-    create(client, "t")
-    produce(client, "t", b"a")
+def test_topics_that_are_gone_are_told_no_longer_and_count_on_in_the_sums(scrape: Scraped, client: Client) -> None:
+    """A counter that goes back is taken for one of a new process, and what is left of it for what happened since."""
+    names = [f"kafka_server_brokertopicmetrics_{each}_total" for each in ("messagesin", "bytesin", "bytesout")]
+    for topic in "t", "u":
+        create(client, topic)
+        produce(client, topic, b"a")
+        fetch(client, topic)
+    before = scrape()
     delete(client, "t")
-    assert not [key for key in scrape() if ("topic", "t") in key[1]]
+    seen = scrape()
+    assert not [key for key in seen if ("topic", "t") in key[1]]
+    assert [seen[name, of()] for name in names] == [before[name, of()] for name in names]
+    assert all(before[name, of()] == 2 * before[name, of(topic="u")] > 0 for name in names)
 
 
 def test_partitions_and_the_cluster_are_told(scrape: Scraped, client: Client) -> None:
-    create(client, "t", 3)
+    create(client, "t", 3, {"min.insync.replicas": "2"})  # of one replica one is enough
     produce(client, "t", b"a", b"b", partition=1)
     seen = scrape()
     assert seen["kafka_server_replicamanager_partitioncount", of()] == seen["kafka_server_replicamanager_leadercount", of()] == 3
     assert seen["kafka_server_replicamanager_underreplicatedpartitions", of()] == 0
+    assert seen["kafka_server_replicamanager_underminisrpartitioncount", of()] == 0
     assert seen["kafka_log_log_logendoffset", of(topic="t", partition="1")] == 2
     assert seen["kafka_log_log_size", of(topic="t", partition="1")] > 0
     assert seen["kafka_cluster_partition_insyncreplicascount", of(topic="t", partition="2")] == 1

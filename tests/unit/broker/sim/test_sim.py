@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from inspect import Parameter, signature
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.layout import CONTROLLER_ID
 from ottla.broker.sim.campaign import shrunk, story
 from ottla.broker.sim.disk_audit import audited
+from ottla.broker.sim.mutation import Mutation
 from ottla.broker.sim.mutations import MUTATIONS, found
 from ottla.broker.sim.nemesis import POWER, Fault
 from ottla.broker.sim.sim_judge import Watch
@@ -117,9 +121,34 @@ def test_a_rule_that_is_broken_is_found_in_few_seeds(rule: str) -> None:
     assert found(broken, range(1, 11)) is not None
 
 
+def parts_of(mutation: Mutation) -> Iterator[Mutation]:
+    yield mutation
+    if mutation.also is not None:
+        yield mutation.also
+
+
+def stands_at(part: Mutation) -> Callable[..., Any]:
+    found = part.owner.__dict__[part.name]
+    return found.fget if isinstance(found, property) else found
+
+
+def test_what_breaks_a_rule_can_be_called_as_the_rule_is() -> None:
+    """Else a campaign would find that it cannot, and say that it has found the broken rule."""
+    for part in (part for each in MUTATIONS for part in parts_of(each)):
+        wanted = signature(stands_at(part)).parameters.values()
+        named = {each.name: None for each in wanted if each.kind is Parameter.KEYWORD_ONLY}
+        with part.made():
+            broken = signature(stands_at(part))
+        for needed in (False, True):
+            places = [
+                each for each in wanted if each.kind is Parameter.POSITIONAL_OR_KEYWORD and not (needed and each.default is not each.empty)
+            ]
+            broken.bind(*places, **named)
+
+
 def test_a_rule_is_whole_again_after_its_mutation() -> None:
     for each in MUTATIONS:
-        parts = [part for part in (each, each.also) if part is not None]
+        parts = list(parts_of(each))
         before = [part.owner.__dict__[part.name] for part in parts]
         with each.made():
             assert all(part.owner.__dict__[part.name] is not whole for part, whole in zip(parts, before, strict=True))

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.timers import Timers
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
@@ -15,6 +16,7 @@ from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
 from ottla.broker.runtime.replicas.fetchers import Fetchers, Following, fetch_version, list_offsets_version
 from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.storage.files import FILES, Files
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse, ListOffsetsResponse, ListOffsetsTopicResponse
@@ -22,6 +24,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
 from tests.support.partition_logs import TOPIC_ID, PartitionScene
 from tests.support.simulation import settle
+from tests.support.slow_disk import SlowDisk
 
 BACKOFF_MS = 1000
 
@@ -50,7 +53,7 @@ class ScriptedLink:
 class Follower:
     """Broker 2, which has `t-0` to `t-2`; `level` is of metadata.version."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, config: LogConfig | None = None, files: Files = FILES) -> None:
         self.clock = VirtualClock()
         self.timers = Timers()
         self.links: list[ScriptedLink] = []
@@ -58,7 +61,7 @@ class Follower:
         self.level = 30
         brokers = Brokers(own_epoch=77)
         membership = Membership(brokers, lambda _: None, lambda *_: True)
-        self.scene = PartitionScene(path, self.clock, partitions=3, membership=membership)
+        self.scene = PartitionScene(path, self.clock, config, partitions=3, files=files, membership=membership)
         self.following = Following(
             2, brokers, self.connect, self.endpoints.get, lambda: self.level, self.clock, self.timers, FetchLimits(), answer_ms=30_000
         )
@@ -95,6 +98,17 @@ class Follower:
         """Of each fetch over the link, the partitions and offsets that it names."""
         requests = [request for request, _ in self.links[link].asked if isinstance(request, FetchRequest)]
         return [[(p.partition, p.fetch_offset) for topic in request.topics for p in topic.partitions] for request in requests]
+
+
+class Disk(SlowDisk):
+    """Has no descriptor left for a sync while `exhausted`."""
+
+    exhausted = False
+
+    def dup(self, fd: int) -> int:
+        if self.exhausted:
+            raise OSError(24, "Too many open files")
+        return super().dup(fd)
 
 
 @pytest.fixture
@@ -258,3 +272,117 @@ async def test_a_broker_that_has_begun_to_lead_takes_no_answer_any_more(follower
     follower.partition(0).lead(Registration(2, (1, 2, 3), (1, 2, 3), 2, 2))
     await follower.answer(data(0, b"a"))
     assert follower.partition(0).log.log_end_offset == 0
+
+
+# --- flush.messages: what a follower says that it has is on its disk -----------------------------------------------------------------
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+async def synced(tmp_path: Path, disk: Disk) -> AsyncIterator[Follower]:
+    """Follows `t-0` with flush.messages=1, has got a record, and its sync takes until it is let through."""
+    made = Follower(tmp_path / "data", LogConfig(flush_messages=1), disk)
+    await made.follow(0)
+    disk.arm()
+    await made.answer(data(0, b"a"))
+    yield made
+    disk.gate.release(1000)
+    await made.fetchers.stop()
+    made.scene.close()
+
+
+async def until_it_asks_again(follower: Follower, before: int, link: int = -1) -> list[tuple[int, int]]:
+    async with asyncio.timeout(5):
+        while len(follower.fetches(link)) == before:  # noqa: ASYNC110 # the disk answers from its thread
+            await asyncio.sleep(0)
+    return follower.fetches(link)[before]
+
+
+async def test_it_asks_for_more_when_what_it_has_is_on_its_disk(synced: Follower, disk: Disk) -> None:
+    assert len(synced.fetches()) == 1
+    disk.gate.release(1000)
+    assert await until_it_asks_again(synced, 1) == [(0, 1)]
+
+
+async def test_news_of_the_partition_change_nothing_about_what_is_on_the_disk(synced: Follower, disk: Disk) -> None:
+    """The in-sync set changes, as it does whenever a replica joins or leaves; then the same leader begins a new epoch."""
+    synced.partition(0).follow(Registration(1, (1, 2, 3), (1, 2), 1, partition_epoch=2))
+    await settle()
+    assert len(synced.fetches()) == 1
+    await synced.follow(0, epoch=3)
+    assert len(synced.fetches()) == 1
+    disk.gate.release(1000)
+    assert await until_it_asks_again(synced, 1) == [(0, 1)]
+
+
+async def test_nor_does_another_leader_hear_of_more_than_is_on_the_disk(synced: Follower, disk: Disk) -> None:
+    await synced.follow(1)
+    await synced.follow(0, leader=3, epoch=2)
+    assert [link.node.node_id for link in synced.links] == [1]
+    disk.gate.release(1000)
+    async with asyncio.timeout(5):
+        while len(synced.links) < 2:  # noqa: ASYNC110 # the disk answers from its thread
+            await asyncio.sleep(0)
+    assert await until_it_asks_again(synced, 0) == [(0, 1)]
+
+
+async def test_what_came_while_another_sync_was_under_way_is_waited_for_only_where_flush_messages_asks_for_it(
+    tmp_path: Path, disk: Disk
+) -> None:
+    follower = Follower(tmp_path / "data", LogConfig(flush_messages=10), disk)
+    try:
+        await follower.follow(0)
+        await follower.answer(data(0, b"a"))
+        disk.arm()
+        assert follower.partition(0).flush() is not None  # as a checkpoint does
+        await follower.answer(data(0, b"b", base_offset=1))
+        disk.gate.release(1000)
+        assert await until_it_asks_again(follower, 2) == [(0, 2)]
+    finally:
+        disk.gate.release(1000)
+        await follower.fetchers.stop()
+        follower.scene.close()
+
+
+async def test_a_setting_that_goes_while_a_sync_is_waited_for_holds_nobody(synced: Follower, disk: Disk) -> None:
+    synced.partition(0).reconfigure(LogConfig())
+    disk.gate.release(1000)
+    assert await until_it_asks_again(synced, 1) == [(0, 1)]
+
+
+async def test_a_sync_that_cannot_begin_is_begun_after_a_pause_and_others_of_the_leader_go_on(tmp_path: Path, disk: Disk) -> None:
+    follower = Follower(tmp_path / "data", LogConfig(flush_messages=1), disk)
+    try:
+        await follower.follow(0)
+        await follower.follow(1)
+        await follower.answer(data(0))
+        disk.exhausted = True
+        await follower.answer(data(0, b"a"))
+        assert await until_it_asks_again(follower, 2) == []
+        request = follower.links[0].asked[2][0]
+        assert isinstance(request, FetchRequest)
+        assert [topic.partitions for topic in request.forgotten_topics_data] == [[0]], "the other one is asked for as before"
+        disk.exhausted = False
+        await follower.wait(BACKOFF_MS)
+        await follower.answer()
+        assert await until_it_asks_again(follower, 3) == [(0, 1)]
+    finally:
+        await follower.fetchers.stop()
+        follower.scene.close()
+
+
+@pytest.mark.parametrize("ending", ["leads", "goes"])
+async def test_nobody_waits_for_the_disk_of_a_partition_that_is_fetched_no_more(synced: Follower, disk: Disk, ending: str) -> None:
+    await synced.follow(1)
+    partition = synced.partition(0)
+    synced.fetchers.forget(partition)
+    if ending == "leads":
+        partition.lead(Registration(2, (1, 2, 3), (1, 2, 3), 2, 2))
+    else:
+        synced.scene.partitions.remove("t", 0)
+    disk.gate.release(1000)
+    assert await until_it_asks_again(synced, 1) == [(1, 0)]

@@ -9,8 +9,9 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partitions import Appended
 from ottla.protocol.error_codes import ErrorCode
-from tests.support.partition_logs import TOPIC_ID, PartitionScene
+from tests.support.partition_logs import TOPIC_ID, PartitionScene, one_batch
 
 
 @pytest.fixture
@@ -50,6 +51,18 @@ def test_a_topic_without_partitions_here_is_found_neither_by_name_nor_by_id(scen
     assert [partition.removed for partition in removed if partition is not None] == [True] * 3
     assert scene.partitions.by_name("t") is scene.partitions.by_topic_id(TOPIC_ID) is None
     assert scene.partitions.remove("t", 0) is None
+
+
+def test_what_was_appended_counts_on_when_its_partition_goes_and_in_all_when_its_topic_does(scene: PartitionScene) -> None:
+    batch = one_batch(b"a", b"b")
+    for index in range(3):
+        scene.partitions.get("t", index).append(batch)
+    all_of_it = Appended(6, 3 * len(batch))
+    for index in 0, 1:
+        scene.partitions.remove("t", index)
+        assert scene.partitions.appended() == ({"t": all_of_it}, all_of_it)
+    scene.partitions.remove("t", 2)
+    assert scene.partitions.appended() == ({}, all_of_it)
 
 
 def test_a_removed_partition_leaves_the_others_of_its_topic(scene: PartitionScene) -> None:
