@@ -8,12 +8,17 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadFileScheduling
 
 from ottla.broker.core.peer_log import PEERS
 
 ONE_SPARK = "tests/unit/spark_jobs/"
 """All of it goes to one worker: a second Spark session would cost a JVM, a gigabyte and half a minute."""
+
+settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("ottla")  # no property is about time, and a machine may be busy
+
 _LOGGERS = ("ottla", "ottla.broker", PEERS)
 
 

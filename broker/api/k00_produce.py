@@ -32,7 +32,6 @@ from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
@@ -164,6 +163,8 @@ def _name_of(ctx: Context, topic: TopicProduceData) -> str | None:
 def _drop_repeated(request: ProduceRequest) -> None:
     """Of a partition that is named twice only the last is left, as in Kafka (KafkaApis.handleProduceRequest)."""
     topics = request.topic_data
+    if len(topics) == 1 and len({data.index for data in topics[0].partition_data}) == len(topics[0].partition_data):
+        return
     last = {(topic.name, topic.topic_id, data.index): data for topic in topics for data in topic.partition_data}
     if len(last) == sum(len(topic.partition_data) for topic in topics):
         return
@@ -260,37 +261,39 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
 
 def _append_topic(ctx: Context, topic: TopicProduceData, verdicts: Verdicts, condition: Condition, waits: Waits) -> TopicProduceResponse:
     found = _find_topic(ctx, topic)
+    only_ours = found is not None and is_internal(found.name) and ctx.client_id != ADMIN_CLIENT_ID
     answers = []
     for data in topic.partition_data:
         try:
             if found is None:
                 raise ctx.services.partitions.missing(_key(ctx, topic), data.index)
             partition = found.get(data.index)
-            verdict = verdicts.get((partition.topic, partition.index)) if verdicts else None
-            if isinstance(verdict, Rejected):
-                raise unverified_error(ctx.version, verdict)
-            answers.append(_append(ctx, partition, data, verdict, condition, waits=waits))
+            guard = None
+            if verdicts:
+                verdict = verdicts.get((partition.topic, partition.index))
+                if isinstance(verdict, Rejected):
+                    raise unverified_error(ctx.version, verdict)
+                guard = verdict
+            batch = _one_batch(data.records, ctx.version)
+            if only_ours:
+                raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
+            answers.append(_append(partition, data.index, batch, guard, condition, waits=waits))
         except Rejected as rejected:
             answers.append(_error(data.index, rejected))
     return TopicProduceResponse(topic.name, topic.topic_id, answers)
 
 
 def _append(
-    ctx: Context, partition: Partition, data: PartitionProduceData, guard: VerificationGuard | None, condition: Condition, *, waits: Waits
+    partition: Partition, index: int, batch: Buffer, guard: VerificationGuard | None, condition: Condition, *, waits: Waits
 ) -> PartitionProduceResponse:
-    batch = _one_batch(data.records, ctx.version)
-    if is_internal(partition.topic) and ctx.client_id != ADMIN_CLIENT_ID:
-        raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
     try:
         info = partition.append(batch, guard=guard, acks_all=condition is REPLICATED)
     except Rejected as rejected:
-        refused = _error(data.index, rejected)
+        refused = _error(index, rejected)
         if rejected.code not in _WITHOUT_START:
             refused.log_start_offset = partition.log.log_start_offset
         return refused
-    answer = PartitionProduceResponse(
-        data.index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, current_leader=_NOBODY
-    )
+    answer = PartitionProduceResponse(index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, current_leader=_NOBODY)
     wait = partition.when(condition, info)
     if wait is not None:
         waits.append((wait, answer))

@@ -242,7 +242,10 @@ class Replica:
         self.log_end = log_end
         if flush_messages == INT64_MAX:
             self._held = False
-            return self._committed(now_ms)
+            if self.shared or not self.leads:
+                return self._committed(now_ms)
+            self.high_watermark = log_end
+            return COMMITTED
         due = log_end - self.synced >= flush_messages
         self._held = due or self._syncing
         return (SYNC if due else NOTHING) | self._committed(now_ms)

@@ -230,8 +230,8 @@ class Segment:
         """Writes one batch of `size` bytes. Raises `OSError`; then nothing of it counts (see `cut_back`)."""
         position = self.size
         if self._bytes_since_index > index_interval:  # what may have to be read is read now: nothing can fail once the batch is written
-            self.offset_index.last()
-            self.time_index.last()
+            self.offset_index.load()
+            self.time_index.load()
         self._files.pwrite(self._fd if self._fd >= 0 else self.fd, buffers, position)
         self._note(position, size, last_offset, max_timestamp, index_interval)
         self.size = position + size

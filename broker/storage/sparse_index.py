@@ -40,11 +40,14 @@ class SparseIndex:
 
     def _entries(self) -> bytearray:
         if self._data is None:
-            self._load()
-        assert self._data is not None
+            self.load()
+            assert self._data is not None
         return self._data
 
-    def _load(self) -> None:
+    def load(self) -> None:
+        """Reads the file now, unless its entries are in memory. Raises `OSError`."""
+        if self._data is not None:
+            return
         size = self.ENTRY.size
         try:
             raw = self._files.read_bytes(self.path)

@@ -32,9 +32,7 @@ BYTES_FIXED = 32_000
 """The message, an exception with its texts, and what the interpreter caches on the way."""
 
 CLASSES = [find(key) for key in sorted(KEYS) for find in (request_class, response_class)]
-FUZZED = settings(
-    max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
-)
+FUZZED = settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))
 HOSTILE = [
     b"\x7f\xff\xff\xff",
     b"\xff\xff\xff\xff",

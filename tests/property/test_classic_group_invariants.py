@@ -221,4 +221,4 @@ class GroupLife(RuleBasedStateMachine):
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=150, stateful_step_count=40, deadline=None, print_blob=True)
+TestGroupLife.settings = settings(max_examples=150, stateful_step_count=40, print_blob=True)

@@ -307,4 +307,4 @@ class GroupLife(RuleBasedStateMachine):
 
 
 TestGroupLife = GroupLife.TestCase
-TestGroupLife.settings = settings(max_examples=100, stateful_step_count=40, deadline=None, print_blob=True)
+TestGroupLife.settings = settings(max_examples=100, stateful_step_count=40, print_blob=True)

@@ -225,5 +225,5 @@ class Partitions(RuleBasedStateMachine):
         return every[pick % len(every)]
 
 
-Partitions.TestCase.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+Partitions.TestCase.settings = settings(max_examples=100, stateful_step_count=40)
 test_what_must_hold_of_a_partition_always_does = Partitions.TestCase

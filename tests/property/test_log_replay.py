@@ -191,5 +191,5 @@ class LogMachine(RuleBasedStateMachine):
         assert log.recovery_point <= log.log_end_offset
 
 
-LogMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+LogMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 TestLogReplay = LogMachine.TestCase

@@ -54,7 +54,7 @@ def rows(batches: Any) -> list[str]:
     return sorted(str(row) for batch in batches for row in batch.to_pylist())
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.lists(BATCH, min_size=1, max_size=12), INDEX, DAMAGE, st.integers(150, 2000), st.sampled_from(["batches", "records"]))
 def test_tasks_together_give_what_one_reading_gives(
     batches: list[tuple[int, Codec, int, int]], index: str, damage: tuple[str, float] | None, target: int, level: str
@@ -67,7 +67,7 @@ def test_tasks_together_give_what_one_reading_gives(
         assert rows(together) == rows(read(level, [root]))
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(
     st.lists(BATCH, min_size=1, max_size=12),
     INDEX,
@@ -91,7 +91,7 @@ def test_filtered_tasks_give_the_rows_of_the_whole_that_are_wanted(  # noqa: PLR
         assert rows(found) == sorted(map(str, wanted))
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(BATCH, min_size=1, max_size=12), DAMAGE, st.sets(st.sampled_from(list(arrow_schema("batches").names)), min_size=1))
 def test_fewer_columns_give_the_same_rows_where_all_bytes_are_right(
     batches: list[tuple[int, Codec, int, int]], damage: tuple[str, float] | None, names: set[str]

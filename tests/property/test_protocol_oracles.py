@@ -64,9 +64,7 @@ def misread(oracle: Oracle, msg: Message) -> bool:
 
 @EVERY_VERSION
 @seed(SEED)
-@settings(
-    max_examples=EXAMPLES, deadline=None, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck)
-)
+@settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_the_bytes_of_a_message_are_those_of_both_libraries(cls: type[Message], version: int, data: st.DataObject) -> None:
     print(f"seed {SEED}")

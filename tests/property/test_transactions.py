@@ -124,7 +124,7 @@ def persisted(txn: Transaction) -> Transaction:
     return txn._replace(last_producer_epoch=-1, prev_producer_id=rotated)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(steps, st.sampled_from([1, 2]))
 def test_the_log_gives_back_what_was_live(story: list[Step], version: int) -> None:
     live = Coordinator(version)
@@ -140,7 +140,7 @@ def test_the_log_gives_back_what_was_live(story: list[Step], version: int) -> No
     assert {txn.transactional_id for txn in replayed.timed_out(late)} == {txn.transactional_id for txn in live.machine.timed_out(late)}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(steps, st.sampled_from([0, 1, 2]))
 def test_who_initialises_last_is_the_only_one_who_may_act(story: list[Step], version: int) -> None:
     world = Coordinator(version)
@@ -165,7 +165,7 @@ def test_who_initialises_last_is_the_only_one_who_may_act(story: list[Step], ver
                 assert world.end(fresh, name, zombie, commit, version).error is not ErrorCode.NONE
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(steps)
 def test_in_version_2_no_two_transactions_have_the_same_epoch(story: list[Step]) -> None:
     """What makes a late EndTxn, and a late marker, recognisable."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.broker.groups.assignors import Subscriber, assign_range, assign_uniform
@@ -99,7 +99,6 @@ def groups(draw: st.DrawFn) -> tuple[dict[str, Subscriber], dict[bytes, int]]:
 
 
 @given(groups())
-@settings(deadline=None)
 def test_every_partition_has_one_reader_who_subscribes_and_no_hand_over_would_balance_better(
     group: tuple[dict[str, Subscriber], dict[bytes, int]],
 ) -> None:
@@ -117,7 +116,6 @@ def test_every_partition_has_one_reader_who_subscribes_and_no_hand_over_would_ba
 
 
 @given(groups())
-@settings(deadline=None)
 def test_range_too_gives_every_partition_one_reader(group: tuple[dict[str, Subscriber], dict[bytes, int]]) -> None:
     members, topics = group
     assigned = assign_range(members, topics)
