@@ -1,8 +1,8 @@
 """Envelope (key 58), version 0: a client's request that a broker hands on, answered as if the client had sent it here (KIP-590).
 
 Only a broker may send one, which may do CLUSTER_ACTION; what is in it is judged for the client that it names. What no envelope may hold is
-INVALID_REQUEST, a version that is not known here UNSUPPORTED_VERSION: then the broker ends that client's connection (Kafka's
-`EnvelopeUtils`).
+INVALID_REQUEST. What cannot be read, or not in that version, is UNSUPPORTED_VERSION: then the broker ends that client's connection
+(Kafka's `EnvelopeUtils`). The broker's own connection is never ended for what a client sent.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.api.access import allowed_of_cluster
+from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.routes import FORWARDED, SPLIT
 from ottla.broker.core.acl import Operation
@@ -20,7 +21,7 @@ from ottla.broker.core.principal import Principal
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.errors import ProtocolError, UnsupportedVersion
+from ottla.protocol.errors import ProtocolError
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.principal import read_principal
@@ -48,10 +49,8 @@ async def open_envelope(ctx: ControllerContext, request: EnvelopeRequest, routes
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
     try:
         inside = decode_request(request.request_data)
-    except UnsupportedVersion:
-        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     except ProtocolError:
-        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     header = inside.header
     if header.api_key not in FORWARDABLE or header.api_key not in routes:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
@@ -65,7 +64,10 @@ async def open_envelope(ctx: ControllerContext, request: EnvelopeRequest, routes
         by_token=forwarded.token_authenticated,
     )
     inner = ControllerContext(header.api_version, header.client_id, client, ctx.services.as_forwarded(), header.api_key)
-    answer = route.handle(inner, inside.body)
-    response = await answer if inspect.isawaitable(answer) else answer
+    try:
+        answer = route.handle(inner, inside.body)
+        response = await answer if inspect.isawaitable(answer) else answer
+    except CloseConnection:
+        return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     written = b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, response))
     return EnvelopeResponse(written[PREFIX_BYTES:])

@@ -30,6 +30,8 @@ from ottla.broker.api.controller_context import ControllerContext, ControllerSer
 from ottla.broker.api.controller_envelope import open_envelope
 from ottla.broker.api.controller_self import api_versions, describe_cluster
 from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.reply import Buffer
+from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation
 from ottla.broker.faults.engine import Faults
 from ottla.protocol.api_keys import ApiKey
@@ -71,6 +73,7 @@ class ControllerRoute(NamedTuple):
     handle: Callable[[Any, Any], Any]
 
 
+_ENVELOPE: Final = ApiKey.ENVELOPE.to_bytes(2, "big")
 CONTROLLER_ROUTES: Final[dict[int, ControllerRoute]] = {}
 _ROUTES: Final[Mapping[ApiKey, tuple[int, int, Callable[[Any, Any], Any]]]] = {
     ApiKey.FETCH: (4, 18, raft.fetch),
@@ -142,6 +145,10 @@ class ControllerDispatcher(Dispatcher):
 
     def __init__(self, services: ControllerServices) -> None:
         super().__init__(services, Faults(), CONTROLLER_ROUTES, ControllerContext)
+
+    def may_be_so_large(self, frame: Buffer) -> bool:
+        """An Envelope: what is in it may be as large as a request of a client's own."""
+        return bytes(frame[:2]) == _ENVELOPE and len(frame) <= limits.STRUCTURED_REQUEST_BYTES + limits.ENVELOPE_BYTES
 
     def at_once(self, data: bytes, at: int) -> None:
         """Nothing is: a controller serves no Produce."""

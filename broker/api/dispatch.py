@@ -105,7 +105,7 @@ class Dispatcher:
 
     def handle(self, peer: Peer, frame: Buffer) -> Reply | asyncio.Future[Reply]:
         """The reply to one frame, or the future that will have it. Raises ProtocolError for bytes that cannot be trusted."""
-        if len(frame) > limits.STRUCTURED_REQUEST_BYTES and bytes(frame[:2]) != _PRODUCE_KEY:
+        if len(frame) > limits.STRUCTURED_REQUEST_BYTES and not self.may_be_so_large(frame):
             raise FrameTooLarge(len(frame), limits.STRUCTURED_REQUEST_BYTES)
         try:
             request = decode_request(frame)
@@ -128,6 +128,10 @@ class Dispatcher:
             return _encoded(answer, header)
         except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not take other connections down
             return self._answer_to(error, header)
+
+    def may_be_so_large(self, frame: Buffer) -> bool:
+        """Whether this may have more than STRUCTURED_REQUEST_BYTES."""
+        return bytes(frame[:2]) == _PRODUCE_KEY
 
     def at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
         """The reply to an ordinary Produce, whose frame with its size is at `at`, and where the next frame begins. None: `handle` it."""

@@ -45,6 +45,9 @@ STRUCTURED_REQUEST_BYTES = 8 * MIB
 """The largest request of any API but Produce. A commit of 100,000 offsets is under 5 MiB. How many elements it may hold is the decoder's
 to say (REQUEST_ELEMENTS): the smallest take thirty times their bytes."""
 
+ENVELOPE_BYTES = 128 * KIB
+"""What an Envelope has beside the client's request in it: a principal's type and name, and a client id, of at most 32 KiB each."""
+
 RECORD_ERRORS_MAX = 1000
 """Bad records named in one Produce response; a batch can hold 2^31 of them."""
 

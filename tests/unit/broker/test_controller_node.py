@@ -83,7 +83,7 @@ def test_it_tells_what_it_serves_and_of_which_cluster_it_is_the_controller() -> 
         (b"\0\x13\0\x07\0\0\0\1\0\1x\0", b"\1\2\3", ErrorCode.INVALID_REQUEST),  # no address
         (b"\0\x13\0\x63\0\0\0\1\0\1x\0", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # CreateTopics 99
         (b"\0\x3a\0\0\0\0\0\1\0\1x\0\1\0\1\0", bytes(4), ErrorCode.INVALID_REQUEST),  # another envelope
-        (b"\0\x13", bytes(4), ErrorCode.INVALID_REQUEST),  # cut short
+        (b"\0\x13", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # cut short
     ],
 )
 def test_what_no_envelope_may_hold_is_refused(request_data: bytes, address: bytes, error: ErrorCode) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.core import limits
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.link import Node
@@ -42,8 +43,7 @@ async def call(cluster: OwnedCluster, request: Message) -> Any:
 
 async def handed_on(cluster: OwnedCluster, request: Message, user: str, version: int) -> Any:
     """The answer to what `user` sent to a broker."""
-    frame = b"".join(encode_request(request.API_KEY, version, 7, "test", request))[PREFIX_BYTES:]
-    answer = await call(cluster, EnvelopeRequest(frame, principal_bytes("User", user), LOOPBACK))
+    answer = await call(cluster, EnvelopeRequest(framed(request, version), principal_bytes("User", user), LOOPBACK))
     assert answer.error_code == 0
     return decode_response(request.API_KEY, version, answer.response_data)[1]
 
@@ -85,5 +85,36 @@ def test_a_principal_that_cannot_be_read_is_refused(principal: bytes | None) -> 
     async def scene(cluster: OwnedCluster) -> None:
         answer = await call(cluster, EnvelopeRequest(b"", principal, LOOPBACK))
         assert answer.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
+
+    run_owned(scene, 0)
+
+
+def framed(request: Message, version: int) -> bytes:
+    return b"".join(encode_request(request.API_KEY, version, 7, "test", request))[PREFIX_BYTES:]
+
+
+def acls(size: int) -> CreateAclsRequest:
+    """A request of so many bytes."""
+    request = CreateAclsRequest([AclCreation(2, "t" * 32_000, 3, "User:ann", "*" * 20_000, 2, 3) for _ in range(size // 52_100)])
+    while (missing := size - len(framed(request, CREATE_ACLS_VERSION))) > 0:
+        request.creations.append(AclCreation(2, "t" * min(missing, 32_000), 3, "User:ann", "*", 2, 3))
+        if (beyond := len(framed(request, CREATE_ACLS_VERSION)) - size) > 0:
+            last = request.creations[-1]
+            last.resource_name = last.resource_name[beyond:]
+    assert missing == 0
+    return request
+
+
+def test_what_a_client_sent_ends_at_most_its_own_connection_and_not_that_of_its_broker() -> None:
+    """A broker sends again what met a connection that broke: until then nobody else's request would be carried out."""
+
+    async def scene(cluster: OwnedCluster) -> None:
+        frame = framed(CreateAclsRequest([AclCreation(0, "t", 3, "User:ann", "*", 2, 3)]), CREATE_ACLS_VERSION)  # of an unknown kind
+        for sent in (frame, frame[:-1], b""):
+            answer = await call(cluster, EnvelopeRequest(sent, principal_bytes("User", "ann"), LOOPBACK))
+            assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        largest = acls(limits.STRUCTURED_REQUEST_BYTES)
+        made = await handed_on(cluster, largest, "ann", CREATE_ACLS_VERSION)
+        assert len(made.results) == len(largest.creations)
 
     run_owned(scene, 0)
