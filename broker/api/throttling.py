@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.broker.quotas.clients import NANOS_TO_PERCENT, Mutations
 from ottla.broker.quotas.quotas import Quotas
-from ottla.broker.quotas.rates import INT32_MAX, Windows
+from ottla.broker.quotas.rates import Windows, rounded
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response
 from ottla.protocol.messages.k01_fetch import FetchResponse
@@ -115,7 +115,7 @@ class Throttling:
 
     def _limit(self, ctx: Context, request: FetchRequest) -> None:
         most = self._quotas.fetch.most_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
-        request.max_bytes = min(request.max_bytes, int(min(most, INT32_MAX)))
+        request.max_bytes = min(request.max_bytes, rounded(most))
 
     def _without_records(self, response: FetchResponse) -> FetchResponse:
         """A session goes on with what it is told next; one that has just begun has not."""

@@ -76,6 +76,16 @@ COMPACTION_SLICE_BYTES = 256 * 1024
 FLUSH_THREADS = 2
 """Threads that wait in fsync: one log syncs on one thread, and two saturate a disk's queue without starving a 2-core host."""
 
+# --- quotas -----------------------------------------------------------------------------------------------------------------
+MEASURED_BYTES = 64 * MIB
+MEASURED_BYTES_EACH = 1 * KIB
+"""What is remembered of all who share a quota of one kind, and of each beside its name, with samples of twelve windows: 65,000 clients with
+short names."""
+
+ACCEPT_WAIT_MS = 30_000
+"""How long a connection beyond max.connection.creation.rate waits at most, as long as a client for its first answer (request.timeout.ms);
+what would wait longer is closed. Else a burst of 100,000 at a rate of ten would shut everybody out for three hours."""
+
 # --- who may do what --------------------------------------------------------------------------------------------------------
 KEPT_VERDICTS = 20_000
 """Answers of the authorizer that are kept until the ACLs change; with names of 200 characters 10 MiB."""

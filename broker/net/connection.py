@@ -250,7 +250,9 @@ class Connection(asyncio.Protocol):
         self._throttle_end = self._shared.timers.schedule(self._shared.mono_ms() + ms, at_the_end or self._throttled)
 
     def _throttled_off(self) -> None:
-        peer_logger.warning("Closing a connection: too many come from its address (connection_creation_rate)")
+        peer_logger.warning(
+            "Closing a connection: they come too fast (max.connection.creation.rate, or connection_creation_rate of its address)"
+        )
         self.abort()
 
     def _throttled(self) -> None:

@@ -1,7 +1,7 @@
 """How much each client uses of one thing that there are quotas for, and how long one has to wait who uses too much.
 
 Rules:
-- Those who share a quota share one rate. Where there are no quotas of a kind nothing is measured, and what was measured is kept an hour.
+- Those who share a quota share one rate. Where there are no quotas of a kind nothing is measured. `Recent` says how long it is kept.
 - A quota that changes holds at once, for what was used before, too.
 
 Source: KAFKA ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager.
@@ -16,10 +16,9 @@ from ottla.broker.cluster.image import QuotaTarget
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.quotas.limits_of_clients import NO_LIMIT, Limits, Sharers
 from ottla.broker.quotas.rates import INT32_MAX, Rate, TokenBucket, Windows
+from ottla.broker.quotas.recent import Recent
 from ottla.protocol.error_codes import ErrorCode
 
-IDLE_MS: Final = 3_600_000
-"""What a client used is forgotten when it has used nothing for so long."""
 NANOS_TO_PERCENT: Final = 100.0 / 1_000_000_000
 MeterT = TypeVar("MeterT", Rate, TokenBucket)
 
@@ -34,8 +33,7 @@ class Meters(Generic[MeterT]):
         """How often somebody had to wait."""
         self.waited_ms = 0
         """How long, in all."""
-        self._make: Callable[[], MeterT] = make
-        self._meters: dict[Sharers, tuple[MeterT, int]] = {}
+        self._meters: Recent[Sharers, MeterT] = Recent(make, _name_bytes)
 
     def __bool__(self) -> bool:
         """Whether there are quotas of this kind."""
@@ -53,12 +51,7 @@ class Meters(Generic[MeterT]):
     def of(self, user: str, client_id: str, now_ms: int) -> tuple[MeterT, float]:
         """What a client is measured by, and its limit."""
         sharers = self.limits.sharers(user, client_id)
-        known = self._meters.pop(sharers, None)
-        if known is None:
-            self._forget_idle(now_ms)
-        meter = self._make() if known is None or now_ms - known[1] >= IDLE_MS else known[0]
-        self._meters[sharers] = meter, now_ms  # the last of all: those before it were used less lately
-        return meter, self.limits.limit(sharers)
+        return self._meters.of(sharers, now_ms), self.limits.limit(sharers)
 
     def waits(self, wait_ms: int) -> int:
         """Counts it, if there is anything to wait."""
@@ -67,12 +60,10 @@ class Meters(Generic[MeterT]):
             self.waited_ms += wait_ms
         return wait_ms
 
-    def _forget_idle(self, now_ms: int) -> None:
-        while self._meters:
-            sharers, (_, used_ms) = next(iter(self._meters.items()))
-            if now_ms - used_ms < IDLE_MS:
-                return
-            del self._meters[sharers]
+
+def _name_bytes(sharers: Sharers) -> int:
+    user, client_id = sharers
+    return len(user) + len(client_id)
 
 
 class UseQuota(Meters[Rate]):

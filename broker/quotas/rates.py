@@ -14,7 +14,7 @@ Source: KAFKA Rate, SampledStat, WindowedSum, TokenBucket, QuotaUtils.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import floor
+from math import floor, isnan
 from typing import Final, NamedTuple
 
 _SECOND_MS: Final = 1000.0
@@ -128,6 +128,8 @@ class TokenBucket:
         return self.windows.number * (self.windows.ms / _SECOND_MS) * rate
 
 
-def rounded(ms: float) -> int:
-    """To the nearest, as Java rounds; no more than a throttle time can say."""
-    return INT32_MAX if ms >= INT32_MAX else floor(ms + 0.5)
+def rounded(number: float) -> int:
+    """To the nearest, as Java rounds: what is no number (a quota may be none) is 0; no more than a throttle time can say."""
+    if isnan(number):
+        return 0
+    return INT32_MAX if number >= INT32_MAX else floor(number + 0.5)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ottla.broker.quotas.clients import IDLE_MS, UseQuota
-from ottla.broker.quotas.rates import INT32_MAX, Windows
+from ottla.broker.quotas.clients import UseQuota
+from ottla.broker.quotas.rates import INT32_MAX, Windows, rounded
 
 
 def quota(limit: float = 10.0) -> UseQuota:
@@ -19,12 +19,10 @@ def test_what_is_taken_back_was_not_used() -> None:
     assert found.use("u", "c", 100, 0) == 0
 
 
-def test_clients_that_were_idle_for_an_hour_are_forgotten() -> None:
-    found = quota()
-    for number in range(1_000):
-        found.use("u", f"c{number}", 1, number)
-    found.use("u", "last", 1, IDLE_MS + 500)
-    assert found.measured == 500
+def test_a_quota_that_is_no_number_limits_nobody_and_breaks_nothing() -> None:
+    found = quota(float("nan"))
+    assert found.use("u", "c", 1e9, 0) == 0
+    assert rounded(found.most_at_once("u", "c", 0)) == 0  # as Java rounds it: one batch at a time
 
 
 def test_a_wait_is_one_that_an_answer_can_tell() -> None:

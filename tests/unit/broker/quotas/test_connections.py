@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.broker.core import limits
 from ottla.broker.quotas.connections import ConnectionQuota
 from ottla.broker.quotas.rates import INT32_MAX, Windows
 
@@ -49,9 +52,18 @@ def test_a_rate_of_nothing_waits_a_window_each_time() -> None:
     assert quota().accept("L", "h", 0, 0).wait_ms == 1_000
 
 
-def test_addresses_that_were_silent_for_an_hour_are_forgotten() -> None:
-    found = quota(default=1.0)
-    for number in range(1_000):
-        found.accept("L", f"h{number}", ANY, number)
-    found.accept("L", "last", ANY, 3_600_500)
-    assert found.measured == 500
+def test_a_burst_shuts_nobody_out_for_longer_than_a_client_waits() -> None:
+    found = quota()
+    accepted = [found.accept("L", "h", 10, 0) for _ in range(100_000)]
+    assert max(each.wait_ms for each in accepted if not each.refused) <= limits.ACCEPT_WAIT_MS + 1_000
+    assert accepted[-1] == (1_000, True)
+    assert not found.accept("L", "h", 10, 2_000).refused
+
+
+@pytest.mark.parametrize(
+    ("of_quota", "of_peer"),
+    [("0:0:0:0:0:0:0:1", "::1"), ("FE80::1", "fe80::1%eth0"), ("::ffff:10.0.0.9", "10.0.0.9"), ("host.example", "host.example")],
+)
+def test_an_address_is_one_however_it_is_written(of_quota: str, of_peer: str) -> None:
+    found = quota(**{of_quota: 1.0})
+    assert [found.accept("L", of_peer, ANY, 0).refused for _ in range(11)] == [False] * 10 + [True]

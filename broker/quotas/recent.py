@@ -1,0 +1,50 @@
+"""What is remembered of those who were active lately.
+
+Rule: who was silent for an hour is forgotten. Anybody can take another client id with each request: where there is no more room, who was
+silent for longest is forgotten, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from ottla.broker.core import limits
+
+IDLE_MS: Final = 3_600_000
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
+
+
+class Recent(Generic[KeyT, ValueT]):
+    """`make` gives what is remembered of somebody new; `name_bytes` is the size of a key's text."""
+
+    def __init__(self, make: Callable[[], ValueT], name_bytes: Callable[[KeyT], int]) -> None:
+        self._make, self._name_bytes = make, name_bytes
+        self._known: dict[KeyT, tuple[ValueT, int]] = {}
+        self._bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def of(self, key: KeyT, now_ms: int) -> ValueT:
+        """What is remembered of him, who is active now."""
+        value, used_ms = self._known.pop(key, (None, now_ms))
+        if value is None:
+            self._bytes += self._size(key)
+            self._forget(now_ms)
+        if value is None or now_ms - used_ms >= IDLE_MS:
+            value = self._make()
+        self._known[key] = value, now_ms  # the last of all: those before it were active less lately
+        return value
+
+    def _forget(self, now_ms: int) -> None:
+        while self._known:
+            key, (_, used_ms) = next(iter(self._known.items()))
+            if now_ms - used_ms < IDLE_MS and self._bytes <= limits.MEASURED_BYTES:
+                return
+            del self._known[key]
+            self._bytes -= self._size(key)
+
+    def _size(self, key: KeyT) -> int:
+        return limits.MEASURED_BYTES_EACH + self._name_bytes(key)

@@ -1,0 +1,37 @@
+"""Who is remembered, and for how long."""
+
+from __future__ import annotations
+
+from ottla.broker.core import limits
+from ottla.broker.quotas.recent import IDLE_MS, Recent
+
+
+def recent() -> Recent[str, list[int]]:
+    return Recent(list, len)
+
+
+def test_who_was_silent_for_an_hour_is_forgotten() -> None:
+    found = recent()
+    for number in range(1_000):
+        found.of(f"c{number}", number).append(number)
+    assert found.of("c999", IDLE_MS) == [999]
+    found.of("last", IDLE_MS + 500)
+    assert len(found) == 500
+    assert found.of("c999", 2 * IDLE_MS) == []
+
+
+def test_beyond_what_may_be_remembered_who_was_silent_for_longest_is_forgotten() -> None:
+    found = recent()
+    found.of("first", 0).append(0)
+    of_each = limits.MEASURED_BYTES_EACH + len("first")
+    for number in range(limits.MEASURED_BYTES // of_each):
+        found.of(f"{number:05}", 1)
+    assert len(found) == limits.MEASURED_BYTES // of_each
+    assert found.of("first", 1) == []
+
+
+def test_long_names_count_for_what_they_are() -> None:
+    found = recent()
+    for number in range(10_000):
+        found.of(f"{number:05}" + 30_000 * "x", 0)
+    assert len(found) < 2_200
