@@ -94,10 +94,9 @@ def _recovered(protected: bytes, password: str) -> bytes:
     start = protected.find(b"\x04", at + len(_PROTECTOR))
     if at < 0 or start < 0:
         raise StoreError("the key is protected in a way that is not Java's own")
-    size, start = protected[start + 1], start + 2
-    if size & 0x80:
-        count = size & 0x7F
-        start += count
+    size, start = protected[start + 1 : start + 2], start + 2
+    if size >= b"\x80":
+        start += size[0] & 0x7F
     wrapped = protected[start:]
     if len(wrapped) < 2 * _DIGEST_BYTES:
         raise StoreError("the key is cut off")

@@ -4,9 +4,11 @@ Rules that hold inside:
 - Which settings go together, and what is said where they do not, is Kafka's. `PEM` is believed; of any other type the file's first bytes
   say what it is, as Java looks at them.
 - What Kafka would refuse is refused: keys that are not PKCS#8, or neither RSA, DSA nor EC.
+- Trusted is what Java trusts of a store: entries of certificates, and of an entry with a key its own certificate, but nobody above that. In
+  PKCS12 an entry of a certificate has a name, by which Java's is told from what OpenSSL puts in, and Java does not trust.
 - No text of an error has a password or a key in it.
 
-Source: KAFKA DefaultSslEngineFactory.
+Source: KAFKA DefaultSslEngineFactory; JDK TrustStoreUtil, PKCS12KeyStore.
 """
 
 from __future__ import annotations
@@ -127,28 +129,44 @@ def _from_store(data: bytes, password: str, key_password: str | None) -> KeyMate
             if entry.key is not None:
                 return KeyMaterial(_opened(entry.key, None), entry.certificates)
         raise StoreError("the keystore has no key")
-    key, own, others = _pkcs12(data, password)
-    if key is None or own is None:
+    store = _pkcs12(data, password)
+    if store.key is None or store.own is None:
         raise StoreError("the keystore has no key")
     if key_password is not None and key_password != password:
         raise StoreError("ssl.key.password must be the keystore's where that is PKCS12")
-    return KeyMaterial(_opened(key, None), _chain(own, others))
+    return KeyMaterial(_opened(store.key, None), _chain(store.own, store.others))
 
 
 def _anchors(data: bytes, password: str | None) -> list[bytes]:
     if data.startswith(MAGIC):
-        entries = read_java_keystore(data, password, open_keys=False)
-        found = [entry.certificates[0] for entry in entries if not entry.is_key]
+        found = [entry.certificates[0] for entry in read_java_keystore(data, password, open_keys=False) if entry.certificates]
     else:
-        _, own, others = _pkcs12(data, password)
-        found = [certificate for certificate in (own, *others) if certificate is not None]
+        found = _trusted(_pkcs12(data, password))
     if not found:
-        raise StoreError("the truststore has no certificate")
+        raise StoreError("the truststore has no certificate that Java would trust: keytool -importcert makes one, openssl pkcs12 does not")
     return found
 
 
-def _pkcs12(data: bytes, password: str | None) -> tuple[bytes | None, bytes | None, list[bytes]]:
-    """The key, its certificate, and the other certificates."""
+class _Store(NamedTuple):
+    """Of PKCS12: a key, its certificate, the other certificates, and which of these have a name."""
+
+    key: bytes | None
+    own: bytes | None
+    others: Sequence[bytes]
+    named: Sequence[bytes]
+
+
+def _trusted(store: _Store) -> list[bytes]:
+    if store.own is None:
+        return list(store.named)
+    named = list(store.named)
+    for certificate in _chain(store.own, store.others)[1:]:
+        if certificate in named:  # once it is the key's; a second time it is an entry of its own
+            named.remove(certificate)
+    return [store.own, *named]
+
+
+def _pkcs12(data: bytes, password: str | None) -> _Store:
     if data.startswith(JCEKS_MAGIC):
         raise StoreError("a store of type JCEKS is not supported: keytool -importkeystore makes PKCS12 of it")
     try:
@@ -157,7 +175,8 @@ def _pkcs12(data: bytes, password: str | None) -> tuple[bytes | None, bytes | No
         raise StoreError(f"keystore password was incorrect, or no store of a kind that is known: {error}") from error
     key = None if store.key is None else store.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     own = None if store.cert is None else store.cert.certificate.public_bytes(Encoding.DER)
-    return key, own, [each.certificate.public_bytes(Encoding.DER) for each in store.additional_certs]
+    others = [(each.friendly_name, each.certificate.public_bytes(Encoding.DER)) for each in store.additional_certs]
+    return _Store(key, own, [der for _, der in others], [der for name, der in others if name])
 
 
 def _chain(own: bytes, others: Sequence[bytes]) -> list[bytes]:

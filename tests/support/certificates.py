@@ -52,9 +52,13 @@ class Certificates:
 
     def jks(self, file: Path, key_password: str = PASSWORD) -> Path:
         """The same in Java's own kind of store."""
-        path = self._directory / f"{file.stem}.jks"
+        return self.of_keytool(file, "JKS", key_password)
+
+    def of_keytool(self, file: Path, kind: str, key_password: str = PASSWORD) -> Path:
+        """The same in a store that keytool made."""
+        path = self._directory / f"{file.stem}.{kind.lower()}"
         passwords = ("-srcstorepass", PASSWORD, "-deststorepass", PASSWORD, "-destkeypass", key_password)
-        stores = ("-srckeystore", str(self.pkcs12(file)), "-destkeystore", str(path), "-deststoretype", "JKS")
+        stores = ("-srckeystore", str(self.pkcs12(file)), "-destkeystore", str(path), "-deststoretype", kind)
         _run("keytool", "-importkeystore", "-noprompt", "-srcalias", "server", *stores, *passwords)
         return path
 
@@ -62,21 +66,18 @@ class Certificates:
         """The authority's certificate in a store that keytool made."""
         path = self._directory / f"trust.{kind.lower()}"
         path.unlink(missing_ok=True)
-        _run(
-            "keytool",
-            "-importcert",
-            "-noprompt",
-            "-alias",
-            "ca",
-            "-file",
-            str(self.ca),
-            "-keystore",
-            str(path),
-            "-storetype",
-            kind,
-            "-storepass",
-            PASSWORD,
-        )
+        self.trust(path, kind)
+        return path
+
+    def trust(self, store: Path, kind: str) -> None:
+        """Puts the authority's certificate into a store, as one that is trusted."""
+        where = ("-keystore", str(store), "-storetype", kind, "-storepass", PASSWORD)
+        _run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(self.ca), *where)
+
+    def openssl_truststore(self) -> Path:
+        """The authority's certificate in a store that OpenSSL made."""
+        path = self._directory / "openssl.p12"
+        _run("openssl", "pkcs12", "-export", "-nokeys", "-in", str(self.ca), "-out", str(path), "-passout", f"pass:{PASSWORD}")
         return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,26 @@ def test_a_truststore_of_keytool_is_read(made: Certificates, kind: str) -> None:
 
 
 @needs_keytool
+@pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
+def test_of_a_store_with_a_key_its_own_certificate_is_trusted_and_none_above_it(made: Certificates, kind: str) -> None:
+    """As Java's TrustManagerFactory has it. The whole chain would let in whoever the authority knows."""
+    ca = load_pem_x509_certificate(made.ca.read_bytes()).public_bytes(Encoding.DER)
+    chain = made.of(f"chain-{kind}", "localhost")
+    chain.write_bytes(chain.read_bytes() + made.ca.read_bytes())
+    store = made.of_keytool(chain, kind)
+    own = material(keystore_type="PEM", keystore_location=chain).chain[0]
+    assert anchors(truststore_location=store, truststore_password=PASSWORD) == [own]
+    assert anchors(truststore_location=made.pkcs12(chain), truststore_password=PASSWORD) == [own]
+    made.trust(store, kind)
+    assert sorted(anchors(truststore_location=store, truststore_password=PASSWORD)) == sorted([own, ca])
+
+
+def test_what_openssl_puts_into_a_truststore_is_not_trusted(made: Certificates) -> None:
+    with pytest.raises(StoreError, match="no certificate that Java would trust"):
+        anchors(truststore_location=made.openssl_truststore(), truststore_password=PASSWORD)
+
+
+@needs_keytool
 def test_javas_own_truststore_opens_without_a_password_and_its_integrity_is_checked_with_one(made: Certificates) -> None:
     store = made.truststore("JKS")
     assert len(anchors(truststore_location=store)) == 1
@@ -109,6 +130,13 @@ def test_a_store_of_java_that_is_damaged_anywhere_is_refused_and_never_believed(
     for size in range(0, len(data), 101):  # and where nothing tells, no length of it is believed
         with pytest.raises((StoreError, ValueError)):
             read_java_keystore(data[:size], None, open_keys=False)
+
+
+def test_a_key_of_java_that_ends_where_its_length_should_be_is_cut_off() -> None:
+    protected = bytes.fromhex("060a2b060104012a0211010104")
+    entry = struct.pack(">iH", 1, 0) + bytes(8) + struct.pack(">i", len(protected)) + protected + struct.pack(">i", 0)
+    with pytest.raises(StoreError, match="cut off"):
+        read_java_keystore(b"\xfe\xed\xfe\xed" + struct.pack(">ii", 2, 1) + entry, None, "key pass")
 
 
 def test_no_keystore_and_no_truststore_are_none(made: Certificates) -> None:
