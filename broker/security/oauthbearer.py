@@ -182,7 +182,7 @@ def _converted(value: Any) -> str | float | list[str]:
 
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
-        return value
+        return value.encode("utf-8", "replace").decode()  # JSON can name half a character, which nothing can be told with
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return "" if isinstance(value, dict | list) else str(value)

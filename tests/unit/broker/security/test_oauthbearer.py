@@ -109,6 +109,12 @@ def test_nobody_logs_in_for_somebody_else() -> None:
         server().evaluate(first(token(), "bob"))
 
 
+def test_a_name_can_be_told_whatever_json_makes_of_it() -> None:
+    bearer = server()
+    bearer.evaluate(first(token(sub="\ud800")))
+    assert bearer.user == "?"
+
+
 def test_another_scheme_closes_the_connection() -> None:
     with pytest.raises(Broken):
         server().evaluate(first(token(), scheme="Basic"))
