@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final
 
+from ottla.broker.api import k01_fetch
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.replication.follower import Follower
 from ottla.broker.replication.leadership import BLOCKED, Leadership
@@ -12,7 +13,6 @@ from ottla.broker.replication.replica import Replica
 from ottla.broker.runtime.coordination.txn_completion import TxnCompletion
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.mutation import Mutation, nothing
-from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.log_reader import LogReader
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.partition_log import PartitionLog
@@ -54,13 +54,6 @@ def _cut_at_high_watermark(original: Any) -> Callable[..., None]:
     return __init__
 
 
-def _never_diverges(original: Any) -> Callable[..., tuple[int, int]]:
-    def end_offset_for(self: LeaderEpochs, epoch: int, end_offset: int) -> tuple[int, int]:
-        return epoch, end_offset
-
-    return end_offset_for
-
-
 def _joins_at_once(original: Any) -> Callable[..., frozenset[int] | None]:
     def expansion(self: Leadership, node: int, high_watermark: int, log_end: int, now_ms: int) -> frozenset[int] | None:
         current = self.in_sync
@@ -100,8 +93,9 @@ OF_BROKERS: Final = (
     Mutation("the high watermark waits for all that are in sync", Leadership, "committable", _own_end),
     Mutation("acks=all waits for the high watermark", Partition, "when", nothing),
     Mutation("with flush.messages=1 nothing is acknowledged that is not on a disk", Replica, "appended", _unsynced),
+    Mutation("with flush.messages=1 a follower asks for more when what it has is on its disk", Partition, "when_synced", nothing),
     Mutation("a follower is cut where the leader's epoch ended, not at its high watermark", Follower, "__init__", _cut_at_high_watermark),
-    Mutation("a log that diverges is cut", LeaderEpochs, "end_offset_for", _never_diverges),
+    Mutation("a log that diverges is cut", k01_fetch, "_diverging", nothing),
     Mutation("a fetch of another leader epoch is refused", Replica, "check_epoch", nothing),
     Mutation("who joins the in-sync set has all that is committed", Leadership, "expansion", _joins_at_once),
     Mutation("nobody reads beyond the high watermark", PartitionLog, "bound", _to_the_end),

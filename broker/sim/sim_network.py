@@ -29,7 +29,8 @@ class Road:
     """One direction between two hosts. `loss` is how likely a write costs the connection its life."""
 
     latency_us: tuple[int, int] = USUAL_US
-    blocked: bool = False
+    blocked: int = 0
+    """By how many faults."""
     loss: float = 0.0
     held: list[tuple[Lane, Callable[[], None]]] = field(default_factory=list)
 
@@ -121,21 +122,24 @@ class SimNetwork(MemoryNetwork):
 
     def block(self, source: str, target: str) -> None:
         """Nothing gets from the one to the other; the other way is open."""
-        self.road(source, target).blocked = True
+        self.road(source, target).blocked += 1
 
     def unblock(self, source: str, target: str) -> None:
-        """What was held back arrives."""
+        """What was held back arrives, unless something else blocks it."""
         road = self.road(source, target)
-        road.blocked = False
-        held, road.held = road.held, []
-        for lane, event in held:
-            lane.carry(event)
+        road.blocked -= 1
+        if not road.blocked:
+            held, road.held = road.held, []
+            for lane, event in held:
+                lane.carry(event)
 
     def heal(self) -> None:
         """All links are as they were in the beginning."""
         for way, road in self._roads.items():
             road.latency_us, road.loss = USUAL_US, 0.0
-            self.unblock(*way)
+            if road.blocked:
+                road.blocked = 1
+                self.unblock(*way)
 
     def cut(self, one: str, other: str) -> int:
         """Every connection between the two dies; how many did."""

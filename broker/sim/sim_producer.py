@@ -65,11 +65,11 @@ class SimProducer(SimClient):
         self.values = 0
         self.finished = False
 
-    async def produce(self, places: list[Place], count: int, pause_ms: int) -> None:
-        """So many batches to each partition."""
+    async def produce(self, places: list[Place], until_ms: int, pause_ms: int) -> None:
+        """To each partition about two batches every `pause_ms`, until that time; what is under way then is still sent."""
         if self.idempotent:
             await self.init()
-        await asyncio.gather(*(self._lane(place, count, pause_ms) for place in places))
+        await asyncio.gather(*(self._lane(place, until_ms, pause_ms) for place in places))
         self.finished = True
 
     async def init(self) -> None:
@@ -81,20 +81,21 @@ class SimProducer(SimClient):
                 return
             await self.pause()
 
-    async def _lane(self, place: Place, count: int, pause_ms: int) -> None:
+    async def _lane(self, place: Place, until_ms: int, pause_ms: int) -> None:
         window: list[SimBatch] = []
-        sequence = left = 0
-        left = count
-        while window or left:
-            while len(window) < WINDOW and left:
+        sequence = 0
+        while window or self.loop.now_us < until_ms * 1000:
+            while len(window) < WINDOW and self.loop.now_us < until_ms * 1000:
                 window.append(self.batch(place, sequence))
                 sequence += len(window[-1].records)
-                left -= 1
                 if self.random.random() < 0.5:
                     break
             await self.send_all(window)
             window = [batch for batch in window if not batch.done]
-            await self.pause(self.random.randint(1, pause_ms))
+            if self.acks == 1:
+                # No time-out tells it that its leader is cut off: it asks anew (metadata.max.age.ms). So both sides of a cut get records.
+                self.forget_leader(place)
+            await self.pause(self.random.randint(1, pause_ms if window else 2 * pause_ms))
 
     def batch(self, place: Place, sequence: int) -> SimBatch:
         """One to three records that were never sent before."""

@@ -1,5 +1,8 @@
 """Consumers of a simulation, which read as Kafka's own do: from the leader, from one offset to the next, without what was aborted.
 
+Rule: a broker that is not in the leader epoch that a consumer names refuses it (KIP-320). One that leads, and does not know yet that its
+epoch is over, may say that what its successor has is out of range: consumers of Kafka's look for another leader, as here.
+
 Source: KAFKA CompletedFetch.
 """
 
@@ -11,6 +14,7 @@ from typing import Final
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.sim.sim_client import Place, SimClient
 from ottla.broker.sim.sim_cluster import SimCluster
+from ottla.broker.sim.sim_judge import partition_at
 from ottla.broker.sim.sim_producer import ClientHistory
 from ottla.broker.testing.history import KeyValue
 from ottla.protocol.error_codes import ErrorCode
@@ -48,6 +52,7 @@ async def fetched(client: SimClient, history: ClientHistory, place: Place, offse
     partition = FetchPartition(place[1], epoch, offset, partition_max_bytes=_FETCH_BYTES)
     topics = [FetchTopic(place[0], partitions=[partition])]
     request = FetchRequest(max_wait_ms=_WAIT_MS, min_bytes=1, max_bytes=_FETCH_BYTES, isolation_level=int(committed), topics=topics)
+    there = _epoch_at(client, leader, place)
     try:
         answer = await client.call(leader, request, _FETCH_VERSION)
         data: PartitionData = answer.responses[0].partitions[0]
@@ -55,13 +60,25 @@ async def fetched(client: SimClient, history: ClientHistory, place: Place, offse
         client.forget_leader(place)
         await client.pause()
         return [], offset
-    if data.error_code == ErrorCode.NONE:
-        return opened(data, offset, committed=committed)
-    if data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-        history.wrong.append(f"{client.name} has read {place} up to {offset}, which is out of range now")
+    if data.error_code in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
+        now = _epoch_at(client, leader, place)
+        if there is not None and now is not None and not there <= epoch <= now:
+            told = f"answers a fetch of leader epoch {epoch}, and was in {there} before, in {now} after it"
+            history.wrong.append(f"{client.name}: node {leader} {told}: {place}")
+        if data.error_code == ErrorCode.NONE:
+            return opened(data, offset, committed=committed)
+        if epoch == client.cluster.controller.partition(*place).leader_epoch:
+            history.wrong.append(f"{client.name} has read {place} up to {offset}, which is out of range now")
     client.forget_leader(place)
     await client.pause()
     return [], offset
+
+
+def _epoch_at(client: SimClient, node: int, place: Place) -> int | None:
+    """The leader epoch in which a broker's replica is, if it has one; it never goes back."""
+    image = client.cluster.image
+    partition = partition_at(client.cluster.nodes[node], image.topics[image.topic_ids[place[0]]], place[1])
+    return None if partition is None else partition.replica.leader_epoch
 
 
 def opened(data: PartitionData, offset: int, *, committed: bool) -> tuple[list[Delivered], int]:

@@ -39,7 +39,7 @@ LOOK_US: Final = 10_000
 """The invariants are looked at whenever so much time has passed since the last look."""
 NODES: Final = 3
 SOURCE, COPY, LOOSE, RISKY = "t", "copy", "loose", "risky"
-TOPICS: Final = {SOURCE: 2, COPY: 2, LOOSE: 1, RISKY: 1}
+TOPICS: Final = {SOURCE: 2, COPY: 2, LOOSE: 3, RISKY: 1}
 """Idempotent producers write the source; copiers copy it, in transactions; to what is loose acks=1 is good enough; what is risky has two
 replicas, of which one is enough, and may be led by whoever is left."""
 AUDIT_EVERY: Final = 20
@@ -202,7 +202,7 @@ class Simulation:
         for number in range(2):
             self._produces(SimProducer(f"p{number}", self.cluster, self._chance(), self.history), sources)
         careless = SimProducer("careless", self.cluster, self._chance(), self.history, acks=1, idempotent=False)
-        self._produces(careless, [(LOOSE, 0)])
+        self._produces(careless, [(LOOSE, index) for index in range(TOPICS[LOOSE])])
         self._produces(SimProducer("daring", self.cluster, self._chance(), self.history, idempotent=False), [(RISKY, 0)])
         self.admin.start(self.admin.administer(self.loop.now_us // 1000 + self.plan.work_ms))
         for source in sources:
@@ -255,7 +255,7 @@ class Simulation:
     def _produces(self, producer: SimProducer, places: list[Place]) -> None:
         pause_ms = self._random.choice([300, 1_000, 2_000])
         self.producers.append(producer)
-        producer.start(producer.produce(places, self.plan.work_ms // pause_ms, pause_ms))
+        producer.start(producer.produce(places, self.loop.now_us // 1000 + self.plan.work_ms, pause_ms))
 
     def _chance(self) -> Random:
         return Random(self._random.getrandbits(64))

@@ -77,6 +77,21 @@ def test_what_is_blocked_one_way_arrives_when_it_heals_and_the_other_way_is_open
     run(scene)
 
 
+def test_what_two_block_is_open_when_both_are_over_and_all_that_is_blocked_heals_at_once() -> None:
+    async def scene(pair: Pair) -> None:
+        for _ in range(3):
+            pair.network.block("a", "b")
+        pair.network.unblock("a", "b")
+        pair.here.transport.write(b"asked")
+        await pair.ms(1_000)
+        assert pair.there.came == b""
+        pair.network.heal()
+        await pair.ms(10)
+        assert pair.there.came == b"asked"
+
+    run(scene)
+
+
 def test_a_connection_that_is_cut_dies_at_both_ends_and_with_it_what_was_under_way() -> None:
     async def scene(pair: Pair) -> None:
         pair.here.transport.write(b"asked")
