@@ -13,6 +13,7 @@ from ottla.broker.replication.replica import Replica
 from ottla.broker.runtime.coordination.txn_completion import TxnCompletion
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.mutation import Mutation, nothing
+from ottla.broker.storage.leader_epochs import LeaderEpochs
 from ottla.broker.storage.log_reader import LogReader
 from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.partition_log import PartitionLog
@@ -96,6 +97,7 @@ OF_BROKERS: Final = (
     Mutation("with flush.messages=1 a follower asks for more when what it has is on its disk", Partition, "when_synced", nothing),
     Mutation("a follower is cut where the leader's epoch ended, not at its high watermark", Follower, "__init__", _cut_at_high_watermark),
     Mutation("a log that diverges is cut", k01_fetch, "_diverging", nothing),
+    Mutation("a log that is cut forgets the leader epochs of what is gone", LeaderEpochs, "truncate_from_end", nothing),
     Mutation("a fetch of another leader epoch is refused", Replica, "check_epoch", nothing),
     Mutation("who joins the in-sync set has all that is committed", Leadership, "expansion", _joins_at_once),
     Mutation("nobody reads beyond the high watermark", PartitionLog, "bound", _to_the_end),
