@@ -47,7 +47,7 @@ from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.runtime.upkeep.background import start_background_work
+from ottla.broker.runtime.upkeep.background import expire_tokens, start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
@@ -359,7 +359,8 @@ class Broker:
         from ottla.broker.net.locks import Surroundings, locks_of  # noqa: PLC0415 # as `_join`
 
         random_bits = self.world.random.getrandbits
-        credentials = Credentials(lambda: self.services.topics.image, self.settings.users, random_bits)
+        secret = self.settings.delegation_token_secret_key
+        credentials = Credentials(lambda: self.services.topics.image, self.settings.users, random_bits, secret)
         return locks_of(self.settings, listeners, Surroundings(credentials.find, random_bits, self.clock.now_ms))
 
     def _own_controller(self) -> ControllerPart:
@@ -399,6 +400,8 @@ class Broker:
         shared.acceptance = lambda listener, host: accept(self.services, listener, host, for_brokers=listener == between_brokers)
         self._obey_quotas()
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
+        if settings.delegation_token_secret_key and (deciding := self.services.deciding) is not None:
+            expire_tokens(self._housekeeping, settings, self.clock, deciding.remove_expired_tokens)
         await self._server.start(shared, self._locks)
         self._server.watch_idle(settings.connections_max_idle_ms)
         self._server.watch_memory()

@@ -53,6 +53,10 @@ class ControllerServices:
         """The settings of nodes."""
         return self.topic_service.broker_configs
 
+    def random_bytes(self, count: int) -> bytes:
+        """What ids are drawn from."""
+        return self.active.state.random.randbytes(count)
+
     def as_forwarded(self) -> ControllerServices:
         """For what came through a broker."""
         return replace(self, topic_service=replace(self.topic_service, is_forwarded=True))

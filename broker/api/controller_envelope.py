@@ -62,6 +62,7 @@ async def open_envelope(ctx: ControllerContext, request: EnvelopeRequest, routes
         host=str(ip_address(bytes(request.client_host_address))),
         principal=Principal(forwarded.type, forwarded.name),
         by_token=forwarded.token_authenticated,
+        is_forwarded=True,
     )
     inner = ControllerContext(header.api_version, header.client_id, client, ctx.services.as_forwarded(), header.api_key)
     try:

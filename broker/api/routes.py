@@ -76,6 +76,10 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DESCRIBE_LOG_DIRS: _route("k35_describe_log_dirs", 1, 5),
     ApiKey.SASL_AUTHENTICATE: _route("k36_sasl_authenticate", 0, 2),
     ApiKey.CREATE_PARTITIONS: _route("k37_create_partitions", 0, 3),
+    ApiKey.CREATE_DELEGATION_TOKEN: _route("k38_create_delegation_token", 1, 3),
+    ApiKey.RENEW_DELEGATION_TOKEN: _route("k39_renew_delegation_token", 1, 2),
+    ApiKey.EXPIRE_DELEGATION_TOKEN: _route("k40_expire_delegation_token", 1, 2),
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: _route("k41_describe_delegation_token", 1, 3),
     ApiKey.DELETE_GROUPS: _route("k42_delete_groups", 0, 2),
     ApiKey.ELECT_LEADERS: _route("k43_elect_leaders", 0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: _route("k44_incremental_alter_configs", 0, 1),
@@ -121,8 +125,16 @@ FORWARDED: dict[ApiKey, Route] = {
 }
 """What a member of a cluster leaves to the controller (`ottla.broker.api.forwarding`)."""
 
-SPLIT = frozenset({ApiKey.ALTER_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS})
-"""What a member of a cluster leaves to the controller in part (`ottla.broker.api.config_changes`)."""
+SPLIT = frozenset(
+    {
+        ApiKey.ALTER_CONFIGS,
+        ApiKey.INCREMENTAL_ALTER_CONFIGS,
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        ApiKey.RENEW_DELEGATION_TOKEN,
+        ApiKey.EXPIRE_DELEGATION_TOKEN,
+    }
+)
+"""What a member of a cluster looks at, and leaves to the controller in part (`ottla.broker.api.config_changes`, `token_rules`)."""
 
 ROUTES_OF_A_MEMBER: dict[int, Route] = {int(key): route for key, route in (ROUTES | FORWARDED).items()}
 """What a member of a cluster serves."""

@@ -1,4 +1,4 @@
-"""Deciding what becomes of delegation tokens, with which others act for their owners (KIP-48). Kept for brokers that accept them.
+"""Deciding what becomes of delegation tokens, with which others act for their owners (KIP-48).
 
 Rules that hold inside:
 - What proves a token is made of its id and of the secret that all nodes share; it is in no record.
@@ -11,24 +11,28 @@ Times are milliseconds of the wall clock. Source: KAFKA DelegationTokenControlMa
 from __future__ import annotations
 
 import hmac
-from collections.abc import Iterator
-from typing import Final, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
 from ottla.broker.cluster.record_versions import DELEGATION_TOKENS
 from ottla.broker.cluster.topic_ids import id_text, new_topic_id
-from ottla.broker.controller.state import ControllerState
 from ottla.broker.core.config_keys import INT64_MAX
 from ottla.broker.core.effects import Effects
-from ottla.broker.core.principal import Principal
+from ottla.broker.core.principal import USER, Principal
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.security.tokens import token_hmac
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
 from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.schema import Buffer
 
-USER: Final = "User"
+if TYPE_CHECKING:
+    from ottla.broker.cluster.image import MetadataImage
+    from ottla.broker.core.settings import BrokerSettings
+
 REMOVED_AT_ONCE_MAX: Final = 1000
 
 
@@ -40,6 +44,15 @@ class TokenRules(NamedTuple):
     renewed_for_ms: int = 86_400_000
 
 
+def rules_of(settings: BrokerSettings) -> TokenRules:
+    """Of a node; an empty secret is none."""
+    return TokenRules(
+        settings.delegation_token_secret_key or None,
+        settings.delegation_token_max_lifetime_ms,
+        settings.delegation_token_expiry_time_ms,
+    )
+
+
 class NewToken(NamedTuple):
     """A token, and what proves it."""
 
@@ -48,15 +61,20 @@ class NewToken(NamedTuple):
 
 
 def create_token(
-    state: ControllerState, rules: TokenRules, requester: Principal, request: CreateDelegationTokenRequest, now_ms: int
+    image: MetadataImage,
+    rules: TokenRules,
+    requester: Principal,
+    request: CreateDelegationTokenRequest,
+    now_ms: int,
+    *,
+    random_bytes: Callable[[int], bytes],
 ) -> Effects[MetadataRecord, NewToken]:
     """A token for the owner that is named, or for who asks. Raises Rejected."""
-    secret = _secret(state, rules)
+    secret = _secret(image, rules)
     owner = owner_of(request, requester)
     lifetime_ms = min(request.max_lifetime_ms, rules.max_lifetime_ms) if request.max_lifetime_ms > 0 else rules.max_lifetime_ms
     last_ms = _sum(now_ms, lifetime_ms)
-    if any(renewer.principal_type != USER for renewer in request.renewers):
-        raise Rejected(ErrorCode.INVALID_PRINCIPAL_TYPE)
+    check_renewers(request)
     record = DelegationTokenRecord(
         owner=str(owner),
         requester=str(requester),
@@ -64,9 +82,15 @@ def create_token(
         issue_timestamp=now_ms,
         max_timestamp=last_ms,
         expiration_timestamp=min(last_ms, _sum(now_ms, rules.renewed_for_ms)),
-        token_id=id_text(new_topic_id(state.random.randbytes)),
+        token_id=id_text(new_topic_id(random_bytes)),
     )
-    return Effects([record], NewToken(record, _proof(secret, record.token_id)))
+    return Effects([record], NewToken(record, token_hmac(secret, record.token_id)))
+
+
+def check_renewers(request: CreateDelegationTokenRequest) -> None:
+    """Raises Rejected."""
+    if any(renewer.principal_type != USER for renewer in request.renewers):
+        raise Rejected(ErrorCode.INVALID_PRINCIPAL_TYPE)
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
@@ -76,10 +100,10 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Pri
 
 
 def renew_token(
-    state: ControllerState, rules: TokenRules, requester: Principal, request: RenewDelegationTokenRequest, now_ms: int
+    image: MetadataImage, rules: TokenRules, requester: Principal, request: RenewDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
     """When the token expires now. A period of 0 or less is as long as one can ask for. Raises Rejected."""
-    token = _found(state, rules, request.hmac)
+    token = _found(image, rules, request.hmac)
     _check_lasts(token, now_ms)
     _check_may_renew(token, requester)
     period_ms = min(request.renew_period_ms, rules.renewed_for_ms) if request.renew_period_ms > 0 else rules.renewed_for_ms
@@ -87,10 +111,10 @@ def renew_token(
 
 
 def expire_token(
-    state: ControllerState, rules: TokenRules, requester: Principal, request: ExpireDelegationTokenRequest, now_ms: int
+    image: MetadataImage, rules: TokenRules, requester: Principal, request: ExpireDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
     """When the token expires now: at once, if the period is negative. Raises Rejected."""
-    token = _found(state, rules, request.hmac)
+    token = _found(image, rules, request.hmac)
     _check_may_renew(token, requester)
     if request.expiry_time_period_ms < 0:
         return Effects([RemoveDelegationTokenRecord(token.token_id)], now_ms)
@@ -98,32 +122,32 @@ def expire_token(
     return _expiring(token, min(token.max_timestamp, _sum(now_ms, request.expiry_time_period_ms)))
 
 
-def remove_expired_tokens(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, bool]:
+def remove_expired_tokens(image: MetadataImage, now_ms: int) -> Effects[MetadataRecord, bool]:
     """Whether there may be more of them."""
-    records: list[MetadataRecord] = [RemoveDelegationTokenRecord(token.token_id) for token in _expired(state, now_ms)]
+    records: list[MetadataRecord] = [RemoveDelegationTokenRecord(token.token_id) for token in _expired(image, now_ms)]
     return Effects(records[:REMOVED_AT_ONCE_MAX], len(records) >= REMOVED_AT_ONCE_MAX)
 
 
-def _expired(state: ControllerState, now_ms: int) -> Iterator[DelegationTokenRecord]:
-    return (token for token in state.image.delegation_tokens.values() if _is_over(token, now_ms))
+def _expired(image: MetadataImage, now_ms: int) -> Iterator[DelegationTokenRecord]:
+    return (token for token in image.delegation_tokens.values() if _is_over(token, now_ms))
 
 
 def _is_over(token: DelegationTokenRecord, now_ms: int) -> bool:
     return min(token.max_timestamp, token.expiration_timestamp) < now_ms
 
 
-def _secret(state: ControllerState, rules: TokenRules) -> str:
+def _secret(image: MetadataImage, rules: TokenRules) -> str:
     if rules.secret is None:
         raise Rejected(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
-    if state.metadata_level < DELEGATION_TOKENS:
+    if image.features.get(METADATA_VERSION, 0) < DELEGATION_TOKENS:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
     return rules.secret
 
 
-def _found(state: ControllerState, rules: TokenRules, proof: Buffer) -> DelegationTokenRecord:
-    secret = _secret(state, rules)
-    for token in state.image.delegation_tokens.values():
-        if hmac.compare_digest(_proof(secret, token.token_id), proof):
+def _found(image: MetadataImage, rules: TokenRules, proof: Buffer) -> DelegationTokenRecord:
+    secret = _secret(image, rules)
+    for token in image.delegation_tokens.values():
+        if hmac.compare_digest(token_hmac(secret, token.token_id), proof):
             return token
     raise Rejected(ErrorCode.DELEGATION_TOKEN_NOT_FOUND)
 
@@ -149,10 +173,6 @@ def _expiring(token: DelegationTokenRecord, expires_ms: int) -> Effects[Metadata
         token_id=token.token_id,
     )
     return Effects([record], expires_ms)
-
-
-def _proof(secret: str, token_id: str) -> bytes:
-    return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
 def _sum(now_ms: int, duration_ms: int) -> int:

@@ -29,7 +29,6 @@ IGNORED_PREFIXES = (
     "group.streams.",
     "telemetry.",
     "zookeeper.",
-    "delegation.token.",
     "kafka.metrics.",
     "metadata.log.",
     "metadata.max.",

@@ -11,6 +11,12 @@ class Principal(NamedTuple):
     kind: str
     name: str
 
+    @classmethod
+    def parse(cls, text: str) -> Principal:
+        """Of `User:alice`; a name may have colons."""
+        kind, _, name = text.partition(":")
+        return cls(kind, name)
+
     def __str__(self) -> str:
         return f"{self.kind}:{self.name}"
 

@@ -54,7 +54,8 @@ _OF_MEMBERS: Mapping[str, Value] = {
 
 def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **flags: bool) -> Any:
     """A field of BrokerSettings that is also a row of BROKER_KEYS, with its flags. Any, as dataclasses.field is typed by its default."""
-    return field(default=default, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **flags})
+    shown = kind is not ConfigType.PASSWORD
+    return field(default=default, repr=shown, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **flags})
 
 
 def _member(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **flags: bool) -> Any:
@@ -295,6 +296,14 @@ class BrokerSettings:
         _SHORT, 1, "Replicas of __consumer_offsets (Kafka, and a member of a cluster: 3).", _POSITIVE
     )
     offsets_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __consumer_offsets.", _POSITIVE)
+
+    # --- delegation tokens (KIP-48) ------------------------------------------------------------------------------------------
+    delegation_token_secret_key: str | None = _key(
+        ConfigType.PASSWORD, None, "Proves delegation tokens; the same on all nodes. Without it there are none."
+    )
+    delegation_token_max_lifetime_ms: int = _key(_LONG, 604_800_000, "A token cannot be renewed beyond this.", _POSITIVE)
+    delegation_token_expiry_time_ms: int = _key(_LONG, 86_400_000, "A token is good for so long, and again when renewed.", _POSITIVE)
+    delegation_token_expiry_check_interval_ms: int = _key(_LONG, 3_600_000, "How often expired tokens are removed.", _POSITIVE)
 
     # --- transactions --------------------------------------------------------------------------------------------------------
     transaction_max_timeout_ms: int = _key(_INT, 900_000, "Longest transaction timeout that a producer may ask.", _POSITIVE)

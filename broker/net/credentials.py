@@ -1,11 +1,16 @@
-"""What the cluster's metadata keeps of users' passwords, for log-ins. Source: KAFKA CredentialProvider, ScramPublisher."""
+"""What the cluster's metadata keeps of users' passwords, and of delegation tokens, for log-ins.
+
+Source: KAFKA CredentialProvider, ScramPublisher, DelegationTokenPublisher.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from ottla.broker.core.principal import Principal
 from ottla.broker.security.scram import Credential, credential_of, salted_password
+from ottla.broker.security.tokens import token_password
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.image import MetadataImage
@@ -16,16 +21,25 @@ _SALT_BITS = 128
 
 
 class Credentials:
-    """`image` gives the newest metadata; `users` are known beside it, by their passwords, and `random_bits(n)` salts these."""
+    """`image` gives the newest metadata; `users` are known beside it, by their passwords, and `random_bits(n)` salts these. Without
+    `token_secret` no token is good."""
 
-    def __init__(self, image: Callable[[], MetadataImage], users: Mapping[str, str], random_bits: Callable[[int], int]) -> None:
-        self._image, self._users, self._random_bits = image, users, random_bits
+    def __init__(
+        self,
+        image: Callable[[], MetadataImage],
+        users: Mapping[str, str],
+        random_bits: Callable[[int], int],
+        token_secret: str | None = None,
+    ) -> None:
+        self._image, self._users, self._random_bits, self._token_secret = image, users, random_bits, token_secret
         self._made: dict[tuple[str, str], Credential] = {}
+        self._of_tokens: dict[tuple[str, str], Credential] = {}
 
     def find(self, kind: ScramKind, name: str, by_token: bool) -> Credential | None:
-        """A change holds for the next log-in. No token is known."""
+        """A change holds for the next log-in. With `by_token` the name is the id of a delegation token; one that is over is found, and its
+        log-in is good for nothing."""
         if by_token:
-            return None
+            return self._of_token(kind, name)
         if name in self._users:
             return self._made.get((kind.name, name)) or self._make(kind, name)
         record = self._image().scram.get((kind.number, name))
@@ -37,7 +51,21 @@ class Credentials:
 
     def _make(self, kind: ScramKind, name: str) -> Credential:
         """At the first log-in: it takes milliseconds."""
-        salt = self._random_bits(_SALT_BITS).to_bytes(_SALT_BITS // 8, "big")
-        salted = salted_password(kind, self._users[name], salt, kind.min_iterations)
-        found = self._made[kind.name, name] = credential_of(kind, salted, salt, kind.min_iterations)
+        found = self._made[kind.name, name] = self._salted(kind, self._users[name])
         return found
+
+    def _of_token(self, kind: ScramKind, token_id: str) -> Credential | None:
+        tokens = self._image().delegation_tokens
+        token = tokens.get(token_id)
+        if token is None or not self._token_secret:
+            return None
+        kept = self._of_tokens.get((kind.name, token_id))
+        if kept is None:
+            kept = self._salted(kind, token_password(self._token_secret, token_id))
+            self._of_tokens = {key: each for key, each in self._of_tokens.items() if key[1] in tokens}
+            self._of_tokens[kind.name, token_id] = kept
+        return kept._replace(owner=Principal.parse(token.owner).name, expires_ms=token.expiration_timestamp)
+
+    def _salted(self, kind: ScramKind, password: str) -> Credential:
+        salt = self._random_bits(_SALT_BITS).to_bytes(_SALT_BITS // 8, "big")
+        return credential_of(kind, salted_password(kind, password, salt, kind.min_iterations), salt, kind.min_iterations)

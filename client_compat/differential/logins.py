@@ -23,6 +23,7 @@ from typing import Any
 from client_compat.differential.normalise import Names, Plain, normalise
 from client_compat.differential.probe import Seen
 from client_compat.differential.run import Report, common_versions, compare
+from client_compat.differential.tokens import SECRET, TokenStory, by_kafkas_tool
 from client_compat.kafka.reference import ReferenceBroker
 from client_compat.support.brokers import HOST, BrokerProcess
 from client_compat.support.ports import free_port
@@ -44,6 +45,7 @@ MODULES = "org.apache.kafka.common.security"
 SCRAM = ("SCRAM-SHA-256", "SCRAM-SHA-512")
 MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 PASSWORD = "pass word"
+USERS = {"ann": PASSWORD, "bob": "b"}
 OWN_READERS = frozenset({29, 30, 31})
 """Of ACLs: what their requests name is judged as they are read, before anybody asks who it is."""
 ELSEWHERE = frozenset({ApiKey.OFFSET_DELETE, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS})
@@ -344,8 +346,8 @@ LISTENERS = ("LOGIN", "AGAIN")
 @contextmanager
 def locked_brokers(directory: Path) -> Iterator[tuple[str, dict[str, int], dict[str, int], tuple[int, int]]]:
     """Both, with the same lock: Kafka's version, their ports by listener, and their plain ones. Raises `KafkaMissing` or `BrokerFailed`."""
-    jaas = f'{MODULES}.plain.PlainLoginModule required user_ann="{PASSWORD}" user_bob="b";'
-    same = {"connection.failed.authentication.delay.ms": "0"}
+    jaas = f'{MODULES}.plain.PlainLoginModule required user_ann="{USERS["ann"]}" user_bob="{USERS["bob"]}";'
+    same = {"connection.failed.authentication.delay.ms": "0", "delegation.token.secret.key": SECRET}
     for name in LISTENERS:
         prefix = f"listener.name.{name.lower()}."
         same[f"{prefix}sasl.enabled.mechanisms"] = ",".join(MECHANISMS)
@@ -398,6 +400,12 @@ def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 
             steps, listener = story(random, keys), random.choice(LISTENERS)
             name = f"login {seed}/{number} at {listener}"
             kafka, ours = (Login(ports[listener]).run(steps) for ports in (theirs, mine))
+            report.scenarios.append(name)
+            report.answers += len(kafka)
+            report.differences += compare(name, kafka, ours)
+        tokens = [TokenStory(ports["LOGIN"], open_port, USERS).run() for ports, open_port in zip((theirs, mine), plain, strict=True)]
+        by_tool = by_kafkas_tool(directory, theirs["LOGIN"], mine["LOGIN"])
+        for name, (kafka, ours) in {"tokens": tokens, "tokens by Kafka's tool": by_tool}.items():
             report.scenarios.append(name)
             report.answers += len(kafka)
             report.differences += compare(name, kafka, ours)

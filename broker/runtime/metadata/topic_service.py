@@ -135,6 +135,12 @@ class TopicService:
         """Any other decision about the metadata: its answer, when it is durable and in force. Raises what it raises, and as above."""
         return await self.controller.run(decide, lambda answer, _: answer)
 
+    async def remove_expired_tokens(self, now_ms: int) -> bool:
+        """Whether there may be more delegation tokens that are over. Raises as `decide`."""
+        from ottla.broker.controller.delegation_tokens import remove_expired_tokens  # noqa: PLC0415 # few have tokens
+
+        return await self.decide(lambda: remove_expired_tokens(self.catalog.image, now_ms))
+
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
         """Creates missing topics with the broker's defaults, internal ones with their own. None: the topic is there and is served."""
         created = await self.create_topics([self._defaults_for(name) for name in names])

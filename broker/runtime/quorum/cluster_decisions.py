@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.topic_ids import new_topic_id
 from ottla.broker.configs.topic_config import check_topic_configs
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.quorum.active_controller import ActiveController
     from ottla.protocol.messages.k30_create_acls import AclCreation
     from ottla.protocol.messages.k49_alter_client_quotas import EntryData
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +77,10 @@ class ClusterDecisions:
     async def delete_acls(self, filters: Sequence[Filter]) -> list[Deleted]:
         """As above."""
         return await self.active.run(lambda state: delete_acls(state.image, filters))
+
+    async def decide(self, decide: Callable[[], Effects[MetadataRecord, T]]) -> T:
+        """As above."""
+        return await self.active.run(lambda _: decide())
 
 
 def _create_topics(

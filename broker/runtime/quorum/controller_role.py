@@ -22,6 +22,7 @@ from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.controller.activation import DEFAULT_BOOTSTRAP, activate
+from ottla.broker.controller.delegation_tokens import remove_expired_tokens
 from ottla.broker.controller.elect_leaders import balance_leaders, elect_unclean_leaders
 from ottla.broker.controller.heartbeats import fence_stale
 from ottla.broker.controller.registrations import register_controller
@@ -131,6 +132,12 @@ class ControllerRole:
         if self._settings.value("auto.leader.rebalance.enable"):
             seconds = self._setting("leader.imbalance.check.interval.seconds")
             yield seconds * 1_000, partial(self._while_there_is_more, balance_leaders)
+
+        if self._settings.delegation_token_secret_key:
+            yield (
+                self._settings.delegation_token_expiry_check_interval_ms,
+                partial(self._while_there_is_more, lambda state: remove_expired_tokens(state.image, self._clock.now_ms())),
+            )
 
     def _setting(self, name: str) -> int:
         value = self._settings.value(name)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.core import limits
@@ -82,6 +82,21 @@ def start_background_work(
         )
     if settings.log_cleaner_enable:
         housekeeping.every(lambda: settings.log_cleaner_backoff_ms, _cleaning(log_dir, flusher, clock), name="compaction")
+
+
+def expire_tokens(
+    housekeeping: Housekeeping, settings: BrokerSettings, clock: Clock, remove: Callable[[int], Coroutine[object, object, bool]]
+) -> None:
+    """Of a node of its own: now and then delegation tokens that are over are removed. `remove(now_ms)` says whether there are more."""
+
+    def sweep() -> Iterator[object]:
+        more = True
+        while more:
+            done = asyncio.ensure_future(remove(clock.now_ms()))
+            yield done
+            more = done.result()
+
+    housekeeping.every(settings.delegation_token_expiry_check_interval_ms, sweep, name="expiry of delegation tokens")
 
 
 def _cleaning(log_dir: LogDir, flusher: Flusher, clock: Clock) -> Callable[[], Iterator[object]]:

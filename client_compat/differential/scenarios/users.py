@@ -8,6 +8,10 @@ from client_compat.differential.probe import Probe
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
+from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.messages.k41_describe_delegation_token import DescribeDelegationTokenRequest
 from ottla.protocol.messages.k50_describe_user_scram_credentials import DescribeUserScramCredentialsRequest, UserName
 from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
@@ -53,4 +57,12 @@ def out_of_turn(probe: Probe) -> None:
     probe.each_version("token", ApiKey.SASL_AUTHENTICATE, lambda _: SaslAuthenticateRequest(b"\0ann\0secret"))
 
 
-SCENARIOS = {"credentials": credentials, "out_of_turn": out_of_turn}
+def tokens(probe: Probe) -> None:
+    """Of delegation tokens, where nobody is known; `client_compat.differential.tokens` has the rest."""
+    probe.each_version("create", ApiKey.CREATE_DELEGATION_TOKEN, lambda _: CreateDelegationTokenRequest())
+    probe.each_version("renew", ApiKey.RENEW_DELEGATION_TOKEN, lambda _: RenewDelegationTokenRequest(b"x"))
+    probe.each_version("expire", ApiKey.EXPIRE_DELEGATION_TOKEN, lambda _: ExpireDelegationTokenRequest(b"x"))
+    probe.each_version("describe", ApiKey.DESCRIBE_DELEGATION_TOKEN, lambda _: DescribeDelegationTokenRequest(None))
+
+
+SCENARIOS = {"credentials": credentials, "out_of_turn": out_of_turn, "tokens": tokens}

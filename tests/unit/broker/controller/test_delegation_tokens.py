@@ -34,15 +34,17 @@ def request(lifetime_ms: int = -1, owner: str | None = None, renewer_type: str =
 
 
 def made(controller: LiveController, asked: CreateDelegationTokenRequest | None = None) -> NewToken:
-    return controller.run(create_token(controller.state, RULES, ALICE, asked or request(), NOW))
+    return controller.run(
+        create_token(controller.state.image, RULES, ALICE, asked or request(), NOW, random_bytes=controller.state.random.randbytes)
+    )
 
 
 def renew(controller: LiveController, proof: bytes, period_ms: int = -1, *, who: Principal = ALICE, now: int = NOW) -> int:
-    return controller.run(renew_token(controller.state, RULES, who, RenewDelegationTokenRequest(proof, period_ms), now))
+    return controller.run(renew_token(controller.state.image, RULES, who, RenewDelegationTokenRequest(proof, period_ms), now))
 
 
 def expire(controller: LiveController, proof: bytes, period_ms: int = -1, *, who: Principal = ALICE, now: int = NOW) -> int:
-    return controller.run(expire_token(controller.state, RULES, who, ExpireDelegationTokenRequest(proof, period_ms), now))
+    return controller.run(expire_token(controller.state.image, RULES, who, ExpireDelegationTokenRequest(proof, period_ms), now))
 
 
 def test_a_token_is_of_its_owner_and_proved_by_the_secret() -> None:
@@ -79,11 +81,11 @@ def test_only_users_renew() -> None:
     [(TokenRules(), 30, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED), (RULES, 13, ErrorCode.UNSUPPORTED_VERSION)],
 )
 def test_without_a_secret_or_the_level_that_has_them_there_are_no_tokens(rules: TokenRules, level: int, code: ErrorCode) -> None:
-    state = LiveController(level=level).state
+    image = LiveController(level=level).state.image
     for decide in (
-        lambda: create_token(state, rules, ALICE, request(), NOW),
-        lambda: renew_token(state, rules, ALICE, RenewDelegationTokenRequest(b"", 1), NOW),
-        lambda: expire_token(state, rules, ALICE, ExpireDelegationTokenRequest(b"", 1), NOW),
+        lambda: create_token(image, rules, ALICE, request(), NOW, random_bytes=bytes),
+        lambda: renew_token(image, rules, ALICE, RenewDelegationTokenRequest(b"", 1), NOW),
+        lambda: expire_token(image, rules, ALICE, ExpireDelegationTokenRequest(b"", 1), NOW),
     ):
         with pytest.raises(Rejected) as refused:
             decide()
@@ -133,8 +135,8 @@ def test_a_token_is_changed_by_those_who_may_while_it_lasts(change: object) -> N
 def test_expired_tokens_are_removed() -> None:
     controller = LiveController()
     ends, stays = made(controller, request(100)), made(controller)
-    assert not controller.run(remove_expired_tokens(controller.state, NOW + 100))
+    assert not controller.run(remove_expired_tokens(controller.state.image, NOW + 100))
     assert len(controller.state.image.delegation_tokens) == 2
-    controller.run(remove_expired_tokens(controller.state, NOW + 101))
+    controller.run(remove_expired_tokens(controller.state.image, NOW + 101))
     assert controller.log[-1] == RemoveDelegationTokenRecord(ends.record.token_id)
     assert list(controller.state.image.delegation_tokens) == [stays.record.token_id]

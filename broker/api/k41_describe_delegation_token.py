@@ -1,0 +1,70 @@
+"""DescribeDelegationToken (key 41), versions 1-3: which delegation tokens there are, of these owners or of all (KIP-48).
+
+Promises: everybody sees the tokens that are their own, that they asked for, or that they may renew; others need DESCRIBE of the token or
+DESCRIBE_TOKENS of its owner, and without it a token is not there. Who was let in by a token sees none.
+Source: KAFKA KafkaApis.handleDescribeTokensRequest, DelegationTokenManager.filterToken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import TYPE_CHECKING
+
+from ottla.broker.api.access import allowed
+from ottla.broker.api.context import Context
+from ottla.broker.api.token_rules import check_may_ask
+from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.core.principal import Principal
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.security.tokens import token_hmac
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k41_describe_delegation_token import (
+    DescribedDelegationToken,
+    DescribedDelegationTokenRenewer,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+)
+
+if TYPE_CHECKING:
+    from ottla.broker.cluster.metadata_records import DelegationTokenRecord
+
+
+def handle(ctx: Context, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
+    """All of it is in memory."""
+    try:
+        check_may_ask(ctx.peer)
+    except Rejected as error:
+        return DescribeDelegationTokenResponse(error.code)
+    secret = ctx.services.settings.delegation_token_secret_key
+    if not secret:
+        return DescribeDelegationTokenResponse(ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED)
+    owners = None if request.owners is None else {f"{owner.principal_type}:{owner.principal_name}" for owner in request.owners}
+    tokens = ctx.services.topics.image.delegation_tokens.values()
+    return DescribeDelegationTokenResponse(tokens=[_described(ctx, token, secret) for token in tokens if _is_shown(ctx, token, owners)])
+
+
+def _is_shown(ctx: Context, token: DelegationTokenRecord, owners: Set[str] | None) -> bool:
+    whose = {token.owner, token.requester, *token.renewers}
+    if owners is not None and whose.isdisjoint(owners):
+        return False
+    return (
+        str(ctx.peer.principal) in whose
+        or allowed(ctx, Operation.DESCRIBE, Resource.DELEGATION_TOKEN, token.token_id)
+        or allowed(ctx, Operation.DESCRIBE_TOKENS, Resource.USER, token.owner)
+    )
+
+
+def _described(ctx: Context, token: DelegationTokenRecord, secret: str) -> DescribedDelegationToken:
+    owner, requester = Principal.parse(token.owner), Principal.parse(token.requester)
+    described = DescribedDelegationToken(
+        *owner,
+        issue_timestamp=token.issue_timestamp,
+        expiry_timestamp=token.expiration_timestamp,
+        max_timestamp=token.max_timestamp,
+        token_id=token.token_id,
+        hmac=token_hmac(secret, token.token_id),
+        renewers=[DescribedDelegationTokenRenewer(*Principal.parse(renewer)) for renewer in token.renewers],
+    )
+    if ctx.version >= 3:
+        described.token_requester_principal_type, described.token_requester_principal_name = requester
+    return described

@@ -1,0 +1,110 @@
+"""Delegation tokens in a cluster: a broker looks at who asks, its controller decides, and all brokers obey."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from ottla.broker.api.context import Context, Listener, Peer
+from ottla.broker.api.routes import ROUTES_OF_A_MEMBER
+from ottla.broker.core.principal import ANONYMOUS, Principal
+from ottla.broker.core.security_protocol import SecurityProtocol
+from ottla.broker.net.credentials import Credentials
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.security.scram import SHA_256
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.frame import PREFIX_BYTES
+from ottla.protocol.messages.k38_create_delegation_token import CreatableRenewers, CreateDelegationTokenRequest
+from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
+from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
+from ottla.protocol.messages.k41_describe_delegation_token import DescribeDelegationTokenRequest
+from ottla.protocol.messages.k58_envelope import EnvelopeRequest
+from ottla.protocol.principal import principal_bytes
+from ottla.protocol.schema import Message
+from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_in_a_cluster
+
+NOT_ALLOWED = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+SECRET = {"delegation.token.secret.key": "s", "delegation.token.expiry.check.interval.ms": "5000"}
+ANN = Principal("User", "ann")
+CHANGES = (CreateDelegationTokenRequest(), RenewDelegationTokenRequest(b"x"), ExpireDelegationTokenRequest(b"x"))
+
+
+def run(scene: Any, size: int) -> None:
+    given = {name.replace(".", "_"): value for name, value in SECRET.items()}
+    run_in_a_cluster(lambda: OwnedCluster(size, controller=SECRET, **given), scene)
+
+
+async def ask(
+    cluster: OwnedCluster, node: int, request: Message, who: Principal = ANN, protocol: SecurityProtocol = SecurityProtocol.SASL_SSL
+) -> Any:
+    """What a broker answers to somebody whom its listener knows."""
+    peer = Peer("127.0.0.1", "h", 1, Listener("L", "h", 1, protocol=protocol), principal=who)
+    broker = cluster.members[node].broker
+    assert broker is not None
+    answer = ROUTES_OF_A_MEMBER[request.API_KEY].handle(
+        Context(request.MAX_VERSION, "test", peer, broker.services, request.API_KEY), request
+    )
+    return await cluster.done(answer) if inspect.iscoroutine(answer) else answer
+
+
+async def ask_controller(cluster: OwnedCluster, request: Message, *, by_token: bool | None = None) -> Any:
+    """What the controller answers to who asks it itself, or in an envelope to who was let in by a token or not."""
+    node = Node(CONTROLLER, "c3000", 9093)
+    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
+    frame = b"".join(encode_request(request.API_KEY, request.MAX_VERSION, 7, "test", request))[PREFIX_BYTES:]
+    principal = principal_bytes(*ANN, by_token=bool(by_token))
+    sent = request if by_token is None else EnvelopeRequest(frame, principal, bytes([127, 0, 0, 1]))
+    try:
+        answer = await cluster.done(client.call(sent, timeout_ms=10_000, version=None))
+    finally:
+        client.close()
+    return answer if by_token is None else decode_response(request.API_KEY, request.MAX_VERSION, answer.response_data)[1]
+
+
+def test_a_token_that_one_broker_is_asked_for_is_known_to_all_until_it_ends() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        token = await ask(cluster, 1, CreateDelegationTokenRequest(renewers=[CreatableRenewers("User", "bob")], max_lifetime_ms=60_000))
+        assert (token.error_code, token.principal_name, token.max_timestamp_ms - token.issue_timestamp_ms) == (0, "ann", 60_000)
+        broker = cluster.members[2].broker
+        assert broker is not None
+        services = broker.services
+        await cluster.until(lambda: token.token_id in services.topics.image.delegation_tokens, "broker 2 has heard of the token")
+        (told,) = (await ask(cluster, 2, DescribeDelegationTokenRequest(None), Principal("User", "bob"))).tokens
+        assert bytes(told.hmac) == bytes(token.hmac)
+        found = Credentials(lambda: services.topics.image, {}, lambda _: 1, "s").find(SHA_256, token.token_id, True)
+        assert found is not None
+        assert (found.owner, found.expires_ms) == ("ann", token.expiry_timestamp_ms)
+        renewed = await ask(cluster, 2, RenewDelegationTokenRequest(token.hmac, 1_000), Principal("User", "bob"))
+        assert (renewed.error_code, renewed.expiry_timestamp_ms) == (0, cluster.clock.now_ms() + 1_000)
+        await cluster.until(lambda: not services.topics.image.delegation_tokens, "the controller has swept it away")
+        assert (await ask(cluster, 1, ExpireDelegationTokenRequest(token.hmac))).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
+
+    run(scene, 2)
+
+
+def test_whom_a_listener_does_not_know_a_broker_asks_nobody_about() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        cluster.place.crash()  # nothing is handed on
+        for who, protocol in ((ANN, SecurityProtocol.PLAINTEXT), (ANONYMOUS, SecurityProtocol.SSL)):
+            for request in (*CHANGES, DescribeDelegationTokenRequest(None)):
+                assert (await ask(cluster, 1, request, who, protocol)).error_code == NOT_ALLOWED
+        cluster.members[1].crash()  # it would not leave without a controller
+
+    run(scene, 1)
+
+
+def test_a_controller_takes_a_brokers_word_for_a_connection_and_never_a_token_for_a_proof() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        for request in CHANGES:
+            assert (await ask_controller(cluster, request)).error_code == NOT_ALLOWED, "on PLAINTEXT"
+            assert (await ask_controller(cluster, request, by_token=True)).error_code == NOT_ALLOWED
+        wanted = CreateDelegationTokenRequest(renewers=[CreatableRenewers("Group", "g")])
+        refused = await ask_controller(cluster, wanted, by_token=False)
+        assert (refused.error_code, refused.max_timestamp_ms) == (ErrorCode.INVALID_PRINCIPAL_TYPE, 0)
+        token = await ask_controller(cluster, CreateDelegationTokenRequest(), by_token=False)
+        assert token.error_code == 0
+        assert list(cluster.place.image.delegation_tokens) == [token.token_id]
+
+    run(scene, 0)
