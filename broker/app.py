@@ -361,7 +361,7 @@ class Broker:
         random_bits = self.world.random.getrandbits
         secret = self.settings.delegation_token_secret_key
         credentials = Credentials(lambda: self.services.topics.image, self.settings.users, random_bits, secret)
-        return locks_of(self.settings, listeners, Surroundings(credentials.find, random_bits, self.clock.now_ms))
+        return locks_of(self.settings, listeners, Surroundings(credentials.find, random_bits, self.clock, self.timers))
 
     def _own_controller(self) -> ControllerPart:
         from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # as `_join`

@@ -166,3 +166,15 @@ TLS_HANDSHAKE_MS = 60_000
 
 TLS_WRITE_BYTES = 256 * 1024
 """What TLS is given to encrypt at a time: larger pieces are cut, so that what is encrypted and cannot be sent is bounded."""
+
+JWKS_BYTES = 512 * 1024
+"""The largest set of keys that is read, of jose4j too: a key of 4096 bits and its certificates take a few KiB."""
+
+JWKS_FETCH_MS = 10_000
+"""How long the address of such a set may be silent."""
+
+JWKS_MISSED_MS = 60_000
+JWKS_MISSED_KIDS = 16
+JWKS_KID_CHARS = 1_000
+"""A token with an unknown key has the set fetched: for one id once in so long; so many ids are remembered, of so many characters at most
+(Kafka's RefreshingHttpsJwks)."""

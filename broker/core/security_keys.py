@@ -22,6 +22,7 @@ _SECURITY: Final = "org.apache.kafka.common.security"
 _OAUTH: Final = f"{_SECURITY}.oauthbearer"
 UNSECURED_TOKENS: Final = f"{_OAUTH}.internals.unsecured.OAuthBearerUnsecuredValidatorCallbackHandler"
 SECURED_TOKENS: Final = frozenset(f"{_OAUTH}.{package}OAuthBearerValidatorCallbackHandler" for package in ("", "secured."))
+ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _SERVER_HANDLERS: Final = frozenset(
     {
         UNSECURED_TOKENS,
@@ -49,6 +50,10 @@ _SERVER_HANDLER: Final = validator(
 )
 _PRINCIPALS: Final = f"{_SECURITY}.authenticator.DefaultKafkaPrincipalBuilder"
 _PRINCIPAL_BUILDER: Final = validator(lambda value: value == _PRINCIPALS, f"{_NO_JAVA}: allowed is {_PRINCIPALS}")
+_JWT_VALIDATOR: Final = validator(
+    lambda value: _named(value, frozenset({f"{_OAUTH}.DefaultJwtValidator", f"{_OAUTH}.BrokerJwtValidator"})),
+    f"{_NO_JAVA}: allowed is one of Apache Kafka's own for brokers",
+)
 _ENGINE: Final = validator(
     lambda value: _named(value, frozenset({f"{_SECURITY}.ssl.DefaultSslEngineFactory"})),
     f"{_NO_JAVA}: allowed is {_SECURITY}.ssl.DefaultSslEngineFactory, or none",
@@ -111,11 +116,14 @@ _KEYS: Final = (
     _key("sasl.oauthbearer.clock.skew.seconds", _T.INT, 30, "How far clocks may be apart."),
     _key("sasl.oauthbearer.expected.audience", _T.LIST, (), "Whom a token must be for: one of these."),
     _key("sasl.oauthbearer.expected.issuer", _T.STRING, None, "Who must have issued a token."),
+    _key("sasl.oauthbearer.jwt.validator.class", _T.CLASS, f"{_OAUTH}.DefaultJwtValidator", "Who judges signed tokens.", _JWT_VALIDATOR),
+    _key(ALLOWED_URLS, _T.LIST, (), "Where keys may be fetched from; with Kafka a property of the JVM, which KAFKA_OPTS names."),
 )
 SECURITY_KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _KEYS}
 
 OF_A_MECHANISM: Final = frozenset(
     {
+        *(name for name in SECURITY_KEYS if name.startswith("sasl.oauthbearer.")),
         "sasl.jaas.config",
         "sasl.login.class",
         "sasl.login.callback.handler.class",

@@ -41,7 +41,10 @@ _OFF_OR_POSITIVE = any_of([exactly(-1), at_least(1)])
 
 _LISTENER_CONNECTIONS = re.compile(r"listener\.name\.[^.]*\.max\.connections")
 
-_SECURING = ("ssl.", "sasl.", "listener.name.", "connection.failed.", "connections.max.reauth.", "principal.builder.", "security.providers")
+_SECURING = (
+    *("ssl.", "sasl.", "listener.name.", "connection.failed.", "connections.max.reauth.", "principal.builder.", "security.providers"),
+    "org.apache.kafka.sasl.",
+)
 """How names begin that may be of TLS or SASL."""
 
 _OF_MEMBERS: Mapping[str, Value] = {

@@ -29,7 +29,9 @@ OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN", "OTTLA_CLIENT
 _UNDERLINES = re.compile("_+")
 _MEANT = {1: ".", 2: "_", 3: "-"}
 """What so many in the name of a variable stand for, as in Kafka's own images."""
-_LOGIN_FILE = "-Djava.security.auth.login.config="
+_LOGIN_FILE = "java.security.auth.login.config"
+_OF_THE_JVM = ("org.apache.kafka.sasl.oauthbearer.allowed.urls",)
+"""Settings that with Kafka are properties of the JVM."""
 
 _ALIASES = {"broker.id": "node.id"}
 """Older names of Kafka's that server.properties files still hold."""
@@ -52,7 +54,9 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
     mistakes: list[str] = []
     texts: dict[str, tuple[str, str]] = {}
     notes: list[str] = []
-    for source, given in (("file", _read_file(file)), ("environment", _from_environment(env)), ("command line", cli)):
+    options = _java_properties(env.get("KAFKA_OPTS", ""))
+    of_the_jvm = {name: options[name] for name in _OF_THE_JVM if name in options}
+    for source, given in (("file", _read_file(file)), ("environment", of_the_jvm | _from_environment(env)), ("command line", cli)):
         if "log.dir" in given:
             texts.pop("log.dirs", None)  # an earlier source's, which would win over the later one's log.dir
         if (problem := _two_ids(given)) is not None:
@@ -68,7 +72,7 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
             else:
                 mistakes.append(_unknown(given_name, source))
     settings = _parsed(texts, mistakes)
-    settings.login_file = _login_file(env.get("KAFKA_OPTS", ""))
+    settings.login_file = options[_LOGIN_FILE].removeprefix("=") if _LOGIN_FILE in options else None
     _check_together(settings)
     notes += [_without_effect(name, source) for name, (_, source) in texts.items() if _has_no_effect(name, settings)]
     return Loaded(settings, notes + list(advice(settings)))
@@ -116,14 +120,13 @@ def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
     return name in BROKER_KEYS and BROKER_KEYS[name].member and not settings.process_roles
 
 
-def _login_file(options: str) -> str | None:
-    """The file of JAAS that the options of a JVM name, as Kafka's own images are told of it."""
-    if _LOGIN_FILE not in options:
-        return None
+def _java_properties(options: str) -> dict[str, str]:
+    """Those that the options of a JVM define, as Kafka's own images are told of them: the last of each."""
+    if "-D" not in options:
+        return {}
     import shlex  # noqa: PLC0415 # most starts have no such options
 
-    found = [item.removeprefix(_LOGIN_FILE) for item in shlex.split(options) if item.startswith(_LOGIN_FILE)]
-    return found[-1].removeprefix("=") if found else None
+    return {name: value for name, _, value in (item[2:].partition("=") for item in shlex.split(options) if item.startswith("-D"))}
 
 
 def parse_assignments(items: Iterable[str]) -> dict[str, str]:

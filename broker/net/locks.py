@@ -25,7 +25,9 @@ from ottla.broker.security.scram import SCRAM_KINDS, Credential, Scram, ScramKin
 
 if TYPE_CHECKING:
     from ottla.broker.api.context import Listener
+    from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import Timers
     from ottla.broker.security.tls import TlsLock
 
 logger = logging.getLogger(__name__)
@@ -43,11 +45,13 @@ _KNOWN_MODULES: Final = frozenset(
 _USER: Final = "user_"
 _BEARER: Final = "OAUTHBEARER"
 _HANDLER: Final = "sasl.server.callback.handler.class"
+JUDGES: Final = f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _OF_SIGNED_TOKENS: Final = (
     "sasl.oauthbearer.jwks.endpoint.url",
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",
 )
+"""Without the handler that judges signed tokens Kafka passes over them."""
 
 FindCredential = Callable[[ScramKind, str, bool], Credential | None]
 """What is kept of the password of a user, or of a delegation token of that id."""
@@ -67,7 +71,8 @@ class Surroundings:
 
     find_credential: FindCredential
     random_bits: Callable[[int], int]
-    now_ms: Callable[[], int]
+    clock: Clock
+    timers: Timers
 
 
 def locks_of(settings: BrokerSettings, listeners: Sequence[Listener], around: Surroundings) -> Mapping[str, ListenerLock]:
@@ -163,18 +168,20 @@ def _maker(
 
 
 def _bearer(listener: Listener, security: ListenerSecurity, around: Surroundings, entries: Sequence[LoginModule]) -> MakeMechanism:
-    """Of tokens that nobody signed: whoever asks for more must not get less."""
+    """Of tokens that nobody signed, or of signed ones: whoever asks for more must not get less."""
     from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokens  # noqa: PLC0415 # few ask for it
 
-    judged = [name for name in _OF_SIGNED_TOKENS if security.value(name)]
-    if security.of_mechanism(_BEARER, _HANDLER) in SECURED_TOKENS:
-        judged.append(_HANDLER)
-    if judged:
-        raise SettingsError(f"{', '.join(judged)}: at {listener.name} signed tokens cannot be judged in this version")
     if len(entries) != 1:
         raise SettingsError(f"{listener.name}: Must supply exactly 1 non-null JAAS mechanism configuration (size was {len(entries)})")
+    if security.of_mechanism(_BEARER, _HANDLER) in SECURED_TOKENS:
+        from ottla.broker.net.bearer_locks import signed_tokens  # noqa: PLC0415 # fewer still
+
+        return partial(OAuthBearer, signed_tokens(listener.name, security, entries[0].options, around).judge)
+    if judged := [name for name in _OF_SIGNED_TOKENS if security.value(name) or security.of_mechanism(_BEARER, name)]:
+        where = f"listener.name.{listener.name.lower()}.oauthbearer.{_HANDLER}"
+        raise SettingsError(f"{', '.join(judged)}: nobody judges signed tokens at {listener.name}; {where} says who, {JUDGES} does")
     try:
-        return partial(OAuthBearer, UnsecuredTokens(entries[0].options, around.now_ms).judge)
+        return partial(OAuthBearer, UnsecuredTokens(entries[0].options, around.clock.now_ms).judge)
     except ValueError as error:
         raise SettingsError(f"sasl.jaas.config of {listener.name}: {error}") from error
 

@@ -13,7 +13,7 @@ import json
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,8 +23,9 @@ from typing import Any
 from client_compat.differential.normalise import Names, Plain, normalise
 from client_compat.differential.probe import Seen
 from client_compat.differential.run import Report, common_versions, compare
+from client_compat.differential.signed import ALLOWED_URLS, Issuer
 from client_compat.differential.tokens import SECRET, TokenStory, by_kafkas_tool
-from client_compat.kafka.reference import ReferenceBroker
+from client_compat.kafka.reference import SMALL_JVM, ReferenceBroker
 from client_compat.support.brokers import HOST, BrokerProcess
 from client_compat.support.ports import free_port
 from ottla.protocol.api_keys import ApiKey
@@ -208,6 +209,7 @@ class Login:
 
     port: int
     seen: list[Seen] = field(default_factory=list)
+    signed: Mapping[str, str] = field(default_factory=dict)
     _names: Names = field(default_factory=Names)
     _framed: bool = True
     _mechanism: str = ""
@@ -260,9 +262,18 @@ class Login:
                 return request_class(ApiKey[step.name])(), version, b""
             case "bytes":
                 return None, 0, bytes.fromhex(step.name)
-        tokens = {"plain": PLAIN_TOKENS, "bearer": BEARER_TOKENS}.get(step.kind)
-        token = self._scram(step.name) if tokens is None else tokens[step.name]
+        token = self._token(step)
         return (SaslAuthenticateRequest(token), version, b"") if self._framed else (None, 0, token)
+
+    def _token(self, step: Step) -> bytes:
+        match step.kind:
+            case "plain":
+                return PLAIN_TOKENS[step.name]
+            case "bearer":
+                return BEARER_TOKENS[step.name]
+            case "signed":
+                return _bearer(self.signed[step.name])
+        return self._scram(step.name)
 
     def _scram(self, name: str) -> bytes:
         if not self._told:
@@ -341,10 +352,12 @@ def _exactly(connection: socket.socket, count: int) -> bytes | None:
 
 LISTENERS = ("LOGIN", "AGAIN")
 """Of the second a log-in has to be renewed."""
+SIGNED = "SIGNED"
+"""The listener for tokens that an issuer signed."""
 
 
 @contextmanager
-def locked_brokers(directory: Path) -> Iterator[tuple[str, dict[str, int], dict[str, int], tuple[int, int]]]:
+def locked_brokers(directory: Path, issuer: Issuer) -> Iterator[tuple[str, dict[str, int], dict[str, int], tuple[int, int]]]:
     """Both, with the same lock: Kafka's version, their ports by listener, and their plain ones. Raises `KafkaMissing` or `BrokerFailed`."""
     jaas = f'{MODULES}.plain.PlainLoginModule required user_ann="{USERS["ann"]}" user_bob="{USERS["bob"]}";'
     same = {"connection.failed.authentication.delay.ms": "0", "delegation.token.secret.key": SECRET}
@@ -357,10 +370,12 @@ def locked_brokers(directory: Path) -> Iterator[tuple[str, dict[str, int], dict[
         for mechanism in SCRAM:
             same[f"{prefix}{mechanism.lower()}.sasl.jaas.config"] = f"{MODULES}.scram.ScramLoginModule required;"
     same["listener.name.again.connections.max.reauth.ms"] = "3600000"
-    theirs, mine = ({name: free_port() for name in LISTENERS} for _ in range(2))
-    protocols = "LOGIN:SASL_PLAINTEXT,AGAIN:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    same |= {"listener.name.signed.sasl.enabled.mechanisms": "OAUTHBEARER", **issuer.settings("listener.name.signed.oauthbearer.")}
+    allowed = issuer.file.as_uri()
+    theirs, mine = ({name: free_port() for name in (*LISTENERS, SIGNED)} for _ in range(2))
+    protocols = "LOGIN:SASL_PLAINTEXT,AGAIN:SASL_PLAINTEXT,SIGNED:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"
     settings = dict(same)
-    reference = ReferenceBroker(directory / "kafka", settings)
+    reference = ReferenceBroker(directory / "kafka", settings, jvm=(*SMALL_JVM, f"-D{ALLOWED_URLS}={allowed}"))
     own = ",".join(f"{name}://{HOST}:{port}" for name, port in theirs.items())
     listeners = f"PLAINTEXT://{reference.bootstrap},{own},CONTROLLER://{HOST}:{reference.controller_port}"
     settings |= {
@@ -373,7 +388,12 @@ def locked_brokers(directory: Path) -> Iterator[tuple[str, dict[str, int], dict[
     plain_port = free_port()
     own = ",".join(f"{name}://{HOST}:{port}" for name, port in mine.items())
     file = directory / "ottla.properties"
-    given = {**same, "listeners": f"PLAINTEXT://{HOST}:{plain_port},{own}", "listener.security.protocol.map": protocols}
+    given = {
+        **same,
+        ALLOWED_URLS: allowed,
+        "listeners": f"PLAINTEXT://{HOST}:{plain_port},{own}",
+        "listener.security.protocol.map": protocols,
+    }
     file.write_text("".join(f"{name}={text}\n" for name, text in given.items()))
     argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "ottla"), "--config", str(file)]
     with reference, BrokerProcess(argv, plain_port, directory / "ottla-broker.log"):
@@ -393,7 +413,8 @@ def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 
     """Start both with the same lock and compare what each says. Raises `KafkaMissing` or `BrokerFailed`."""
     directory.mkdir(parents=True, exist_ok=True)
     random = Random(seed)
-    with locked_brokers(directory) as (version, theirs, mine, plain):
+    issuer = Issuer(directory / "keys.json")
+    with locked_brokers(directory, issuer) as (version, theirs, mine, plain):
         report = Report(version)
         keys = sorted(set(common_versions(*plain)) - OWN_READERS - ELSEWHERE)
         for number in range(stories):
@@ -405,8 +426,18 @@ def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 
             report.differences += compare(name, kafka, ours)
         tokens = [TokenStory(ports["LOGIN"], open_port, USERS).run() for ports, open_port in zip((theirs, mine), plain, strict=True)]
         by_tool = by_kafkas_tool(directory, theirs["LOGIN"], mine["LOGIN"])
-        for name, (kafka, ours) in {"tokens": tokens, "tokens by Kafka's tool": by_tool}.items():
+        signed = [_with_signed_tokens(ports[SIGNED], issuer.tokens()) for ports in (theirs, mine)]
+        for name, (kafka, ours) in {"tokens": tokens, "tokens by Kafka's tool": by_tool, "signed tokens": signed}.items():
             report.scenarios.append(name)
             report.answers += len(kafka)
             report.differences += compare(name, kafka, ours)
     return report
+
+
+def _with_signed_tokens(port: int, tokens: Mapping[str, str]) -> list[Seen]:
+    """Each token once, and what its user is told."""
+    seen = []
+    for name in tokens:
+        steps = [Step("handshake", "OAUTHBEARER", 1), Step("signed", name, 2), Step("bearer", "acknowledged", 2), Step("metadata", "", 1)]
+        seen += Login(port, signed=tokens).run(steps)
+    return seen

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from itertools import count
+from pathlib import Path
 
 import pytest
 
@@ -14,8 +15,9 @@ from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
-from tests.support.logins import BareConnection, authenticate, handshake, log_in, plain, secured
+from tests.support.logins import MODULES, BareConnection, authenticate, handshake, log_in, plain, secured
 from tests.support.running_broker import RunningBroker
+from tests.support.signed import ec_key, first_message, jwk, key_set, rsa_key, signed
 
 OUT_OF_TURN = "SaslAuthenticate request received after successful authentication"
 WRONG = "Authentication failed: Invalid username or password"
@@ -199,3 +201,35 @@ def test_nothing_is_left_of_many_failed_log_ins(broker: RunningBroker) -> None:
     assert broker.call(lambda broker: broker.buffered_bytes) == 0
     with broker.client() as client:
         assert log_in(client).error_code == 0
+
+
+def test_a_signed_token_lets_its_subject_in_until_it_ends_and_keys_change_while_the_broker_runs(tmp_path: Path) -> None:
+    file, ends_s = tmp_path / "keys.json", round(time.time()) + 3_600
+    file.write_bytes(key_set(jwk(rsa_key(), "a")))
+    module = f"{MODULES}.oauthbearer"
+    given = {
+        **secured(sasl_enabled_mechanisms="OAUTHBEARER", connection_failed_authentication_delay_ms="0"),
+        "listener.name.secure.oauthbearer.sasl.jaas.config": f"{module}.OAuthBearerLoginModule required;",
+        "listener.name.secure.oauthbearer.sasl.server.callback.handler.class": f"{module}.OAuthBearerValidatorCallbackHandler",
+        "listener.name.secure.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": file.as_uri(),
+        "org.apache.kafka.sasl.oauthbearer.allowed.urls": file.as_uri(),
+    }
+    new = signed(ec_key(), "ES256", "b", sub="ann", iat=0, exp=ends_s)
+    with RunningBroker(tmp_path / "data", given) as broker:
+        with broker.client() as client:
+            handshake(client, "OAUTHBEARER")
+            answer = authenticate(client, first_message(signed(rsa_key(), sub="ann", iat=0, exp=ends_s)))
+            assert answer.error_code == 0
+            assert 3_500_000 < answer.session_lifetime_ms <= 3_600_000
+            assert metadata(client)
+        with broker.client() as client:
+            handshake(client, "OAUTHBEARER")
+            told = authenticate(client, first_message(new))
+            assert (told.error_code, bytes(told.auth_bytes)) == (0, b'{"status":"invalid_token"}')
+            refused = authenticate(client, b"\x01")
+            assert (refused.error_code, refused.error_message) == (ErrorCode.SASL_AUTHENTICATION_FAILED, '{"status":"invalid_token"}')
+        file.write_bytes(key_set(jwk(ec_key(), "b")))
+        with broker.client() as client:
+            handshake(client, "OAUTHBEARER")
+            assert authenticate(client, first_message(new)).session_lifetime_ms > 0
+            assert metadata(client)

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings_load import SettingsError, load
+from ottla.broker.core.timers import Timers
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.net.locks import ListenerLock, Surroundings, locks_of
 from ottla.broker.security.mechanism import Refused
 from tests.support.logins import MODULES, PLAIN_JAAS, plain, secured
 
-AROUND = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, lambda: 0)
+AROUND = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(0), Timers())
 
 
 def locks(given: dict[str, str], env: dict[str, str] | None = None) -> dict[str, ListenerLock]:
@@ -94,21 +96,37 @@ def test_tokens_are_judged_by_the_brokers_clock_and_the_options() -> None:
     assert (mechanism.user, mechanism.expires_ms) == ("ann", 1000)
 
 
+HANDLER = "listener.name.secure.oauthbearer.sasl.server.callback.handler.class"
+JUDGED = {**secured(), **BEARER, HANDLER: SIGNED}
+JWKS_URL, ALLOWED = "sasl.oauthbearer.jwks.endpoint.url", "org.apache.kafka.sasl.oauthbearer.allowed.urls"
+
+
 @pytest.mark.parametrize(
-    ("name", "value"),
+    ("given", "words"),
     [
-        ("sasl.oauthbearer.jwks.endpoint.url", "https://keys"),
-        ("sasl.oauthbearer.expected.issuer", "us"),
-        ("listener.name.secure.sasl.oauthbearer.expected.audience", "them"),
-        (
-            "listener.name.secure.oauthbearer.sasl.server.callback.handler.class",
-            f"{MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler",
-        ),
+        ({**secured(), **BEARER, JWKS_URL: "https://keys"}, "nobody judges signed tokens at SECURE"),
+        ({**secured(), **BEARER, "listener.name.secure.oauthbearer.sasl.oauthbearer.expected.issuer": "us"}, "nobody judges signed tokens"),
+        ({**secured(), **BEARER, "listener.name.secure.sasl.oauthbearer.expected.audience": "them"}, "nobody judges signed tokens"),
+        (JUDGED, r"sasl\.oauthbearer\.jwks\.endpoint\.url is required at SECURE"),
+        ({**JUDGED, JWKS_URL: "ftp://keys"}, "allowed are addresses of http, https and file"),
+        ({**JUDGED, JWKS_URL: "file:///keys", ALLOWED: "file:///others"}, "The URL cannot be accessed due to restrictions"),
+        ({**JUDGED, JWKS_URL: "file:///no/keys", ALLOWED: "x,file:///no/keys"}, "the keys cannot be had: .*No such file"),
+        ({**JUDGED, JWKS_URL: "http://127.0.0.1:1/k", ALLOWED: "http://127.0.0.1:1/k"}, "the keys cannot be had: .*Connection refused"),
+        ({**JUDGED, "sasl.oauthbearer.jwt.validator.class": "com.example.V"}, "a class of Java cannot be loaded here"),
+        ({**JUDGED, "sasl.oauthbearer.clock.skew.seconds": "-1"}, r"clock\.skew\.seconds=-1 at SECURE: allowed is at least 0"),
     ],
 )
-def test_who_wants_signed_tokens_does_not_get_a_broker_that_believes_any(name: str, value: str) -> None:
-    with pytest.raises(SettingsError, match="signed tokens cannot be judged"):
-        locks({**secured(), **BEARER, name: value})
+def test_who_wants_signed_tokens_does_not_get_a_broker_that_believes_any(given: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        locks(given)
+
+
+def test_where_keys_may_come_from_is_said_as_to_kafka_or_by_a_setting(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_text('{"keys": []}')
+    given = {**JUDGED, JWKS_URL: file.as_uri()}
+    assert locks(given, {"KAFKA_OPTS": f"-Xmx1g -D{ALLOWED}=http://x,{file.as_uri()}"})
+    assert locks({**given, ALLOWED: file.as_uri()})
 
 
 def test_a_mechanism_without_its_users_stops_the_start_in_kafkas_words() -> None:

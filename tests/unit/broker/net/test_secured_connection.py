@@ -47,7 +47,7 @@ class Scene:
         self.timers = Timers()
         settings = load(given, {}, None).settings
         listeners = listeners_of(settings)
-        around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, self.clock.now_ms)
+        around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, self.clock, self.timers)
         self._locks = locks_of(settings, listeners, around)
         self.server = Server(Sockets(), listeners, 5)
         self.shared = Shared(cast(Dispatcher, Telling()), self.clock, self.timers, 10_000)

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.settings_load import SettingsError, load
+from ottla.broker.core.timers import Timers
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.net.locks import Surroundings, locks_of
 from ottla.broker.security.tls import TlsLock, openssl_name
@@ -232,7 +234,7 @@ def test_a_suite_has_a_name_that_openssl_knows(suite: str, name: str) -> None:
 def test_tls_that_cannot_be_had_as_it_was_asked_for_stops_the_start(made: Certificates, given: dict[str, str], words: str) -> None:
     named = {name.replace("_", "."): text for name, text in given.items()}
     settings = load({"listeners": "S://h:1", "listener.security.protocol.map": "S:SSL", **made.pem_settings(), **named}, {}, None).settings
-    around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, lambda: 0)
+    around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(), Timers())
     with pytest.raises(SettingsError, match=rf"listeners: S cannot have TLS: .*{words}"):
         locks_of(settings, listeners_of(settings), around)
 
@@ -245,7 +247,7 @@ def test_clients_that_log_in_show_a_certificate_only_where_their_listener_itself
     if own is not None:
         given["listener.name.secure.ssl.client.auth"] = own
     settings = load(given, {}, None).settings
-    around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, lambda: 0)
+    around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(), Timers())
     tls = locks_of(settings, listeners_of(settings), around)["SECURE"].tls
     assert tls is not None
     assert tls.context.verify_mode is wanted

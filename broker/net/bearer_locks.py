@@ -1,0 +1,112 @@
+"""What a listener asks of signed tokens of OAUTHBEARER, made of its settings once, at the start: a mistake there stops it by name.
+
+Each setting may be given for the mechanism of the listener, for the listener, or for all; the narrowest wins.
+
+Source: KAFKA OAuthBearerValidatorCallbackHandler, VerificationKeyResolverFactory, ConfigurationUtils.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+from http.client import HTTPException
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.security_keys import ALLOWED_URLS
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.net.jwks import FetchedKeys, FileKeys, Rhythm, fetcher
+from ottla.broker.security.signed_tokens import ClaimRules, KeySource, SignedTokens
+
+if TYPE_CHECKING:
+    from ottla.broker.core.config_keys import Value
+    from ottla.broker.core.listener_security import ListenerSecurity
+    from ottla.broker.net.locks import Surroundings
+
+logger, peer_logger = logging.getLogger(__name__), logging.getLogger(PEERS)
+
+_PREFIX: Final = "sasl.oauthbearer."
+_URL: Final = f"{_PREFIX}jwks.endpoint.url"
+
+
+class _Settings:
+    """Those of one mechanism of one listener."""
+
+    def __init__(self, listener: str, security: ListenerSecurity) -> None:
+        self.listener, self._security = listener, security
+
+    def value(self, name: str) -> Value:
+        own = self._security.of_mechanism("OAUTHBEARER", _PREFIX + name)
+        return self._security.value(_PREFIX + name) if own is None else own
+
+    def text(self, name: str) -> str | None:
+        return str(self.value(name) or "").strip() or None
+
+    def number(self, name: str, low: int = 0) -> int:
+        value = self.value(name)
+        if not isinstance(value, int) or value < low:
+            raise SettingsError(f"{_PREFIX}{name}={value} at {self.listener}: allowed is at least {low}")
+        return value
+
+    def claim(self, name: str) -> str:
+        found = self.text(name)
+        if found is None:
+            raise SettingsError(f"{_PREFIX}{name} is empty at {self.listener}")
+        return found
+
+
+def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[str, str], around: Surroundings) -> SignedTokens:
+    """Asks the address of the keys once. Raises SettingsError."""
+    settings = _Settings(listener, security)
+    audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
+    assert isinstance(audiences, tuple)
+    rules = ClaimRules(
+        frozenset(audiences),
+        issuer,
+        settings.claim("scope.claim.name"),
+        settings.claim("sub.claim.name"),
+        settings.number("clock.skew.seconds"),
+    )
+    source = _source(settings, security, options, around)
+    if not audiences:
+        logger.warning(
+            "%s at %s is empty: tokens that name an audience are refused, and those that name none are for anybody",
+            f"{_PREFIX}expected.audience",
+            listener,
+        )
+    if issuer is None:
+        logger.warning("%s at %s is empty: tokens of any issuer are good whose key is in the set", f"{_PREFIX}expected.issuer", listener)
+    return SignedTokens(
+        source, rules, around.clock.now_ms, partial(peer_logger.info, "A token of OAUTHBEARER at %s does not do: %s", listener)
+    )
+
+
+def _source(settings: _Settings, security: ListenerSecurity, options: Mapping[str, str], around: Surroundings) -> KeySource:
+    url = settings.text("jwks.endpoint.url")
+    if url is None:
+        raise SettingsError(f"{_URL} is required at {settings.listener}: it says where the keys are with which tokens are signed")
+    parts = urlsplit(url)
+    if parts.scheme.lower() not in {"http", "https", "file"}:
+        raise SettingsError(f"{_URL}={url} at {settings.listener}: allowed are addresses of http, https and file")
+    if url not in security.items(ALLOWED_URLS):
+        raise SettingsError(
+            f"Invalid value {url} for configuration {_URL}: The URL cannot be accessed due to restrictions. Update the system property "
+            f"'{ALLOWED_URLS}' to allow the URL to be accessed (in KAFKA_OPTS as -D{ALLOWED_URLS}=..., or as a setting of that name)."
+        )
+    try:
+        if parts.scheme.lower() == "file":
+            return FileKeys(Path(parts.path))
+        fetch = fetcher(url, options, lambda path: Path(path).read_bytes())
+        return FetchedKeys(fetch, _rhythm(settings), around.timers, around.clock.mono_ms)
+    except (OSError, ValueError, HTTPException) as error:
+        raise SettingsError(f"{_URL}={url} at {settings.listener}: the keys cannot be had: {error}") from error
+
+
+def _rhythm(settings: _Settings) -> Rhythm:
+    backoff_ms = settings.number("jwks.endpoint.retry.backoff.ms")
+    return Rhythm(
+        settings.number("jwks.endpoint.refresh.ms", 1), backoff_ms, settings.number("jwks.endpoint.retry.backoff.max.ms", backoff_ms)
+    )

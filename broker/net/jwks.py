@@ -1,0 +1,188 @@
+"""Where the keys are with which tokens are signed: a JWK set in a file, or at an address, which is asked now and then.
+
+Rules that hold inside:
+- Nobody's log-in waits for the network: keys are fetched on a thread of their own, and what is known counts meanwhile. Only the start
+  waits, and stops where the keys cannot be had.
+- A token that names an unknown key has them fetched at once, for each such id at most once a minute; few ids are remembered.
+- An answer is bounded, and so is the time that it may take.
+
+Source: KAFKA RefreshingHttpsJwks, JwksFileVerificationKeyResolver, Retry.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from http.client import HTTPException
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+from urllib.error import HTTPError
+from urllib.parse import urlsplit
+from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
+
+from ottla.broker.core import limits
+from ottla.broker.core.listener_security import ListenerSecurity
+from ottla.broker.core.security_keys import SECURITY_KEYS
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.security.signed_tokens import SigningKey, read_key_set
+from ottla.broker.security.stores import trust_anchors
+
+if TYPE_CHECKING:
+    from ottla.broker.core.timers import Timers
+
+logger = logging.getLogger(__name__)
+
+_TRUST: Final = frozenset(f"ssl.truststore.{name}" for name in ("type", "location", "password", "certificates"))
+Fetch = Callable[[], bytes]
+"""Raises OSError, ValueError or HTTPException."""
+
+
+class FileKeys:
+    """Read again when the file has changed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._changed_ns = -1
+        self._keys: Sequence[SigningKey] = ()
+        self.known()
+
+    def known(self) -> Sequence[SigningKey]:
+        """See `KeySource`."""
+        changed_ns = self._path.stat().st_mtime_ns
+        if changed_ns != self._changed_ns:
+            with self._path.open("rb") as file:
+                self._keys = read_key_set(_bounded(file))
+            self._changed_ns = changed_ns
+        return self._keys
+
+    def missed(self, kid: str) -> None:
+        """It is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rhythm:
+    """In ms: `sasl.oauthbearer.jwks.endpoint.refresh.ms`, `….retry.backoff.ms` and `….retry.backoff.max.ms`."""
+
+    refresh_ms: int
+    backoff_ms: int
+    backoff_max_ms: int
+
+
+class FetchedKeys:
+    """Made at the start, before there is a loop that would wait for it; raises as `fetch` does."""
+
+    def __init__(self, fetch: Fetch, rhythm: Rhythm, timers: Timers, mono_ms: Callable[[], int]) -> None:
+        self._fetch, self._rhythm, self._timers, self._mono_ms = fetch, rhythm, timers, mono_ms
+        self._keys: Sequence[SigningKey] = read_key_set(fetch())
+        self._asked_again_at: dict[str, int] = {}
+        self._gives_up_at: int | None = None
+        """While keys are fetched: when that ends in vain."""
+        self._tries = 0
+        self._later()
+
+    def known(self) -> Sequence[SigningKey]:
+        """See `KeySource`."""
+        return self._keys
+
+    def missed(self, kid: str) -> None:
+        """See `KeySource`."""
+        now_ms = self._mono_ms()
+        if len(kid) > limits.JWKS_KID_CHARS or self._asked_again_at.get(kid, now_ms) > now_ms:
+            return
+        self._asked_again_at.pop(kid, None)
+        while len(self._asked_again_at) >= limits.JWKS_MISSED_KIDS:
+            self._asked_again_at.pop(next(iter(self._asked_again_at)))
+        self._asked_again_at[kid] = now_ms + limits.JWKS_MISSED_MS
+        self._begin()
+
+    def _later(self) -> None:
+        self._timers.schedule(self._mono_ms() + self._rhythm.refresh_ms, self._scheduled)
+
+    def _scheduled(self) -> None:
+        self._later()
+        self._begin()
+
+    def _begin(self) -> None:
+        if self._gives_up_at is None:
+            self._gives_up_at, self._tries = self._mono_ms() + self._rhythm.backoff_max_ms, 0
+            self._try()
+
+    def _try(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._tries += 1
+
+        def work() -> None:
+            try:
+                result: Sequence[SigningKey] | Exception = read_key_set(self._fetch())
+            except (OSError, ValueError, HTTPException) as error:
+                result = error
+            with suppress(RuntimeError):  # the broker has stopped
+                loop.call_soon_threadsafe(self._tried, result)
+
+        threading.Thread(target=work, name="jwks", daemon=True).start()
+
+    def _tried(self, result: Sequence[SigningKey] | Exception) -> None:
+        assert self._gives_up_at is not None
+        if isinstance(result, Exception):
+            now_ms = self._mono_ms()
+            wait_ms = min(self._rhythm.backoff_ms * 2 ** (self._tries - 1), self._gives_up_at - now_ms)
+            if wait_ms > 0:
+                self._timers.schedule(now_ms + wait_ms, self._try)
+                return
+            logger.warning("The keys of sasl.oauthbearer.jwks.endpoint.url cannot be fetched, those before go on: %s", result)
+        else:
+            self._keys = result
+            for key in result:
+                self._asked_again_at.pop(str(key.data.get("kid")), None)
+        self._gives_up_at = None
+
+
+class _SameScheme(HTTPRedirectHandler):
+    """As Java: nobody is led from https to http."""
+
+    def redirect_request(self, request: Request, *args: Any) -> Request | None:
+        made = super().redirect_request(request, *args)
+        return made if made is None or made.type == request.type else None
+
+
+def fetcher(url: str, options: Mapping[str, str], read: Callable[[str], bytes]) -> Fetch:
+    """Asks an address of http or https. `options` are those of the login module: with `ssl.truststore.…` among them only that is trusted.
+    Raises ValueError, or OSError of a store."""
+    handlers: list[Any] = [ProxyHandler({}), _SameScheme()]
+    if urlsplit(url).scheme.lower() == "https":
+        handlers.append(HTTPSHandler(context=_context(options, read)))
+    opener = build_opener(*handlers)
+
+    def fetch() -> bytes:
+        try:
+            with opener.open(url, timeout=limits.JWKS_FETCH_MS / 1000) as answer:
+                return _bounded(answer)
+        except HTTPError as error:
+            with error:  # it is the answer, too
+                raise OSError(f"it answers {error.code}") from None
+
+    return fetch
+
+
+def _context(options: Mapping[str, str], read: Callable[[str], bytes]) -> ssl.SSLContext:
+    if others := sorted(name for name in options if name.startswith("ssl.") and name not in _TRUST):
+        raise ValueError(f"options of the login module that are not supported: {', '.join(others)}")
+    given = {name: SECURITY_KEYS[name].parse(options[name]) for name in _TRUST if name in options}
+    anchors = trust_anchors(ListenerSecurity(BrokerSettings(secured=given), ""), read)
+    context = ssl.create_default_context() if anchors is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    if anchors is not None:
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+        context.load_verify_locations(cadata=b"".join(anchors))
+    return context
+
+
+def _bounded(source: IO[bytes]) -> bytes:
+    data = source.read(limits.JWKS_BYTES + 1)
+    if len(data) > limits.JWKS_BYTES:
+        raise ValueError(f"a JWK set of more than {limits.JWKS_BYTES} bytes")
+    return data

@@ -1,0 +1,172 @@
+"""Keys in a file and at an address: a real server, on a clock that moves by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.jwks import FetchedKeys, FileKeys, Rhythm, fetcher
+from tests.support.certificates import Certificates
+from tests.support.signed import jwk, key_set, rsa_key
+
+RHYTHM = Rhythm(3_600_000, 100, 10_000)
+
+
+class KeyServer:
+    """Answers with what is set, and counts."""
+
+    def __init__(self, certificate: Path | None = None) -> None:
+        self.text, self.status, self.location, self.asked = key_set(jwk(rsa_key(), "a")), 200, "", 0
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                outer.asked += 1
+                self.send_response(outer.status)
+                if outer.location:
+                    self.send_header("Location", outer.location)
+                self.end_headers()
+                self.wfile.write(outer.text)
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        scheme = "http"
+        if certificate is not None:
+            scheme, context = "https", ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(certificate)
+            self.server.socket = context.wrap_socket(self.server.socket, server_side=True)
+        self.url = f"{scheme}://127.0.0.1:{self.server.server_port}/keys"
+        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
+        self._thread.start()
+
+    def close(self) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def served() -> Iterator[KeyServer]:
+    server = KeyServer()
+    yield server
+    server.close()
+
+
+class Scene:
+    """Keys at the server's address."""
+
+    def __init__(self, served: KeyServer) -> None:
+        self.clock, self.timers, self.served = VirtualClock(), Timers(), served
+        self.keys = FetchedKeys(fetcher(served.url, {}, Path.read_bytes), RHYTHM, self.timers, self.clock.mono_ms)
+
+    @property
+    def ids(self) -> list[str]:
+        return [key.data["kid"] for key in self.keys.known()]
+
+    def pass_ms(self, ms: int) -> None:
+        self.clock.advance(ms)
+        self.timers.run_due(self.clock.mono_ms())
+
+    async def until(self, holds: Callable[[], bool]) -> None:
+        async with asyncio.timeout(20):
+            while not holds():  # noqa: ASYNC110 # what is waited for happens on a thread
+                await asyncio.sleep(0)
+
+
+async def test_keys_are_fetched_at_the_start_and_then_now_and_then(served: KeyServer) -> None:
+    scene = Scene(served)
+    assert (scene.ids, served.asked) == (["a"], 1)
+    served.text = key_set(jwk(rsa_key(), "b"))
+    scene.pass_ms(RHYTHM.refresh_ms - 1)
+    assert served.asked == 1
+    for text, ids in ((served.text, ["b"]), (key_set(), [])):
+        served.text = text
+        scene.pass_ms(RHYTHM.refresh_ms)
+        await scene.until(lambda ids=ids: scene.ids == ids)
+
+
+async def test_an_unknown_key_has_them_fetched_once_in_a_minute(served: KeyServer) -> None:
+    scene = Scene(served)
+    served.text = key_set(jwk(rsa_key(), "b"))
+    for kid in ("b", "b", "x" * (limits.JWKS_KID_CHARS + 1)):
+        scene.keys.missed(kid)
+    await scene.until(lambda: scene.ids == ["b"])
+    assert served.asked == 2
+    served.text = key_set(jwk(rsa_key(), "z"))
+    scene.keys.missed("c")
+    await scene.until(lambda: scene.ids == ["z"])
+    served.text = key_set(jwk(rsa_key(), "c"))
+    scene.pass_ms(limits.JWKS_MISSED_MS - 1)
+    scene.keys.missed("c")
+    scene.pass_ms(1)
+    scene.keys.missed("c")
+    await scene.until(lambda: scene.ids == ["c"])
+    assert served.asked == 4
+
+
+async def test_after_a_failure_it_is_tried_again_and_the_keys_before_go_on(served: KeyServer, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(served)
+    served.status = 500
+    scene.keys.missed("b")
+    waits = []
+    for tries in range(2, 30):
+        await scene.until(lambda tries=tries: served.asked == tries and (len(scene.timers) == 2 or "cannot be fetched" in caplog.text))
+        if "cannot be fetched" in caplog.text:
+            break
+        wait_ms = (scene.timers.next_deadline() or 0) - scene.clock.mono_ms()
+        waits.append(wait_ms)
+        scene.pass_ms(wait_ms)
+    assert waits == [100, 200, 400, 800, 1_600, 3_200, 3_700]
+    assert scene.ids == ["a"]
+    served.status, served.text = 200, key_set(jwk(rsa_key(), "b"))
+    scene.pass_ms(limits.JWKS_MISSED_MS)
+    scene.keys.missed("b")
+    await scene.until(lambda: scene.ids == ["b"])
+
+
+@pytest.mark.parametrize("case", ["too large", "no set", "gone", "elsewhere"])
+def test_keys_that_cannot_be_had_are_none(served: KeyServer, case: str) -> None:
+    served.text = {"too large": b" " * (limits.JWKS_BYTES + 1), "no set": b"<html>"}.get(case, served.text)
+    served.status = {"gone": 404, "elsewhere": 302}.get(case, 200)
+    served.location = "https://127.0.0.1:1/keys" if case == "elsewhere" else ""
+    with pytest.raises((OSError, ValueError)):
+        Scene(served)
+
+
+def test_an_address_of_https_is_one_that_is_trusted(tmp_path: Path) -> None:
+    made = Certificates(tmp_path / "tls")
+    server = KeyServer(made.server)
+    try:
+        trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(made.ca), "other": "x"}
+        assert fetcher(server.url, trust, lambda path: Path(path).read_bytes())() == server.text
+        for options, words in (({}, "CERTIFICATE_VERIFY_FAILED"), ({"ssl.keystore.location": "x"}, "not supported: ssl.keystore.location")):
+            with pytest.raises((OSError, ValueError), match=words):
+                fetcher(server.url, options, lambda path: Path(path).read_bytes())()
+    finally:
+        server.close()
+
+
+def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+    file = tmp_path / "keys.json"
+    file.write_bytes(key_set(jwk(rsa_key(), "a")))
+    os.utime(file, (1, 1))
+    keys = FileKeys(file)
+    assert [key.data["kid"] for key in keys.known()] == ["a"]
+    file.write_bytes(key_set(jwk(rsa_key(), "b")))
+    os.utime(file, (2, 2))
+    assert [key.data["kid"] for key in keys.known()] == ["b"]
+    file.unlink()
+    with pytest.raises(OSError, match="No such file"):
+        keys.known()
