@@ -89,7 +89,6 @@ class Issuer:
         now_s = int(time.time())
         changes: dict[str, dict[str, Any]] = {
             "expired": {"exp": now_s - 60, "iat": now_s - 120},
-            "just expired": {"exp": now_s - 5, "iat": now_s - 120},
             "without an end": {"exp": None},
             "without a beginning": {"iat": None},
             "begins later": {"nbf": now_s + HOUR_S // 2},

@@ -250,6 +250,7 @@ def _tool_story(directory: Path, port: int) -> list[Seen]:
         for word, stands_for in words.items():
             told = told.replace(word, stands_for)
         told = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d", "<time>", told)
+        told = "\n".join(line for line in told.splitlines() if "<id>" in line or "<time> " not in line)  # of other tokens nothing
         seen.append(Seen(f"{arguments[0]}, as {who}", "kafka-delegation-tokens", 0, {"code": done.code, "told": re.sub(" +", " ", told)}))
         return done.out
 
