@@ -22,9 +22,10 @@ from ottla.broker.net.jwks import FetchedKeys, FileKeys, Rhythm, fetcher
 from ottla.broker.security.signed_tokens import ClaimRules, KeySource, SignedTokens
 
 if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
     from ottla.broker.core.config_keys import Value
     from ottla.broker.core.listener_security import ListenerSecurity
-    from ottla.broker.net.locks import Surroundings
+    from ottla.broker.core.timers import Timers
 
 logger, peer_logger = logging.getLogger(__name__), logging.getLogger(PEERS)
 
@@ -58,7 +59,7 @@ class _Settings:
         return found
 
 
-def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[str, str], around: Surroundings) -> SignedTokens:
+def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers) -> SignedTokens:
     """Asks the address of the keys once. Raises SettingsError."""
     settings = _Settings(listener, security)
     audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
@@ -70,7 +71,7 @@ def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[st
         settings.claim("sub.claim.name"),
         settings.number("clock.skew.seconds"),
     )
-    source = _source(settings, security, options, around)
+    source = _source(settings, security, options, clock, timers)
     if not audiences:
         logger.warning(
             "%s at %s is empty: tokens that name an audience are refused, and those that name none are for anybody",
@@ -79,12 +80,10 @@ def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[st
         )
     if issuer is None:
         logger.warning("%s at %s is empty: tokens of any issuer are good whose key is in the set", f"{_PREFIX}expected.issuer", listener)
-    return SignedTokens(
-        source, rules, around.clock.now_ms, partial(peer_logger.info, "A token of OAUTHBEARER at %s does not do: %s", listener)
-    )
+    return SignedTokens(source, rules, clock.now_ms, partial(peer_logger.info, "A token of OAUTHBEARER at %s does not do: %s", listener))
 
 
-def _source(settings: _Settings, security: ListenerSecurity, options: Mapping[str, str], around: Surroundings) -> KeySource:
+def _source(settings: _Settings, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers) -> KeySource:
     url = settings.text("jwks.endpoint.url")
     if url is None:
         raise SettingsError(f"{_URL} is required at {settings.listener}: it says where the keys are with which tokens are signed")
@@ -100,7 +99,7 @@ def _source(settings: _Settings, security: ListenerSecurity, options: Mapping[st
         if parts.scheme.lower() == "file":
             return FileKeys(Path(parts.path))
         fetch = fetcher(url, options, lambda path: Path(path).read_bytes())
-        return FetchedKeys(fetch, _rhythm(settings), around.timers, around.clock.mono_ms)
+        return FetchedKeys(fetch, _rhythm(settings), timers, clock.mono_ms)
     except (OSError, ValueError, HTTPException) as error:
         raise SettingsError(f"{_URL}={url} at {settings.listener}: the keys cannot be had: {error}") from error
 

@@ -176,7 +176,7 @@ def _bearer(listener: Listener, security: ListenerSecurity, around: Surroundings
     if security.of_mechanism(_BEARER, _HANDLER) in SECURED_TOKENS:
         from ottla.broker.net.bearer_locks import signed_tokens  # noqa: PLC0415 # fewer still
 
-        return partial(OAuthBearer, signed_tokens(listener.name, security, entries[0].options, around).judge)
+        return partial(OAuthBearer, signed_tokens(listener.name, security, entries[0].options, around.clock, around.timers).judge)
     if judged := [name for name in _OF_SIGNED_TOKENS if security.value(name) or security.of_mechanism(_BEARER, name)]:
         where = f"listener.name.{listener.name.lower()}.oauthbearer.{_HANDLER}"
         raise SettingsError(f"{', '.join(judged)}: nobody judges signed tokens at {listener.name}; {where} says who, {JUDGES} does")
