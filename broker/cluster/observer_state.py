@@ -266,7 +266,7 @@ class ObserverState:
         """What is to be done, in this order. Raises `QuorumFault`."""
         self._failures.pop(peer, None)
         if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            raise QuorumFault(f"{peer.host}:{peer.port} does not let this broker read the cluster's metadata")
+            raise QuorumFault(f"{peer.host}:{peer.port} does not let this broker read the cluster's metadata (super.users, CLUSTER_ACTION)")
         if response.error_code:
             return self._refused(peer, response.error_code, now_ms)
         part: PartitionData | k59.PartitionSnapshotPart | None

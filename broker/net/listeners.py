@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import socket
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -21,6 +21,7 @@ from ottla.broker.core.settings_load import SettingsError
 
 _ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d{1,5})")
 _PORT_MAX = 65535
+_OF_A_LISTENER: Final = re.compile(r"listener\.name\.([^.]*)\..+")
 _ANYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 _SECURED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 _BETWEEN_NODES: Final = "nodes of a cluster speak PLAINTEXT to each other in this version"
@@ -55,6 +56,7 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
             raise SettingsError(f"listeners: two are at {host_and_port(listener.host, listener.port)}")
         if listener.name not in protocols:
             raise SettingsError(f"listeners: {listener.name} is not in listener.security.protocol.map")
+    _check_locks(settings, protocols)
     advertised = _advertised(settings)
     found = [
         replace(_with_advertised(listener, advertised.get(listener.name)), protocol=protocols[listener.name]) for listener in listeners
@@ -69,6 +71,16 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
         own = _controller_names(settings)
         _check_inter_broker(settings, registered_listeners(settings, [at for at in found if at.name not in own]))
     return found
+
+
+def _check_locks(settings: BrokerSettings, protocols: Mapping[str, SecurityProtocol]) -> None:
+    """A lock for a listener whose name is misspelt would hold nowhere."""
+    known = {name.lower() for name in (*protocols, *settings.controller_listener_names)}
+    for setting in settings.secured:
+        match = _OF_A_LISTENER.fullmatch(setting)
+        if match is not None and match[1] not in known:
+            allowed = f"{', '.join(sorted(known))}, as listener.security.protocol.map has them, in lower case"
+            raise SettingsError(f"{setting}: there is no listener {match[1]}: allowed are {allowed}")
 
 
 def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) -> list[Endpoint]:

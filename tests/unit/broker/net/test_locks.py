@@ -60,6 +60,13 @@ def test_users_are_those_of_the_setting_or_else_of_the_file(tmp_path: Path) -> N
     assert users(given, env) == {"general"}
 
 
+@pytest.mark.parametrize("name", ["secur", "SECURE"])
+def test_a_lock_for_a_listener_that_there_is_not_stops_the_start(name: str) -> None:
+    setting = f"listener.name.{name}.ssl.client.auth"
+    with pytest.raises(SettingsError, match=rf"{setting}: there is no listener {name}: allowed are secure, as"):
+        locks({**secured(), setting: "required"})
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
