@@ -70,10 +70,16 @@ class SecuredConnection(Connection):
             self._early.append(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Told once, whoever tells it."""
-        if not self._is_lost:
-            self._is_lost = True
-            super().connection_lost(error)
+        """Told once, whoever tells it. TLS tells of the end with the bytes in front of it: these are handled first."""
+        if self._is_lost:
+            return
+        if error is None and self._session.runnable:
+            self._session.run()
+            self._session.take_output()
+            asyncio.get_running_loop().call_soon(self.connection_lost, None)
+            return
+        self._is_lost = True
+        super().connection_lost(error)
 
     def stop_reading(self) -> None:
         """Who has not been let in is not waited for."""
@@ -138,17 +144,41 @@ class TlsTransport:
     """One end of TLS over `plain`, as a connection uses a transport.
 
     What is written is encrypted at once: small pieces together, and large ones cut, so that TLS stops taking more when the peer reads
-    nothing. Unsent is what either of the two holds.
+    nothing. Unsent is what either of the two holds. Who pauses one of them pauses both: else TLS would see the peer's end, and drop what it
+    has read before it and not yet given.
     """
 
     def __init__(self, tls: asyncio.Transport, plain: asyncio.Transport) -> None:
         self._tls, self._plain = tls, plain
-        self.pause_reading, self.resume_reading = tls.pause_reading, tls.resume_reading
+        self._is_paused = False
         self.set_write_buffer_limits = tls.set_write_buffer_limits
-        self.is_closing, self.close, self.abort = tls.is_closing, tls.close, tls.abort
+        self.is_closing, self.abort = tls.is_closing, tls.abort
+
+    def pause_reading(self) -> None:
+        """Nothing more is given."""
+        self._is_paused = True
+        self._tls.pause_reading()
+        self._plain.pause_reading()
+
+    def resume_reading(self) -> None:
+        """What TLS holds is given first, in the loop's next turn."""
+        self._is_paused = False
+        self._tls.resume_reading()
+        asyncio.get_running_loop().call_soon(self._read_on)
+
+    def _read_on(self) -> None:
+        if not self._is_paused:
+            self._plain.resume_reading()
+
+    def close(self) -> None:
+        """After what is unsent; the peer's own end is waited for."""
+        self._plain.resume_reading()
+        self._tls.close()
 
     def writelines(self, buffers: Iterable[Buffer]) -> None:
-        """In order."""
+        """In order; to who is gone nothing."""
+        if self._tls.is_closing() or self._plain.is_closing():
+            return
         small: list[Buffer] = []
         for buffer in buffers:
             if len(buffer) < limits.TLS_WRITE_BYTES:

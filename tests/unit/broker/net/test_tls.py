@@ -20,8 +20,12 @@ from ottla.broker.net.listeners import listeners_of
 from ottla.broker.net.locks import Surroundings, locks_of
 from ottla.broker.security.tls import TlsLock, openssl_name
 from ottla.protocol.client import Client
+from ottla.protocol.codec import encode_request
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import Message
 from tests.support.certificates import Certificates
 from tests.support.logins import BareConnection, authenticate, handshake, log_in, plain, secured
 from tests.support.running_broker import HOST, RunningBroker
@@ -52,6 +56,10 @@ def trusting(made: Certificates, own: Path | None = None) -> ssl.SSLContext:
 
 def client(running: RunningBroker, context: ssl.SSLContext) -> Client:
     return Client(HOST, running.port, wrap=lambda connected: context.wrap_socket(connected, server_hostname=HOST))
+
+
+def frame(request: Message, version: int) -> bytes:
+    return b"".join(encode_request(request.API_KEY, version, 1, "c", request))
 
 
 def served(running: RunningBroker, context: ssl.SSLContext) -> bool:
@@ -157,6 +165,27 @@ def test_large_answers_come_whole_and_who_takes_none_is_given_no_more(tmp_path: 
             running.call_until(lambda broker: broker.buffered_bytes > limits.WRITE_HIGH_BYTES)
             assert running.call(lambda broker: broker.buffered_bytes) < 5 * len(record) * 8
             assert connection.call(MetadataRequest(topics=[]), 1).brokers
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_what_came_before_the_end_is_handled_and_who_is_gone_is_sent_nothing(
+    tmp_path: Path, made: Certificates, caplog: pytest.LogCaptureFixture, tells: bool
+) -> None:
+    """Far more than is handled in one turn, and TLS's own end, or none, right behind it."""
+    batch = build_batch([SimpleRecord(None, b"v")])
+    sent = frame(ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])]), 9)
+    with broker(tmp_path, made) as running:
+        with client(running, trusting(made)) as connection:
+            create(connection, "t")
+        with trusting(made).wrap_socket(socket.create_connection((HOST, running.port)), server_hostname=HOST) as going:
+            going.sendall(frame(MetadataRequest(topics=None), 1))
+            going.recv(10_000)
+            going.sendall(sent * 2_000 + (frame(MetadataRequest(topics=None), 1) * 2_000 if tells else b""))
+            if tells:
+                going.unwrap()
+        running.call_until(lambda broker: broker.connection_count == 0)
+        assert running.topics.end_offset("t") == 2_000
+    assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
 def test_a_log_in_over_tls_is_as_any_and_its_refusal_arrives(tmp_path: Path, made: Certificates) -> None:
