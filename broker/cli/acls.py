@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ottla.broker.api.authorizer import java_host
 from ottla.broker.cli.cluster import AdminClient, check
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
 from ottla.broker.cli.metadata_dir import read_image
@@ -74,7 +75,7 @@ def add(
     if not whom:
         raise CliError("name somebody with --allow or --deny, such as --allow User:ann", 2)
     acls = [
-        AclCreation(resource, name, pattern, principal, host, _operation(each), permission)
+        AclCreation(resource, name, pattern, principal, java_host(host), _operation(each), permission)
         for permission, principal in whom
         for each in operation
     ]
@@ -131,7 +132,7 @@ def explain(
 ) -> None:
     """Say whether somebody may do something, and which rule decides. Exit code 1 where it is denied."""
     resource, name = _one(topic, group, transactional_id, cluster=cluster)
-    question = Question(principal, host, _operation(operation), resource, name)
+    question = Question(principal, java_host(host), _operation(operation), resource, name)
     if data_dir is not None:
         acls = list(read_image(data_dir).acls.values())
     else:

@@ -38,6 +38,9 @@ def test_acls_are_added_listed_and_removed(broker: RunningBroker) -> None:
     ]
     assert run("remove", "--topic", "ord", "--prefixed", "--yes", *at).exit_code == 0
     assert len(json.loads(run("list", "--json", *at).stdout)) == 1
+    run("add", "--deny", "User:ann", "--operation", "READ", "--topic", "orders", "--host", "::1", *at)  # however an address is written
+    assert run("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "orders", "--host", "0::1", *at).exit_code == 1
+    assert {acl["host"] for acl in json.loads(run("list", "--json", *at).stdout)} == {"*", "0:0:0:0:0:0:0:1"}
 
 
 @pytest.mark.parametrize("at_rest", [False, True])
