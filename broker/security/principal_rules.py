@@ -2,8 +2,8 @@
 
 Rules that hold inside:
 - The first rule whose expression matches the whole name is applied; where none does, nobody comes in.
-- An expression is Java's, and is compiled by Python: one that it cannot compile is refused at the start. `$n` of a group that there is not
-  is text.
+- An expression is Java's, and is compiled by Python: one that it cannot compile, or that means something else there (`[a-z&&[^b]]`), is
+  refused at the start. As with Java `\\w`, `\\d` and `(?i)` are about ASCII. `$n` of a group that there is not is text.
 
 Source: KAFKA SslPrincipalMapper.
 """
@@ -11,6 +11,7 @@ Source: KAFKA SslPrincipalMapper.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -79,6 +80,9 @@ def _parsed(text: str) -> _Rule | None:
     if match[2] is None:
         return None
     try:
-        return _Rule(re.compile(_NAMED_GROUP.sub("(?P<", match[2])), match[4], match[6])
-    except re.error as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            pattern = re.compile(_NAMED_GROUP.sub("(?P<", match[2]), re.ASCII)
+        return _Rule(pattern, match[4], match[6])
+    except (re.error, ValueError, Warning) as error:
         raise ValueError(f"Invalid rule: `{text}`: {error}") from error

@@ -32,7 +32,14 @@ def test_a_name_that_no_rule_is_for_is_nobodys() -> None:
         PrincipalRules("RULE:^CN=kafka.*$/kafka/").name_for("CN=other")
 
 
-@pytest.mark.parametrize("rules", [r"RULE:CN=(.*/$1/", r"RULE:^CN=\p{Alpha}+$/x/", r"RULE:x/y", "NOTHING"])
+@pytest.mark.parametrize(("rules", "name"), [(r"RULE:^CN=(\w+)$/$1/", "CN=ren\u00e9"), (r"RULE:(?i)^cn=(kate)$/$1/L", "CN=\u212aate")])
+def test_nobody_comes_in_by_characters_that_java_takes_for_others(rules: str, name: str) -> None:
+    """The second begins with the sign for Kelvin."""
+    with pytest.raises(NoRule):
+        PrincipalRules(rules).name_for(name)
+
+
+@pytest.mark.parametrize("rules", [r"RULE:CN=(.*/$1/", r"RULE:^CN=[a-z&&[^b]]+$/x/", r"RULE:^CN=\p{Alpha}+$/x/", r"RULE:x/y", "NOTHING"])
 def test_a_rule_that_is_none_is_refused_at_the_start(rules: str) -> None:
     with pytest.raises(ValueError, match="Invalid rule"):
         PrincipalRules(rules)
