@@ -18,7 +18,7 @@ NAME = "CN=kafka1,OU=ServiceUsers,O=Unknown,C=US"
         (r"RULE:^CN=(.*?),.*$/$1@$4/", NAME, "kafka1@$4"),
         (r"RULE:^CN=(.*?),.*$/$12/", NAME, "kafka12"),
         (r"RULE:^CN=(.*?),.*$/\$1/", NAME, "$1"),
-        (r"RULE:^CN=(?<user>.*?),.*$/$1/", NAME, "kafka1"),
+        (r"RULE:^CN=(?<user>.*?),.*$/$1 ${user}/", NAME, "kafka1 kafka1"),
         (r"RULE:.*/x/", NAME, "xx"),
         (r"RULE:^CN=a\/b$/slash/,DEFAULT", "CN=a/b", "slash"),
     ],
@@ -39,7 +39,20 @@ def test_nobody_comes_in_by_characters_that_java_takes_for_others(rules: str, na
         PrincipalRules(rules).name_for(name)
 
 
-@pytest.mark.parametrize("rules", [r"RULE:CN=(.*/$1/", r"RULE:^CN=[a-z&&[^b]]+$/x/", r"RULE:^CN=\p{Alpha}+$/x/", r"RULE:x/y", "NOTHING"])
+@pytest.mark.parametrize(
+    "rules",
+    [
+        r"RULE:CN=(.*/$1/",
+        r"RULE:^CN=[a-z&&[^b]]+$/x/",
+        r"RULE:^CN=\p{Alpha}+$/x/",
+        r"RULE:x/y",
+        "NOTHING",
+        "RULE:^CN=x$/$1/",
+        "RULE:^CN=(x)$/$user/",
+        "RULE:^CN=(x)$/${user}/",
+        "RULE:^CN=(x)$/x$/",
+    ],
+)
 def test_a_rule_that_is_none_is_refused_at_the_start(rules: str) -> None:
     with pytest.raises(ValueError, match="Invalid rule"):
         PrincipalRules(rules)
