@@ -4,7 +4,7 @@ Rules that hold inside:
 - Everything is read when it is asked for: from logs, metadata and groups, and from counters that requests keep anyway.
 - What a broker of Kafka's counts since its start is counted since the start of this one. A topic's series ends with the topic, and the
   series of all goes on: no counter goes back.
-- A scrape holds the loop only while it reads; the text is made on a thread.
+- A scrape holds the loop only while it reads, a few partitions at a time; the text is made on a thread.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
+from math import isnan, nan
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from ottla.broker.cluster.metadata_records import NO_LEADER
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _RUNNING: Final = 3
+_AT_ONCE: Final = 200
+"""So many partitions are read before others have their turn: a few milliseconds."""
 _TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
 
 
@@ -37,6 +40,10 @@ class _Samples:
         self.found: dict[str, tuple[str, list[tuple[str, dict[str, str], float]]]] = {}
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
+        self.gauge_of(name, value, labels)
+
+    def gauge_of(self, name: str, value: float, labels: dict[str, str]) -> None:
+        """With labels that many have, which are kept once."""
         self._of(name, "gauge").append((name, labels, value))
 
     def counter(self, name: str, value: float, **labels: str) -> None:
@@ -55,14 +62,14 @@ class Metrics:
 
     async def text(self) -> bytes:
         """All of them, in the format of `CONTENT_TYPE`. Raises ImportError where prometheus-client is not installed."""
-        return await asyncio.to_thread(_written, self._samples())
+        return await asyncio.to_thread(_written, await self._samples())
 
-    def _samples(self) -> _Samples:
+    async def _samples(self) -> _Samples:
         samples = _Samples()
         partitions = list(self._broker.services.partitions)
         self._of_requests(samples)
         self._of_topics(samples)
-        self._of_replicas(samples, partitions)
+        await self._of_replicas(samples, partitions)
         self._of_the_cluster(samples)
         self._of_groups(samples)
         self._of_quotas(samples)
@@ -104,29 +111,32 @@ class Metrics:
                 named[topic.name] += count
         return named
 
-    def _of_replicas(self, samples: _Samples, partitions: list[Partition]) -> None:
+    async def _of_replicas(self, samples: _Samples, partitions: list[Partition]) -> None:
         services = self._broker.services
         image, leaders, behind, too_few = services.topics.image, 0, 0, 0
-        for partition in partitions:
+        for number, partition in enumerate(partitions, 1):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+            if partition.removed:
+                continue
             log, labels = partition.log, {"topic": partition.topic, "partition": str(partition.index)}
-            samples.gauge("kafka_log_log_size", log.size_bytes, **labels)
-            samples.gauge("kafka_log_log_logstartoffset", log.log_start_offset, **labels)
-            samples.gauge("kafka_log_log_logendoffset", log.log_end_offset, **labels)
-            samples.gauge("kafka_log_log_numlogsegments", len(log.segments), **labels)
+            samples.gauge_of("kafka_log_log_size", log.size_bytes, labels)
+            samples.gauge_of("kafka_log_log_logstartoffset", log.log_start_offset, labels)
+            samples.gauge_of("kafka_log_log_logendoffset", log.log_end_offset, labels)
+            samples.gauge_of("kafka_log_log_numlogsegments", len(log.segments), labels)
             topic = image.topic(partition.topic)
             known = None if topic is None else topic.partitions.get(partition.index)
             if known is None or not partition.leads:
                 continue
             leaders += 1
-            replicas = len(known.replicas) - len(
-                known.adding_replicas
-            )  # who is still coming is not missed (KAFKA OngoingReassignmentState)
+            # Who is still coming is not missed (KAFKA OngoingReassignmentState).
+            replicas = len(known.replicas) - len(known.adding_replicas)
             under, below = len(known.isr) < replicas, partition.replica.others.below_min_in_sync
             behind, too_few = behind + under, too_few + below
-            samples.gauge("kafka_cluster_partition_replicascount", replicas, **labels)
-            samples.gauge("kafka_cluster_partition_insyncreplicascount", len(known.isr), **labels)
-            samples.gauge("kafka_cluster_partition_underreplicated", under, **labels)
-            samples.gauge("kafka_cluster_partition_underminisr", below, **labels)
+            samples.gauge_of("kafka_cluster_partition_replicascount", replicas, labels)
+            samples.gauge_of("kafka_cluster_partition_insyncreplicascount", len(known.isr), labels)
+            samples.gauge_of("kafka_cluster_partition_underreplicated", under, labels)
+            samples.gauge_of("kafka_cluster_partition_underminisr", below, labels)
         offline = sum(len(found.offline) for name in services.partitions.topic_names() if (found := services.partitions.by_name(name)))
         for name, value in (
             ("leadercount", leaders),
@@ -158,20 +168,22 @@ class Metrics:
             groups += len(machine.groups)
             for name, group in machine.groups.items():
                 samples.gauge("kafka_consumergroup_members", len(group.members), consumergroup=name)
-            sums: dict[tuple[str, str], int] = {}
+            sums: dict[tuple[str, str], float] = {}
             for name, topic, index, committed in machine.offsets.committed:
                 offsets += 1
                 labels = {"consumergroup": name, "topic": topic, "partition": str(index)}
-                samples.gauge("kafka_consumergroup_current_offset", committed.value.offset, **labels)
+                samples.gauge_of("kafka_consumergroup_current_offset", committed.value.offset, labels)
                 try:
                     end = services.partitions.get(topic, index).log.high_watermark
                 except Rejected:
+                    sums[name, topic] = nan  # a part of a sum would be told for the whole
                     continue
                 lag = max(0, end - committed.value.offset)
-                samples.gauge("kafka_consumergroup_lag", lag, **labels)
+                samples.gauge_of("kafka_consumergroup_lag", lag, labels)
                 sums[name, topic] = sums.get((name, topic), 0) + lag
-            for (name, topic), lag in sums.items():
-                samples.gauge("kafka_consumergroup_lag_sum", lag, consumergroup=name, topic=topic)
+            for (name, topic), lag_sum in sums.items():
+                if not isnan(lag_sum):
+                    samples.gauge("kafka_consumergroup_lag_sum", lag_sum, consumergroup=name, topic=topic)
         samples.gauge("kafka_coordinator_group_groupmetadatamanager_numgroups", groups)
         samples.gauge("kafka_coordinator_group_groupmetadatamanager_numoffsets", offsets)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 import json
 import re
 from collections.abc import Iterator
@@ -10,8 +12,13 @@ from typing import TypeAlias
 
 import pytest
 
+from ottla.broker.admin import metrics
+from ottla.broker.admin.metrics import Metrics
 from ottla.broker.admin.server import admin_port
+from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
+from ottla.broker.exam.examiner import BY_GROUP, Examiner
+from ottla.broker.testing.cluster import InProcessCluster
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -133,6 +140,44 @@ def test_the_lag_of_a_group_is_told(scrape: Scraped, client: Client) -> None:
     assert seen["kafka_consumergroup_lag_sum", of(consumergroup="g", topic="t")] == 2
     assert seen["kafka_consumergroup_members", of(consumergroup="g")] == 0
     assert seen["kafka_coordinator_group_groupmetadatamanager_numgroups", of()] == 1
+
+
+def test_the_lag_of_a_topic_is_told_where_all_of_it_is_known(tmp_path: Path) -> None:
+    with InProcessCluster(3, tmp_path / "data", {"offsets.topic.num.partitions": "1"}) as cluster:
+        for topic, replicas in (("everywhere", 3), ("spread", 1)):
+            cluster.topics.create(topic, 3, replicas=replicas)
+        examiner = Examiner(lambda: [broker.bootstrap for broker in cluster.brokers.values()])
+        wanted = [
+            OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(index, 0) for index in range(3)])
+            for topic in ("everywhere", "spread")
+        ]
+        at = examiner.coordinator(BY_GROUP, "g")
+        examiner.ask(at, OffsetCommitRequest("g", topics=wanted), 8, lambda answer: answer.topics[0].partitions[0])
+        examiner.close()
+        coordinator = cluster.brokers[cluster.leader_of("__consumer_offsets")]
+        text = coordinator.call_async(Metrics(coordinator.broker).text()).decode()
+    assert 'kafka_consumergroup_lag_sum{consumergroup="g",topic="everywhere"} 0.0' in text
+    assert 'kafka_consumergroup_lag_sum{consumergroup="g",topic="spread"}' not in text
+    assert text.count("kafka_consumergroup_lag{") == 4, "of the other topic it has one partition"
+
+
+def test_others_have_their_turn_while_partitions_are_read(scrape: Scraped, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    turns = itertools.count()
+
+    async def scraped(broker: Broker) -> None:
+        async def others() -> None:
+            for _ in turns:
+                await asyncio.sleep(0)
+
+        beside = asyncio.create_task(others())
+        await Metrics(broker).text()
+        beside.cancel()
+
+    monkeypatch.setattr(metrics, "_written", lambda samples: seen.append(next(turns)) or b"")
+    create(client, "t", 1_000)
+    scrape.broker.call_async(scraped(scrape.broker.broker))
+    assert seen[0] >= 5
 
 
 def test_the_dashboard_asks_for_nothing_that_is_not_told(scrape: Scraped, client: Client) -> None:
