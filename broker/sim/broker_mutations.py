@@ -47,6 +47,13 @@ def _unsynced(original: Any) -> Callable[..., int]:
     return appended
 
 
+def _no_sync_due(original: Any) -> Callable[..., bool]:
+    def sync_is_due(self: Partition) -> bool:
+        return False
+
+    return sync_is_due
+
+
 def _cut_at_high_watermark(original: Any) -> Callable[..., None]:
     def __init__(self: Follower, *args: Any) -> None:
         original(self, *args)
@@ -94,7 +101,7 @@ OF_BROKERS: Final = (
     Mutation("the high watermark waits for all that are in sync", Leadership, "committable", _own_end),
     Mutation("acks=all waits for the high watermark", Partition, "when", nothing),
     Mutation("with flush.messages=1 nothing is acknowledged that is not on a disk", Replica, "appended", _unsynced),
-    Mutation("with flush.messages=1 a follower asks for more when what it has is on its disk", Partition, "when_synced", nothing),
+    Mutation("with flush.messages=1 a follower asks for more when what it has is on its disk", Partition, "sync_is_due", _no_sync_due),
     Mutation("a follower is cut where the leader's epoch ended, not at its high watermark", Follower, "__init__", _cut_at_high_watermark),
     Mutation("a log that diverges is cut", k01_fetch, "_diverging", nothing),
     Mutation("a log that is cut forgets the leader epochs of what is gone", LeaderEpochs, "truncate_from_end", nothing),

@@ -47,6 +47,8 @@ class SimMember(SimClient):
         self._epoch = 0
         self._owned: dict[int, int] = {}
         """Where it reads next, by partition."""
+        self._committed_up_to: dict[int, int] = {}
+        """What it knows to be committed of that: a commit that nobody took is asked for again."""
         self._wanted: set[int] = set()
         self._says_all = True
         """As after every heartbeat without an answer: the coordinator then tells the whole assignment again."""
@@ -93,7 +95,7 @@ class SimMember(SimClient):
         for index in sorted(self._wanted - self._owned.keys()):
             offset = await self._committed(index)
             if offset is not None:
-                self._owned[index] = offset
+                self._owned[index] = self._committed_up_to[index] = offset
         return True
 
     async def _committed(self, index: int) -> int | None:
@@ -116,12 +118,14 @@ class SimMember(SimClient):
 
     async def _read(self) -> None:
         for index in sorted(self._owned):
+            if index not in self._owned:
+                return  # it was told that it is out
             place, offset = (self.topic, index), self._owned[index]
             records, following = await fetched(self, self.history, place, offset, committed=True)
             self.group.delivered.setdefault(place, set()).update(records)
-            if following > offset:
-                self._owned[index] = following
-                await self._commit(index, following)
+            self._owned[index] = max(offset, following)
+            if self._owned[index] > self._committed_up_to[index]:
+                await self._commit(index, self._owned[index])
 
     async def _commit(self, index: int, offset: int) -> None:
         topic = k08.OffsetCommitRequestTopic(self.topic, partitions=[k08.OffsetCommitRequestPartition(index, offset)])
@@ -134,7 +138,7 @@ class SimMember(SimClient):
         if error:
             self._leave_if_out(error)
         else:
-            place = (self.topic, index)
+            place, self._committed_up_to[index] = (self.topic, index), offset
             self.group.committed[place] = max(offset, self.group.committed.get(place, 0))
 
     def _leave_if_out(self, error: int) -> None:
