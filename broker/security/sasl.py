@@ -213,7 +213,7 @@ class SaslExchange:
             return _refused(header, told, f"{told}: {error}")
         lifetime_ms = 0
         if self.done is not None and self.done.expires_mono_ms is not None:
-            lifetime_ms = self.done.expires_mono_ms - now.mono_ms
+            lifetime_ms = max(0, self.done.expires_mono_ms - now.mono_ms)
         return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)))
 
     def _evaluated(self, token: bytes, now: Moment) -> bytes:
@@ -227,12 +227,14 @@ class SaslExchange:
         return answer
 
     def _expiry(self, mechanism: Mechanism, now: Moment) -> int | None:
-        """The sooner of what the broker grants and what the proof is good for."""
+        """The sooner of what the broker grants and what the proof is good for; before now where that is over."""
         granted = self._lock.lifetime_ms.get(self._name, 0)
         left = [granted] if granted > 0 else []
         if mechanism.expires_ms is not None:
             left.append(mechanism.expires_ms - now.wall_ms)
-        return now.mono_ms + max(0, min(left)) if left else None
+        if not left:
+            return None
+        return now.mono_ms + min(left) if min(left) > 0 else now.mono_ms - 1
 
 
 def _named(api_key: int) -> str:

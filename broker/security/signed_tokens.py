@@ -130,7 +130,7 @@ class SignedTokens:
             raise BadToken("the id of its key is no text")
         try:
             found = select(self._source.known(), header, algorithm)
-        except (OSError, ValueError) as error:
+        except (OSError, ValueError, TypeError) as error:  # or not compared: a set may have anything for a text
             raise BadToken(f"the keys cannot be read: {error}") from None
         if found is None:
             if kid is not None:
@@ -237,4 +237,4 @@ def _check_scope(claim: Any) -> None:
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
         raise BadToken(f"its {name} is no text")
-    return value.strip()
+    return value.strip().encode("utf-8", "replace").decode()  # JSON can name half a character, which nothing can be told with

@@ -204,7 +204,7 @@ def test_nothing_is_left_of_many_failed_log_ins(broker: RunningBroker) -> None:
 
 
 def test_a_signed_token_lets_its_subject_in_until_it_ends_and_keys_change_while_the_broker_runs(tmp_path: Path) -> None:
-    file, ends_s = tmp_path / "keys.json", round(time.time()) + 3_600
+    file, ends_s = tmp_path / "keys.json", int(time.time()) + 3_600
     file.write_bytes(key_set(jwk(rsa_key(), "a")))
     module = f"{MODULES}.oauthbearer"
     given = {

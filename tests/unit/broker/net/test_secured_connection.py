@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import cast
@@ -133,6 +135,19 @@ async def test_who_logs_in_again_in_time_goes_on_and_not_twice_in_a_second() -> 
         assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
         scene.pass_ms(1_500)
         assert await ask(WHO) == b"User:ann\n"
+
+
+async def test_a_log_in_by_what_is_over_is_good_for_no_request_not_even_one_right_behind_it() -> None:
+    options = 'required unsecuredValidatorAllowableClockSkewMs="5000"'
+    jaas = f"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule {options};"
+    scene = Scene({**secured(sasl_enabled_mechanisms="OAUTHBEARER"), "listener.name.secure.oauthbearer.sasl.jaas.config": jaas})
+    claims = json.dumps({"sub": "ann", "exp": scene.clock.now_ms() / 1000 - 1}).encode()
+    header, claims = (base64.urlsafe_b64encode(text).rstrip(b"=") for text in (b'{"alg":"none"}', claims))
+    token = b"n,,\x01auth=Bearer " + header + b"." + claims + b".\x01\x01"
+    async with connected(scene) as ask:
+        answered = await ask(frame(SaslHandshakeRequest("OAUTHBEARER")) + frame(SaslAuthenticateRequest(token)) + WHO)
+        assert answered[27:].endswith(bytes(10)), "the log-in is good, for no time"
+        assert b"User:ann" not in answered
 
 
 async def test_after_its_time_it_may_still_be_renewed() -> None:

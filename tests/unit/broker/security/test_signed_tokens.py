@@ -151,6 +151,11 @@ def test_clocks_may_be_apart_and_claims_have_names_of_their_own() -> None:
     assert "its audience is none" in str(judged(signed(RSA, **claims), rules))
 
 
+def test_a_name_can_be_told_whatever_json_makes_of_it_and_a_set_that_is_odd_harms_nobody() -> None:
+    assert judged(signed(RSA, **{**GOOD, "sub": "\ud800"})) == Bearer("?", (NOW_S + 60) * 1000)
+    assert "the keys cannot be read" in str(judged(signed(RSA, **GOOD), known=Known(key_set({**jwk(RSA, "a"), "use": ["sig"]}))))
+
+
 def test_an_unknown_key_is_asked_for_and_one_that_is_known_is_not() -> None:
     known = Known()
     judged(signed(RSA, **GOOD), known=known)
