@@ -1,7 +1,7 @@
 """The admin port's HTTP interface: JSON in, JSON out, described by `GET /openapi.json`.
 
-Rules: it is bound to loopback only and asks for no password, so it is off by default; what it does is done when it answers; a rule that
-cannot be read is 422 with the reason, a name that is not there 404, one that is taken 409.
+Rules: it is off by default; who may ask is the guard's to say, before anything here is called, so a GET changes nothing; what it does is
+done when it answers; a rule that cannot be read is 422 with the reason, a name that is not there 404, one that is taken 409.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Serves the admin port on the broker's own loop."""
+"""Serves the admin port on the broker's own loop, behind its guard."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from ottla.broker.admin.guard import Guard
 from ottla.broker.admin.http_api import make_api
+from ottla.broker.admin.tokens import kept
 from ottla.broker.net.listeners import host_and_port
 
 if TYPE_CHECKING:
@@ -31,18 +33,25 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def admin_port(broker: Broker, faults: Faults, clock: MovableClock, port: int, host: str = HOST) -> AsyncIterator[int]:
-    """Serve while the context lasts; gives the port. Raises OSError where `port` is taken or `host` is none of this machine's."""
+async def admin_port(broker: Broker, faults: Faults, clock: MovableClock, port: int, host: str = HOST, *, token: str) -> AsyncIterator[int]:
+    """Serve while the context lasts, and keep the token for this user's tools; gives the port.
+
+    Raises OSError where `port` is taken or `host` is none of this machine's.
+    """
     try:
         sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
         reason = (error.strerror or "").partition(" (while ")[0]  # which the standard library adds
         raise OSError(error.errno, f"cannot listen on http://{host_and_port(host, port)}, the admin port: {reason}") from error
-    config = uvicorn.Config(make_api(broker, faults, clock), log_level="warning", lifespan="off", access_log=False)
+    guarded = Guard(make_api(broker, faults, clock), token)
+    # Who asks is who is connected; a proxy on this machine may say for whom, and nobody else may.
+    config = uvicorn.Config(guarded, forwarded_allow_ips="127.0.0.1", log_level="warning", lifespan="off", access_log=False)
     server = _Server(config)
     serving = asyncio.get_running_loop().create_task(server.serve([sock]))
+    bound = sock.getsockname()[1]
     try:
-        yield sock.getsockname()[1]
+        with kept(token, bound):
+            yield bound
     finally:
         server.should_exit = True
         server.force_exit = True

@@ -54,6 +54,8 @@ def _run(argv: list[str]) -> None:
         from ottla.broker.cli.serve import main as serve  # noqa: PLC0415 # the serving path imports nothing else of this package
 
         raise SystemExit(serve(argv[1:]))
+    if argv[:1] == ["--config"] and argv[2:3] == ["health"]:
+        argv = ["health", *argv[:2], *argv[3:]]
     if argv[:1] == ["health"]:
         from ottla.broker.cli.health import main as health  # noqa: PLC0415 # asked every few seconds: as light as the serving path
 

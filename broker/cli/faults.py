@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ottla.broker.admin.tokens import TOKEN_ENV, found
 from ottla.broker.cli.common import AsJson, CliError, command, note, print_json, print_table
 from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, parse_rule
 
@@ -24,6 +25,7 @@ clock = typer.Typer(help="Ask and put forward the clock of a running broker (sta
 Admin = Annotated[str, typer.Option("--admin", envvar="OTTLA_ADMIN", metavar="HOST:PORT", help="The broker's admin port.")]
 ADMIN = "127.0.0.1:9644"
 TIMEOUT_S = 30.0
+UNAUTHORIZED = 401
 WAIT_POLL_S = 0.02
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """No proxy that the environment names for the web leads to a broker's own machine."""
@@ -33,20 +35,27 @@ _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 def ask(admin: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     """One call of the admin port: what it answers. Raises CliError with its own words."""
     data = None if body is None else json.dumps(body).encode()
-    request = urllib.request.Request(
-        f"http://{admin.removeprefix('http://').rstrip('/')}{path}", data, {"Content-Type": "application/json"}, method=method
-    )
+    url = f"http://{admin.removeprefix('http://').rstrip('/')}{path}"
     try:
+        request = urllib.request.Request(url, data, {"Content-Type": "application/json", **_authorization(url)}, method=method)
         with _DIRECT.open(request, timeout=TIMEOUT_S) as answer:
             text = answer.read()
     except urllib.error.HTTPError as error:
-        raise CliError(_detail(error.read())) from error
+        hint = f"; give it as {TOKEN_ENV}" if error.code == UNAUTHORIZED else ""
+        raise CliError(_detail(error.read()) + hint) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise CliError(
             f"no admin port answers at {admin} ({reason}); start the broker with --admin-port, and name it here with --admin"
         ) from error
     return json.loads(text) if text else None
+
+
+def _authorization(url: str) -> dict[str, str]:
+    """The header with the token, where one is known. Raises ValueError where this is no address."""
+    at = urllib.parse.urlsplit(url)
+    token = found(at.hostname or "", at.port or 80)
+    return {} if token is None else {"Authorization": f"Bearer {token}"}
 
 
 @app.command("add")

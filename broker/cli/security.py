@@ -15,7 +15,7 @@ import javaproperties
 
 from ottla.broker.cli.common import CliError
 from ottla.broker.security.login_client import NotTrusted, log_in
-from ottla.protocol.client import Client
+from ottla.protocol.client import TIMEOUT_S, Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
@@ -37,14 +37,17 @@ def use(file: Path) -> None:
         raise CliError(f"{file}: {error}", exit_code=2) from None
 
 
-def connect(host: str, port: int, client_id: str) -> Client:
-    """A connection that can be used. Raises OSError (ssl.SSLError among them), and `CliError` where nobody is let in."""
+def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S) -> Client:
+    """A connection that can be used; `timeout_s` bounds each step of it.
+
+    Raises OSError (ssl.SSLError among them), and `CliError` where nobody is let in.
+    """
     security = _Given.security
 
     def wrap(connected: socket.socket) -> socket.socket:
         return security.tls().wrap_socket(connected, server_hostname=host) if security.encrypted else connected
 
-    client = Client(host, port, client_id=client_id, wrap=wrap)
+    client = Client(host, port, client_id=client_id, timeout_s=timeout_s, wrap=wrap)
     try:
         if security.mechanism:
             _log_in(client, security)

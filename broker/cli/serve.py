@@ -73,7 +73,12 @@ def parser() -> argparse.ArgumentParser:
         "--admin-host",
         default="127.0.0.1",
         metavar="HOST",
-        help="where the admin port is bound (default 127.0.0.1); it has no password: another address only inside a container",
+        help="where the admin port is bound (default 127.0.0.1); from other hosts everything asks for its token, and nothing is encrypted",
+    )
+    made.add_argument(
+        "--admin-token",
+        metavar="TOKEN",
+        help="what the admin port asks for (default: OTTLA_ADMIN_TOKEN, or one that is made and printed; a command line is seen by others)",
     )
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
@@ -216,6 +221,7 @@ def _own_lock(options: argparse.Namespace, assignments: Mapping[str, str]) -> Ow
 
 def _run_with_admin(settings: BrokerSettings, faults: Faults, options: argparse.Namespace, tell: Callable[[str], str] | None) -> int:
     host, port = options.admin_host, options.admin_port
+    from ottla.broker.admin.tokens import TOKEN_ENV, new_token  # noqa: PLC0415 # as in main
     from ottla.broker.app import run  # noqa: PLC0415 # as in main
     from ottla.broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
     from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
@@ -226,14 +232,21 @@ def _run_with_admin(settings: BrokerSettings, faults: Faults, options: argparse.
     except ImportError as error:
         raise StartError(f"the admin port needs the packages of the extra 'admin': pip install 'ottla[admin]' ({error})") from error
     clock = MovableClock()
+    given = options.admin_token or os.environ.get(TOKEN_ENV)
+    token = given or new_token()
+    told = [] if given else [f"The admin port's token, for whoever changes something there: {token}"]
 
     @asynccontextmanager
     async def beside(broker: Broker) -> AsyncIterator[None]:
-        async with admin_port(broker, faults, clock, port, host) as bound:
+        async with admin_port(broker, faults, clock, port, host, token=token) as bound:
             logging.getLogger("ottla.broker").info("The admin port is http://%s", host_and_port(host, bound))
             yield
 
-    return run(settings, faults, options.port_file, clock=clock, beside=beside, tell=tell)
+    def tell_more(address: str) -> str:
+        return "\n".join([*([] if tell is None else [tell(address)]), *told])
+
+    more = tell_more if told or tell else None
+    return run(settings, faults, options.port_file, clock=clock, beside=beside, tell=more)
 
 
 def _shorthands(options: argparse.Namespace) -> dict[str, str]:

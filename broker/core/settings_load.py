@@ -23,7 +23,7 @@ from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, a
 from ottla.protocol.bodiless import module_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
-OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN", "OTTLA_CLIENT_CONFIG", "OTTLA_PASSWORD"})
+OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN", "OTTLA_ADMIN_TOKEN", "OTTLA_CLIENT_CONFIG", "OTTLA_PASSWORD"})
 """Variables that the other commands read: no settings of a broker."""
 
 _UNDERLINES = re.compile("_+")

@@ -14,6 +14,7 @@ with OttlaContainer("ottla").with_admin() as broker:       # docker build -t ott
 from __future__ import annotations
 
 import json
+import secrets
 import time
 import urllib.request
 from typing import Any, Self
@@ -78,6 +79,8 @@ class OttlaContainer(DockerContainer):
     def __init__(self, image: str = "ottla", **kwargs: Any) -> None:
         super().__init__(image, **kwargs)
         self._options: list[str] = []
+        self.admin_token = secrets.token_urlsafe()
+        """What the admin port asks for, as `Authorization: Bearer …`."""
         self._expose(self.PORT)
         self.waiting_for(KafkaAnswers(self.PORT))
 
@@ -98,6 +101,7 @@ class OttlaContainer(DockerContainer):
     def with_admin(self) -> Self:
         """Serve faults and the clock over HTTP (docs/faults.md): `get_admin_url`, `add_fault`, `advance_clock`."""
         self._expose(self.ADMIN_PORT)
+        self.with_env("OTTLA_ADMIN_TOKEN", self.admin_token)
         return self.with_option("--admin-host=0.0.0.0", f"--admin-port={self.ADMIN_PORT}")
 
     def with_data(self, volume: str) -> Self:
@@ -124,7 +128,8 @@ class OttlaContainer(DockerContainer):
     def admin(self, method: str, path: str, body: Any = None) -> Any:
         """One call of the admin port: what it answers. Raises HTTPError for an answer that is no success."""
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.get_admin_url() + path, data, {"Content-Type": "application/json"}, method=method)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.admin_token}"}
+        request = urllib.request.Request(self.get_admin_url() + path, data, headers, method=method)
         with _DIRECT.open(request, timeout=START_TIMEOUT_S) as answer:
             text = answer.read()
         return json.loads(text) if text else None

@@ -6,11 +6,12 @@ Rule: every wait is for something that the broker tells, and ends with TimeoutEr
 from __future__ import annotations
 
 import json
+import secrets
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
@@ -29,11 +30,12 @@ class AdminPort:
     """One broker's admin port."""
 
     port: int
+    token: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @property
-    def options(self) -> tuple[str, str]:
+    def options(self) -> tuple[str, ...]:
         """What `ottla serve` needs to open it."""
-        return "--admin-port", str(self.port)
+        return "--admin-port", str(self.port), f"--admin-token={self.token}"
 
     def add(self, rule: str) -> str:
         """Load a rule as the command line writes it, `drop-ack:api=Produce,times=1`; its name. Raises `AdminRefused`."""
@@ -86,7 +88,8 @@ class AdminPort:
 
     def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(f"http://{HOST}:{self.port}{path}", data, {"Content-Type": "application/json"}, method=method)
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"http://{HOST}:{self.port}{path}", data, headers, method=method)
         try:
             with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
                 text = answer.read()

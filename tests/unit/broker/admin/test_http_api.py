@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,6 +13,9 @@ from ottla.broker.admin.server import admin_port
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.testing import InProcessBroker
 
+TOKEN = "a-token"
+SHOWN = {"Authorization": f"Bearer {TOKEN}"}
+
 
 class Admin:
     """One broker's admin port."""
@@ -20,20 +23,27 @@ class Admin:
     def __init__(self, broker: InProcessBroker, port: int) -> None:
         self.broker, self.port = broker, port
 
-    def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def ask(self, method: str, path: str, body: Any = None, headers: Mapping[str, str] = SHOWN) -> tuple[int, Any]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json"})
+        connection.request(method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json", **headers})
         answer = connection.getresponse()
         text = answer.read()
         connection.close()
         return answer.status, json.loads(text) if text else None
+
+    def read(self, path: str, headers: Mapping[str, str]) -> int:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection.request("GET", path, None, dict(headers))
+        status = connection.getresponse().status
+        connection.close()
+        return status
 
 
 @pytest.fixture
 def admin() -> Iterator[Admin]:
     moving = MovableClock()
     with InProcessBroker(clock=moving) as running:
-        serving = admin_port(running.broker, running.script, moving, 0)
+        serving = admin_port(running.broker, running.script, moving, 0, token=TOKEN)
         yield Admin(running, running.call_async(serving.__aenter__()))
         running.call_async(serving.__aexit__(None, None, None))
 
@@ -95,3 +105,33 @@ def test_the_interface_describes_itself(admin: Admin) -> None:
     status, described = admin.ask("GET", "/openapi.json")
     assert status == 200
     assert {"/faults", "/faults/{name}", "/held", "/held/release", "/clock", "/clock/advance", "/health"} <= set(described["paths"])
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", "/faults", {"action": "drop-ack"}),
+        ("DELETE", "/faults", None),
+        ("POST", "/held/release", None),
+        ("POST", "/clock/advance", {"ms": 1}),
+        ("POST", "/nothing/that/is/there", None),
+    ],
+)
+def test_whatever_changes_something_asks_for_the_token(admin: Admin, method: str, path: str, body: Any) -> None:
+    for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": f"Basic {TOKEN}"}, {"Authorization": f"Bearer {TOKEN}x"}):
+        status, answer = admin.ask(method, path, body, headers)
+        assert (status, "token" in answer["detail"]) == (401, True), headers
+    assert admin.ask("GET", "/faults", headers={}) == (200, [])
+    assert admin.ask("GET", "/clock", headers={})[1]["ahead_ms"] == 0
+
+
+@pytest.mark.parametrize("host", ["localhost", "LOCALHOST:9644", "127.0.0.1:1", "[::1]:9644"])
+def test_this_machine_reads_without_it_under_its_own_names(admin: Admin, host: str) -> None:
+    for path in ("/health", "/metrics", "/faults", "/openapi.json"):
+        assert admin.read(path, {"Host": host}) == 200, path
+
+
+@pytest.mark.parametrize("host", ["evil.example:9644", "127.0.0.1.evil.example", "10.0.0.1", "", "localhost.evil.example"])
+def test_a_page_that_had_its_name_lead_here_reads_nothing(admin: Admin, host: str) -> None:
+    assert admin.read("/health", {"Host": host}) == 401
+    assert admin.read("/health", {"Host": host, **SHOWN}) == 200

@@ -54,7 +54,7 @@ class Scraped:
 def scrape() -> Iterator[Scraped]:
     moving = MovableClock()
     with RunningBroker(None, clock=moving) as running:
-        serving = admin_port(running.broker, running.script, moving, 0)
+        serving = admin_port(running.broker, running.script, moving, 0, token="t")
         yield Scraped(running, running.call_async(serving.__aenter__()))
         running.call_async(serving.__aexit__(None, None, None))
 

@@ -32,6 +32,24 @@ def test_it_is_served_at_an_ipv6_address_too(tmp_path: Path) -> None:
         assert f"The admin port is http://[::1]:{port}" in running.log_text()
 
 
+def test_its_token_is_printed_and_in_no_line_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
+    port = free_port()
+    with ServeProcess(tmp_path / "data", f"--admin-port={port}") as running:
+        assert running.process.stdout is not None
+        token = running.process.stdout.readline().decode().rpartition(": ")[2].strip()
+        (kept,) = (tmp_path / "run" / "ottla").iterdir()
+        assert (kept.name, kept.read_text()) == (f"admin-{port}.token", token)
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        advance = urllib.request.Request(f"http://127.0.0.1:{port}/clock/advance", b'{"ms": 1}', headers)
+        with urllib.request.urlopen(advance, timeout=20) as answer:
+            assert json.load(answer)["ahead_ms"] == 1
+        running.signal(signal.SIGTERM)
+        assert running.wait() == 0
+        assert token not in running.log_text()
+    assert not kept.exists()
+
+
 def test_a_host_that_is_none_is_told_by_name(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError, match=r"no\.such\.invalid:1, the admin port: (?!Unknown)"):
         ServeProcess(tmp_path / "data", "--admin-port=1", "--admin-host=no.such.invalid").start()

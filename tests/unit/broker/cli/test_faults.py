@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -17,10 +18,11 @@ from tests.support.topic_calls import produce
 
 
 @pytest.fixture
-def broker() -> Iterator[InProcessBroker]:
+def broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[InProcessBroker]:
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
     moving = MovableClock()
     with InProcessBroker(clock=moving) as running:
-        serving = admin_port(running.broker, running.script, moving, 0)
+        serving = admin_port(running.broker, running.script, moving, 0, token="a-token")
         running.admin = f"127.0.0.1:{running.call_async(serving.__aenter__())}"  # type: ignore[attr-defined] # where `run` finds it
         yield running
         running.call_async(serving.__aexit__(None, None, None))
@@ -93,3 +95,18 @@ def test_the_clock_is_put_forward(broker: InProcessBroker) -> None:
 @pytest.mark.parametrize(("text", "ms"), [("250ms", 250), ("1.5s", 1_500), ("10m", 600_000), ("24h", 86_400_000), ("8d", 691_200_000)])
 def test_durations(text: str, ms: int) -> None:
     assert duration_ms(text) == ms
+
+
+def test_the_token_is_this_users_own_file_or_the_environments(
+    broker: InProcessBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (file,) = (tmp_path / "ottla").iterdir()
+    assert (file.read_text(), file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == ("a-token", 0o600, 0o700)
+    file.rename(tmp_path / "elsewhere")
+    refused = run(broker, "reset")
+    assert (refused.exit_code, "OTTLA_ADMIN_TOKEN" in refused.stderr) == (1, True)
+    monkeypatch.setenv("OTTLA_ADMIN_TOKEN", "wrong")
+    assert run(broker, "reset").exit_code == 1
+    monkeypatch.setenv("OTTLA_ADMIN_TOKEN", "a-token")
+    assert run(broker, "reset").exit_code == 0
+    (tmp_path / "elsewhere").rename(file)

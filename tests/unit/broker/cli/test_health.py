@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.cli.health import first_listener, main
+from ottla.broker.security.client_properties import as_lines
+from ottla.broker.testing import InProcessBroker
 from tests.support.running_broker import RunningBroker
 
 
@@ -33,6 +35,24 @@ def test_nobody_and_a_broker_that_is_silent_are_not_healthy(capsys: pytest.Captu
     assert main(["--broker", address]) == 1
     assert main(["-b", "nowhere"]) == 1
     assert capsys.readouterr().err.endswith("ottla health: nowhere: this is no address: it looks like localhost:9092\n")
+
+
+def test_a_locked_broker_is_asked_as_the_file_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "client.properties"
+    with InProcessBroker(tmp_path / "data", tls=True, users={"ann": "secret"}) as broker:
+        lines = as_lines(broker.client_properties("java", "ann"))
+        file.write_text("\n".join(lines))
+        monkeypatch.setenv("OTTLA_CLIENT_CONFIG", str(file))
+        assert main(["--broker", broker.bootstrap]) == 0
+        file.write_text("\n".join(lines).replace("secret", "nope"))
+        assert main(["--broker", broker.bootstrap]) == 1
+        assert "does not let ann in" in capsys.readouterr().err
+        file.write_text("\n".join(line for line in lines if not line.startswith("sasl.")).replace("SASL_SSL", "SSL"))
+        assert main(["--broker", broker.bootstrap, "--config", str(file)]) == 0, "ApiVersions is answered before a log-in"
+        monkeypatch.delenv("OTTLA_CLIENT_CONFIG")
+        assert main(["--broker", broker.bootstrap, "--timeout", "2"]) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,50 @@
+"""Who may ask the admin port from elsewhere: the guard, asked as a server asks it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ottla.broker.admin.guard import Guard, Receive, Scope, Send
+
+TOKEN = "a-token"
+
+
+async def behind(scope: Scope, receive: Receive, send: Send) -> None:
+    await send({"type": "behind"})
+
+
+def asked(client: str | None, headers: dict[bytes, bytes], method: str = "GET", kind: str = "http") -> dict[str, Any]:
+    """The first thing that is sent to whoever asks."""
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def receive() -> dict[str, Any]:
+        raise AssertionError("nothing of a body is read before it is known who sends it")
+
+    scope = {"type": kind, "method": method, "headers": list(headers.items()), "client": None if client is None else (client, 1)}
+    asyncio.run(Guard(behind, TOKEN)(scope, receive, send))
+    first: dict[str, Any] = sent[0]
+    return first
+
+
+@pytest.mark.parametrize("client", ["10.0.0.9", "192.168.1.1", "::ffff:10.0.0.9", "fe80::1", "a socket", None])
+def test_other_hosts_get_nothing_without_the_token_whatever_they_call_this_one(client: str | None) -> None:
+    assert asked(client, {b"host": b"127.0.0.1"})["status"] == 401
+    assert asked(client, {b"host": b"127.0.0.1", b"authorization": b"Bearer a-token"})["type"] == "behind"
+
+
+@pytest.mark.parametrize("client", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
+def test_this_machine_reads(client: str) -> None:
+    assert asked(client, {b"host": b"localhost:1"})["type"] == "behind"
+    assert asked(client, {b"host": b"localhost:1"}, "POST")["status"] == 401
+
+
+def test_a_websocket_asks_for_the_token() -> None:
+    assert asked("127.0.0.1", {b"host": b"localhost"}, kind="websocket")["type"] == "websocket.close"
+    shown = {b"host": b"localhost", b"authorization": b"bearer a-token"}
+    assert asked("127.0.0.1", shown, kind="websocket")["type"] == "behind"
