@@ -44,6 +44,17 @@ def _throughput(client: str, label: str, record_bytes: int, partitions: int, rec
     )
 
 
+def _through_tls(label: str, record_bytes: int, records: int) -> Benchmark:
+    return Benchmark(
+        f"TLS, {label}, 1 partition",
+        "Throughput through librdkafka, with TLS",
+        _THROUGHPUT_FIGURES,
+        partial(throughput.through_tls, record_bytes=record_bytes, partitions=1, records=records),
+        frozenset({Ability.TLS}),
+        record_bytes * records,
+    )
+
+
 _LATENCY_FIGURES = (
     Figure(latency.P50, "ms", digits=3),
     Figure(latency.P99, "ms", target=HALF, digits=3),
@@ -82,6 +93,7 @@ CASES: list[Benchmark] = [
         for label, size, records in (("100 B", 100, 1_000_000), ("1 KB", 1_024, 300_000))
         for partitions in (1, 6)
     ),
+    *(_through_tls(label, size, records) for label, size, records in (("100 B", 100, 500_000), ("1 KB", 1_024, 200_000))),
     Benchmark(
         "one-record batches, five in flight",
         REQUESTS,
@@ -176,6 +188,11 @@ def warm_up(site: Site, records: int = WARM_UP_RECORDS) -> None:
     pipeline.one_record_batches(site, record_bytes=100, records=records // 20, through_client=records // 100)
     if site.java is not None and site.can(Ability.JAVA):
         throughput.through_java(site, record_bytes=100, partitions=1, records=records)
+
+
+def warm_up_secured(site: Site, records: int = WARM_UP_RECORDS) -> None:
+    """As `warm_up`, of a broker behind TLS."""
+    throughput.through_tls(site, record_bytes=100, partitions=1, records=records)
 
 
 def warm_up_cluster(site: Site, records: int = WARM_UP_RECORDS) -> None:

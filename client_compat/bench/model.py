@@ -35,6 +35,7 @@ class Ability(StrEnum):
     RESTART = "data that outlives the process"
     JAVA = "the Java client"
     CLUSTER = "several brokers that replicate"
+    TLS = "a listener behind TLS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Figure:
 @dataclass(frozen=True, slots=True)
 class Peer:
     """A kind of broker: how one is made over a directory of its own, and what it cannot do, with the reason. `make_cluster` makes three,
-    which replicate, to be started, measured and stopped as one.
+    which replicate, to be started, measured and stopped as one; `make_secured` one with a listener behind TLS.
     """
 
     name: str
@@ -68,6 +69,7 @@ class Peer:
     make: Callable[[Path], BrokerProcess]
     cannot: Mapping[Ability, str] = field(default_factory=dict)
     make_cluster: Callable[[Path], BrokerProcess] | None = None
+    make_secured: Callable[[Path], BrokerProcess] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +108,11 @@ class Benchmark:
     def of_cluster(self) -> bool:
         """Whether it is measured of the peer's cluster."""
         return Ability.CLUSTER in self.needs
+
+    @property
+    def of_tls(self) -> bool:
+        """Whether it is measured of a broker with a listener behind TLS."""
+        return Ability.TLS in self.needs
 
     def blank(self, peer: Peer, figure: Figure) -> str | None:
         """Why `peer` has no such figure."""

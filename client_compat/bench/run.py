@@ -2,9 +2,9 @@
 
 Rules: the order is drawn for each case and run (from a fixed seed), so that nobody always comes after the same other one, whose freed
 memory and busy disk he would find; before a case that writes much, memory is touched for whoever comes next. A broker lives through all
-runs, so that a JVM has compiled what it will; what needs a broker's start gets a fresh one. Clusters come last, when all single brokers
-are gone. What fails is written down with its reason,
-and the bench goes on: a peer may not be able to do something, and that is a result.
+runs, so that a JVM has compiled what it will; what needs a broker's start gets a fresh one. Brokers behind TLS come when the others are
+gone, and clusters last. What fails is written down with its reason, and the bench goes on: a peer may not be able to do something, and
+that is a result.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from confluent_kafka import KafkaException
 
-from client_compat.bench.cases import WARM_UP_RECORDS, warm_up, warm_up_cluster
+from client_compat.bench.cases import WARM_UP_RECORDS, warm_up, warm_up_cluster, warm_up_secured
 from client_compat.bench.loads.java import JavaLoad
 from client_compat.bench.memory import touch
 from client_compat.bench.model import Benchmark, LoadFailed, Peer, Results, Site
@@ -60,26 +60,40 @@ def bench(
     """Measure; `note` is told before each single measurement. Raises `BrokerFailed` where a single broker does not start at all."""
     results = Results(runs, [peer.name for peer in peers])
     records = QUICK_RECORDS if quick else WARM_UP_RECORDS
-    alone, of_clusters = ([case for case in cases if case.of_cluster == of_cluster] for of_cluster in (False, True))
+    alone = [case for case in cases if not case.of_cluster and not case.of_tls]
+    secured, of_clusters = [case for case in cases if case.of_tls], [case for case in cases if case.of_cluster]
     if alone:
         with ExitStack() as stack:
             client = stack.enter_context(JavaLoad(directory / "java-client.log")) if java else None
             sites = [_site(peer, peer.make, directory / "brokers", client, stack) for peer in peers]
             _side_by_side(alone, sites, results, partial(warm_up, records=records), note)
+    if secured:
+        with ExitStack() as stack:
+            makers = [(peer, peer.make_secured) for peer in peers]
+            sites = list(_others(secured, makers, directory / "secured", stack, results))
+            _side_by_side(secured, sites, results, partial(warm_up_secured, records=records), note)
     if of_clusters:
         with ExitStack() as stack:
-            sites = list(_clusters(of_clusters, peers, directory / "clusters", stack, results))
+            makers = [(peer, peer.make_cluster) for peer in peers]
+            sites = list(_others(of_clusters, makers, directory / "clusters", stack, results))
             _side_by_side(of_clusters, sites, results, partial(warm_up_cluster, records=records), note)
     return results
 
 
-def _clusters(cases: Sequence[Benchmark], peers: Sequence[Peer], directory: Path, stack: ExitStack, results: Results) -> Iterator[Site]:
-    """Those that start. What was measured before is not lost over one that does not, as a commit from before there were clusters."""
-    for peer in peers:
-        if peer.make_cluster is None:
+def _others(
+    cases: Sequence[Benchmark],
+    makers: Sequence[tuple[Peer, Callable[[Path], BrokerProcess] | None]],
+    directory: Path,
+    stack: ExitStack,
+    results: Results,
+) -> Iterator[Site]:
+    """Those that start, of a kind that not all have. What was measured before is not lost over one that does not, as a commit from before
+    there was such a kind."""
+    for peer, make in makers:
+        if make is None:
             continue
         try:
-            yield _site(peer, peer.make_cluster, directory, None, stack)
+            yield _site(peer, make, directory, None, stack)
         except BrokerFailed as failure:
             for case in cases:
                 results.fail(case, peer.name, f"{failure}"[:500])

@@ -22,11 +22,23 @@ TAKE_AT_ONCE = 20_000
 SERVE_EVERY = 1_000
 
 
-def produce(bootstrap: str, topic: str, partitions: int, record_bytes: int, records: int, *, single: bool = False) -> float:
-    """Send the records in turns to the partitions; the seconds it took. `single`: one record a batch. Raises `LoadFailed`."""
+def produce(
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    record_bytes: int,
+    records: int,
+    *,
+    single: bool = False,
+    properties: Mapping[str, str] | None = None,
+) -> float:
+    """Send the records in turns to the partitions; the seconds it took. `single`: one record a batch; `properties` are for another way in.
+
+    Raises `LoadFailed`.
+    """
     errors: list[Any] = []
     config = {"linger.ms": 0, "batch.num.messages": 1} if single else {"linger.ms": 5}
-    producer = ready_producer(bootstrap, topic, partitions, {**config, "delivery.report.only.error": True})
+    producer = ready_producer(bootstrap, topic, partitions, {**config, "delivery.report.only.error": True, **(properties or {})})
     value, send = b"v" * record_bytes, producer.produce
 
     def report(error: Any, _message: Any) -> None:
@@ -62,7 +74,7 @@ def ready_producer(bootstrap: str, topic: str, partitions: int, settings: Mappin
     return producer
 
 
-def consume(bootstrap: str, topic: str, partitions: int, records: int) -> float:
+def consume(bootstrap: str, topic: str, partitions: int, records: int, properties: Mapping[str, str] | None = None) -> float:
     """Read the records from the beginning of every partition; the seconds it took. Raises `LoadFailed`."""
     consumer = Consumer(
         {
@@ -72,6 +84,7 @@ def consume(bootstrap: str, topic: str, partitions: int, records: int) -> float:
             # Room for all of it: with the defaults the client pauses for a second each time it holds 100,000 small records.
             "queued.min.messages": 2_000_000,
             "queued.max.messages.kbytes": 1_048_576,
+            **(properties or {}),
         },
         logger=logging.getLogger("bench"),
     )

@@ -12,7 +12,7 @@ import subprocess
 from pathlib import Path
 
 from client_compat.bench.model import OURS, REFERENCE, Ability, Peer
-from client_compat.bench.peers import without_faults
+from client_compat.bench.peers import secured, without_faults
 from client_compat.bench.peers.clusters import ClusterProcesses
 from client_compat.bench.peers.mock import MockProcess
 from client_compat.bench.peers.shipped import KAFKA_JVM, KAFKA_SETTINGS
@@ -26,7 +26,8 @@ KFAKE_SOURCE = Path(__file__).with_name("kfake")
 BUILD_TIMEOUT_S = 300
 
 _IN_MEMORY = "keeps nothing on disk"
-_ALONE = {Ability.CLUSTER: "replicates nothing"}
+_NO_TLS = {Ability.TLS: "is not run with TLS here"}
+_ALONE = {Ability.CLUSTER: "replicates nothing", **_NO_TLS}
 _LIGHT = {Ability.RESTART: _IN_MEMORY, **_ALONE}
 
 
@@ -102,9 +103,9 @@ WITHOUT_FAULTS = "without-faults"
 PEERS: dict[str, Peer] = {
     peer.name: peer
     for peer in (
-        Peer(OURS, "Ottla", _ottla, make_cluster=_three_ottlas),
+        Peer(OURS, "Ottla", _ottla, make_cluster=_three_ottlas, make_secured=secured.ottla),
         Peer(WITHOUT_FAULTS, "Ottla without its fault engine", without_faults.make, _ALONE),
-        Peer(REFERENCE, f"Apache Kafka {default_version()}", _kafka, make_cluster=_three_kafkas),
+        Peer(REFERENCE, f"Apache Kafka {default_version()}", _kafka, make_cluster=_three_kafkas, make_secured=secured.kafka),
         Peer("tansu", "tansu (Rust, in memory)", _tansu, _LIGHT),
         Peer("kfake", "kfake (Go, in memory)", _kfake, _LIGHT),
         Peer(

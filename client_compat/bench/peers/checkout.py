@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from client_compat.bench.model import Peer
+from client_compat.bench.peers import secured
 from client_compat.bench.peers.clusters import ClusterProcesses
 from client_compat.kafka.cluster import Kind
 from client_compat.support.brokers import BrokerProcess
@@ -23,7 +24,13 @@ _COMPILED = "protocol/records/walk.*.so"
 def peer(name: str, source: Path) -> Peer:
     """A peer of the bench."""
     source = source.absolute()
-    return Peer(name, f"Ottla of {source.name}", partial(make, source, name), make_cluster=partial(_three, source))
+    return Peer(
+        name,
+        f"Ottla of {source.name}",
+        partial(make, source, name),
+        make_cluster=partial(_three, source),
+        make_secured=partial(_secured, source),
+    )
 
 
 def make(source: Path, name: str, directory: Path) -> BrokerProcess:
@@ -35,6 +42,10 @@ def make(source: Path, name: str, directory: Path) -> BrokerProcess:
 
 def _three(source: Path, directory: Path) -> BrokerProcess:
     return ClusterProcesses.over(directory, Kind.OTTLA, _command(source))
+
+
+def _secured(source: Path, directory: Path) -> BrokerProcess:
+    return secured.ottla(directory, _command(source))
 
 
 def _command(source: Path) -> list[str]:

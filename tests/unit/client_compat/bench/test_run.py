@@ -31,6 +31,15 @@ def test_throughput_through_librdkafka(site: Site) -> None:
     assert set(values) == {throughput.PRODUCED, throughput.CONSUMED, throughput.PRODUCE_CPU, throughput.CONSUME_CPU}
 
 
+def test_throughput_through_tls(tmp_path: Path) -> None:
+    peer = PEERS[OURS]
+    assert peer.make_secured is not None
+    with lent(peer.make_secured, tmp_path / OURS) as broker:
+        broker.start()
+        site = Site(peer, broker, None, partial(lent, peer.make_secured, tmp_path / "fresh"))
+        assert throughput.through_tls(site, record_bytes=10, partitions=1, records=1_000)[throughput.CONSUMED] > 0
+
+
 def test_one_record_batches(site: Site) -> None:
     values = pipeline.one_record_batches(site, record_bytes=10, records=200, through_client=100)
     assert values[pipeline.REQUESTS] > 0
