@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has; 0 runs the tests one after the other, in one process.
 JOBS ?= 2
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust browser demo demo-transactions demo-cluster serve test test-plugin lint types fmt bench bench-audit object-store profile compat differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust browser demo demo-transactions demo-cluster serve test test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -129,6 +129,9 @@ object-store: $(STAMP) .tools/versitygw ## Read logs from a real S3 server
 compat: $(STAMP) java kcat maven go node rust ## Every real client's scenarios on this broker, on Apache Kafka and on tansu; writes client_compat/README.md
 	@$(PY) -m client_compat.matrix $(or $(ARGS),--write-report)
 
+compat-security: $(STAMP) java maven go node ## Real clients with TLS, certificates, users, tokens and ACLs, word for word as on Apache Kafka; writes client_compat/SECURITY.md
+	@$(PY) -m client_compat.matrix --scenario '^(security|rights)/' --broker ottla --broker kafka --dir .compat/run-security $(or $(ARGS),--page client_compat/SECURITY.md)
+
 differential: $(STAMP) maven ## Ask Apache Kafka and this broker the same, alone and in clusters of three, and print each field in which they differ
 	@$(PY) -m client_compat.differential $(ARGS)
 
@@ -171,8 +174,9 @@ sim: $(STAMP) ## Simulate a cluster from many seeds: clients, faults, and what m
 sim-mutations: $(STAMP) ## Break rules of replication, idempotence, transactions and of the controller on purpose: the simulation has to find each
 	@$(PY) -m ottla.broker.sim --mutations --seeds $(SEEDS) $(ARGS)
 
-fuzz: $(STAMP) ## Fuzz frames and batches against a live broker for five minutes
+fuzz: $(STAMP) ## Fuzz frames, batches, TLS and log-ins against a live broker: five minutes of an open one, five of a locked one
 	@$(PY) -m client_compat.fuzz $(ARGS)
+	@$(PY) -m client_compat.fuzz --locked $(ARGS)
 
 clean: ## Remove what the targets made, but for data directories
 	@rm -rf $(VENV) .compat .container build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -38,13 +38,13 @@ OPERATIONS: Mapping[str, frozenset[str]] = {
     "admin": _words(
         "create_topics delete_topics list_topics describe_topic create_partitions describe_configs alter_configs delete_records"
         " list_offsets list_groups describe_group group_offsets alter_group_offsets delete_groups describe_producers list_transactions"
-        " describe_transaction abort_transaction fence_producers describe_cluster"
+        " describe_transaction abort_transaction fence_producers describe_cluster connect"
     ),
 }
 
 Answer = dict[str, Any]
 Partition = tuple[str, int]
-_ENVELOPE = frozenset({"id", "op", "handle", "bootstrap", "timeout_ms"})
+_ENVELOPE = frozenset({"id", "op", "handle", "bootstrap", "timeout_ms", "security"})
 
 
 class Unsupported(Exception):
@@ -98,7 +98,8 @@ class Request:
 
 @dataclass(slots=True)
 class Program:
-    """One client, as three makers of objects whose methods are the operations; `failure` tells what an exception of its says.
+    """One client, as three makers of objects whose methods are the operations; `failure` tells what an exception of its says, and
+    `connect` is `admin.connect`: a program that has it knows the argument `security`, too.
 
     `close` of a producer or a consumer takes no argument, every other operation its request; all may be coroutine functions.
     """
@@ -109,6 +110,7 @@ class Program:
     consumer: Callable[[Request], Any]
     admin: Callable[[str], Any]
     failure: Callable[[BaseException], Failure | None]
+    connect: Callable[[Request], Any] | None = None
     runtime: str = f"python {sys.version.split()[0]}"
     _handles: dict[tuple[str, str], Any] = field(default_factory=dict)
     _admins: dict[str, Any] = field(default_factory=dict)
@@ -145,7 +147,11 @@ class Program:
         if name not in OPERATIONS.get(area, frozenset()):
             raise BadRequest(f"there is no operation {request.op}")
         limit_s = request.timeout_s + (POLL_GRACE_S if request.op == "consumer.poll" else 0.0)
+        if self.connect is None and (request.op == "admin.connect" or request.get("security") is not None):
+            raise Unsupported(f"{self.client}'s program brings no certificates and users")
         async with asyncio.timeout(limit_s):
+            if request.op == "admin.connect" and self.connect is not None:
+                return {"brokers": await _value(self.connect(request))}
             if area == "admin":
                 return await self._call(await self._admin(request["bootstrap"]), name, request)
             key = (area, str(request["handle"]))

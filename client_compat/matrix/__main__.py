@@ -14,11 +14,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from client_compat.matrix.brokers import KINDS
+from client_compat.matrix.brokers import KAFKA, KINDS
 from client_compat.matrix.clients import CACHE, CLIENTS, ROOT
 from client_compat.matrix.control import Ready
 from client_compat.matrix.kept import Kept
-from client_compat.matrix.outcomes import Cell, Outcome, client_failures, failures, known, unneeded
+from client_compat.matrix.outcomes import Cell, Outcome, client_failures, failures, known, other_words, unneeded
 from client_compat.matrix.pool import Pool
 from client_compat.matrix.report import Versions, as_json, markdown
 from client_compat.matrix.run import Job, Matrix, SharedBrokers, chosen
@@ -45,10 +45,11 @@ def main(
         bool, typer.Option("--resume", help="Take over what the last run in --dir finished; failures are run again.")
     ] = False,
     write_report: Annotated[bool, typer.Option("--write-report", help="Write client_compat/README.md and compat.json.")] = False,
+    page: Annotated[Path | None, typer.Option(help="Write the tables of the chosen cells here, as make compat-security does.")] = None,
     list_only: Annotated[bool, typer.Option("--list", help="List clients, scenarios and brokers, and run nothing.")] = False,
 ) -> None:
     """Run real clients' scenarios on this broker, on Apache Kafka and on tansu, and compare. Exit code 1 when a cell fails on this broker
-    that does not fail on Apache Kafka and is not named as a deviation."""
+    that does not fail on Apache Kafka, or in which the client says something else here, and that is not named as a deviation."""
     console = Console()
     by_title = {one.title: one for one in REGISTRY.values()}
     wanted = [f"{REGISTRY[word].title}$" if word in REGISTRY else word for word in scenario or ()]
@@ -63,13 +64,15 @@ def main(
     if write_report and (client or scenario):
         console.print("[red]The report is of all clients and scenarios: --write-report goes without --client and --scenario.[/]")
         raise typer.Exit(2)
-    jobs = [Job(name, one, tuple(brokers)) for name in clients for one in scenarios]
+    jobs = [Job(name, one, tuple(brokers)) for name in clients for one in scenarios if not one.clients or name in one.clients]
     cells, ready = _run(console, jobs, workers, _kept(console, directory, resume=resume), directory)
     _print(console, cells)
     versions = Versions({KINDS[name].title: KINDS[name].version() for name in dict.fromkeys(cell.broker for cell in cells)}, ready)
     document = json.dumps(as_json(cells, scenarios, versions), indent=0, separators=(",", ":"), ensure_ascii=False) + "\n"
     if json_file is not None:
         json_file.write_text(document)
+    if page is not None:
+        page.write_text(markdown(cells, scenarios, versions, "make compat-security"))
     if write_report:
         (REPORT / "README.md").write_text(markdown(cells, scenarios, versions))
         (REPORT / "compat.json").write_text(document)
@@ -148,6 +151,16 @@ def _print(console: Console, cells: list[Cell]) -> None:
         )
     for cell in failures(cells):
         console.print(f"[bold red]only here:[/] {_line(cell)}", soft_wrap=True)
+    pairs = other_words(cells)
+    noted = [cell for cell in cells if cell.broker == KAFKA and cell.found and cell.outcome is Outcome.PASS]
+    if noted:
+        console.print(f"What the client said, noted in {len(noted)} cells of Apache Kafka: {len(pairs)} differ here")
+    for cell, other in pairs:
+        row = known(cell)
+        console.print(
+            f"[yellow]other words:[/] {cell.client} {cell.scenario}: {escape(row.why if row else 'not explained')}", soft_wrap=True
+        )
+        console.print(f"  here: {escape(cell.found)}\n  there: {escape(other.found)}", soft_wrap=True)
     for cell in client_failures(cells):
         row = known(cell)
         console.print(f"[yellow]on Apache Kafka too:[/] {cell.client} {cell.scenario}: {escape(row.why if row else 'not explained')}")

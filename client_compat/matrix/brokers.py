@@ -21,6 +21,7 @@ from pathlib import Path
 from client_compat.kafka.jars import KafkaMissing, default_version, jars
 from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
 from client_compat.kafka.reference import ReferenceBroker
+from client_compat.matrix.lock import Lock
 from client_compat.matrix.proxy import Losses, Proxy
 from client_compat.matrix.truth import Truth
 from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess, ottla, tansu
@@ -38,12 +39,13 @@ class Skipped(Exception):
 
 @dataclass(slots=True)
 class Broker:
-    """A running broker. `bootstrap` is where clients dial; `truth` asks it directly."""
+    """A running broker. `bootstrap` is where clients dial; `truth` asks it directly. `lock` is what a locked one has beside that."""
 
     kind: str
     process: BrokerProcess
     reference: ReferenceBroker | None = None
     proxy: Proxy | None = None
+    lock: Lock | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -73,19 +75,23 @@ class Broker:
         return self.process.alive
 
 
-def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None) -> Broker:
+def _ottla(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
     given = {name: KAFKA_SETTINGS[name] for name in SHARED} | dict(settings)
     if advertised is not None:
         given["advertised.listeners"] = f"PLAINTEXT://{HOST}:{advertised}"
+    if lock is not None:
+        return Broker(OURS, lock.ottla(directory, given), lock=lock)
     return Broker(OURS, ottla(directory / "data", options=[f"--set={name}={value}" for name, value in given.items()]))
 
 
-def _kafka(directory: Path, settings: Mapping[str, str], advertised: int | None) -> Broker:
+def _kafka(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
     reference = ReferenceBroker(directory / "data", dict(settings), static_voters=True)
     shutil.copytree(_formatted(), directory / "data")
     if advertised is not None:
         reference.settings = {**reference.settings, "advertised.listeners": f"PLAINTEXT://{HOST}:{advertised}"}
-    return Broker(KAFKA, reference.broker, reference)
+    if lock is not None:
+        reference.settings = {**reference.settings, **lock.settings(reference.port, reference.controller_port)}
+    return Broker(KAFKA, reference.broker, reference, lock=lock)
 
 
 _formatting = threading.Lock()
@@ -104,7 +110,9 @@ def _formatted() -> Path:
     return kept
 
 
-def _tansu(directory: Path, settings: Mapping[str, str], advertised: int | None) -> Broker:
+def _tansu(directory: Path, settings: Mapping[str, str], advertised: int | None, lock: Lock | None) -> Broker:
+    if lock is not None:
+        raise Skipped("tansu has no such locks")
     if settings:
         raise Skipped(f"tansu has no setting {', '.join(settings)}")
     return Broker(TANSU, tansu(directory / "tansu.log", advertised_port=advertised))
@@ -136,7 +144,7 @@ class Kind:
     title: str
     missing: Callable[[], str | None]
     version: Callable[[], str]
-    make: Callable[[Path, Mapping[str, str], int | None], Broker]
+    make: Callable[[Path, Mapping[str, str], int | None, Lock | None], Broker]
     durable: bool = True
     peer: bool = False
 
@@ -152,12 +160,17 @@ KINDS: Mapping[str, Kind] = {
 
 
 @contextmanager
-def running(kind: Kind, directory: Path, settings: Mapping[str, str] | None = None, losses: Losses | None = None) -> Iterator[Broker]:
-    """A broker over an empty `directory`, which is removed at the end unless something failed. Raises `Skipped` or `BrokerFailed`."""
+def running(
+    kind: Kind, directory: Path, settings: Mapping[str, str] | None = None, losses: Losses | None = None, *, locked: bool = False
+) -> Iterator[Broker]:
+    """A broker over an empty `directory`, which is removed at the end unless something failed; a `locked` one has a `Lock`.
+
+    Raises `Skipped` or `BrokerFailed`.
+    """
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     advertised = free_port() if losses is not None else None
-    broker = kind.make(directory, settings or {}, advertised)
+    broker = kind.make(directory, settings or {}, advertised, Lock(directory / "tls") if locked else None)
     try:
         broker.start()
         if losses is not None and advertised is not None:

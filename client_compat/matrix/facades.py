@@ -16,6 +16,7 @@ Partition = tuple[str, int]
 Header = tuple[str, bytes | None]
 Mode = Literal["sync", "async"]
 POLL_TIMEOUT_MS = 20_000
+CONNECT_TIMEOUT_MS = 6_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,21 +357,27 @@ class Admin:
 
 @dataclass(slots=True)
 class Client:
-    """A client program, as a scenario uses it against one broker."""
+    """A client program, as a scenario uses it against one broker; `security` is what its producers and consumers come in with."""
 
     name: str
     program: Program
     bootstrap: str
+    security: Mapping[str, Any] | None = None
 
     def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
         handle = self.program.new_handle("producer")
-        self.program.call("producer.open", handle=handle, bootstrap=self.bootstrap, **options)
+        self.program.call("producer.open", handle=handle, bootstrap=self.bootstrap, security=self.security, **options)
         return Producer(self.program, handle)
 
     def consumer(self, **options: Unpack[ConsumerOptions]) -> Consumer:
         handle = self.program.new_handle("consumer")
-        self.program.call("consumer.open", handle=handle, bootstrap=self.bootstrap, **options)
+        self.program.call("consumer.open", handle=handle, bootstrap=self.bootstrap, security=self.security, **options)
         return Consumer(self.program, handle)
+
+    def connect(self, timeout_ms: int = CONNECT_TIMEOUT_MS) -> int:
+        """Come in, ask for the brokers, and go: how many there are. Raises `ClientError` with what keeps the client out."""
+        answer = self.program.call("admin.connect", bootstrap=self.bootstrap, security=self.security, timeout_ms=timeout_ms)
+        return int(answer["brokers"])
 
     @property
     def admin(self) -> Admin:

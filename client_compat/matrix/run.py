@@ -47,7 +47,7 @@ class Job:
 
 
 class SharedBrokers:
-    """One broker of each kind and settings, started when first asked for, and again when it died."""
+    """One broker of each kind, settings and lock, started when first asked for, and again when it died."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -63,14 +63,16 @@ class SharedBrokers:
                 self._missing[kind] = KINDS[kind].missing()
             return self._missing[kind]
 
-    def get(self, kind: str, settings: Mapping[str, str]) -> Broker:
+    def get(self, kind: str, settings: Mapping[str, str], *, locked: bool = False) -> Broker:
         """Raises `Skipped` or `BrokerFailed`."""
         with self._lock:
-            key = (kind, repr(sorted(settings.items())))
+            key = (kind, repr((locked, sorted(settings.items()))))
             broker = self._running.get(key)
             if broker is None or not broker.alive:
                 self._starts += 1
-                broker = self._stack.enter_context(running(KINDS[kind], self._directory / f"{kind}-{self._starts}", settings))
+                broker = self._stack.enter_context(
+                    running(KINDS[kind], self._directory / f"{kind}-{self._starts}", settings, locked=locked)
+                )
                 self._running[key] = broker
             return broker
 
@@ -111,8 +113,9 @@ class Matrix:
     def run_cell(self, client: str, scenario: Scenario, broker: str) -> Cell:
         """One cell, whatever happens in it."""
         began = time.monotonic()
+        found: list[str] = []
         try:
-            self._attempt(client, scenario, broker)
+            self._attempt(client, scenario, broker, found)
             outcome, reason = Outcome.PASS, ""
         except Unsupported as error:
             outcome, reason = Outcome.UNSUPPORTED, str(error)
@@ -122,9 +125,9 @@ class Matrix:
             outcome, reason = Outcome.FAIL, describe(error)
         seconds = time.monotonic() - began
         self._slow_failures[client, broker] += outcome is Outcome.FAIL and seconds > SLOW_S
-        return Cell(client, scenario.title, broker, outcome, reason[:REASON_CHARS], round(seconds, 2))
+        return Cell(client, scenario.title, broker, outcome, reason[:REASON_CHARS], round(seconds, 2), "; ".join(found))
 
-    def _attempt(self, client: str, scenario: Scenario, kind: str) -> None:
+    def _attempt(self, client: str, scenario: Scenario, kind: str, found: list[str]) -> None:
         if missing := self._brokers.missing(kind) or self._pool.missing(client):
             raise Skipped(missing)
         if KINDS[kind].peer and self._slow_failures[client, kind] >= SLOW_FAILURES_MAX:
@@ -135,7 +138,7 @@ class Matrix:
             lease = Lease(self._pool, self._peers, scenario.timeout_s)
             ended_well = False
             try:
-                scenario.run(Scene(client, broker, lease))
+                scenario.run(Scene(client, broker, lease, found))
                 ended_well = True
             except Unsupported:
                 ended_well = True
@@ -149,11 +152,11 @@ class Matrix:
     @contextmanager
     def _broker(self, client: str, scenario: Scenario, kind: str) -> Iterator[Broker]:
         if not scenario.own_broker:
-            yield self._brokers.get(kind, scenario.settings)
+            yield self._brokers.get(kind, scenario.settings, locked=scenario.locked)
             return
         losses = scenario.losses() if scenario.losses else None
         directory = self._directory / f"{client}-{scenario.name}-{kind}"
-        with running(KINDS[kind], directory, scenario.settings, losses) as broker:
+        with running(KINDS[kind], directory, scenario.settings, losses, locked=scenario.locked) as broker:
             yield broker
 
 

@@ -10,12 +10,16 @@ import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, Unpack
 
 from client_compat.matrix.brokers import Broker
+from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Admin, Client, Consumer, ConsumerOptions, Producer, ProducerOptions, Taken
+from client_compat.matrix.lock import LISTENERS, Lock
+from client_compat.matrix.outcomes import plain
 from client_compat.matrix.proxy import Losses
+from client_compat.matrix.rights import Rights
 from client_compat.matrix.truth import Truth
 
 T = TypeVar("T")
@@ -66,11 +70,12 @@ _numbers = itertools.count(1)
 
 @dataclass(slots=True)
 class Scene:
-    """One run of one scenario: a client, a broker, and what was opened."""
+    """One run of one scenario: a client, a broker, what was opened, and what was found."""
 
     client_name: str
     broker: Broker
     programs: Programs
+    found: list[str] = field(default_factory=list)
     _clients: list[Client] = field(default_factory=list)
 
     @property
@@ -87,6 +92,26 @@ class Scene:
     def other(self, name: str) -> Client:
         """A program of another client on the same broker. Raises `Skipped` where it cannot be had here."""
         return Client(name, self.programs.take(name), self.broker.bootstrap)
+
+    def guest(self, listener: str, protocol: str | None = None, **given: Any) -> Client:
+        """The client under test, in its first program, at a listener of the locked broker; `given` as `Lock.security` takes it."""
+        lock = self.lock
+        security = lock.security(protocol or LISTENERS[listener], **given)
+        return replace(self.client, bootstrap=lock.bootstrap(listener), security=security)
+
+    @property
+    def lock(self) -> Lock:
+        assert self.broker.lock is not None, "the scenario is of a locked broker"
+        return self.broker.lock
+
+    @property
+    def rights(self) -> Rights:
+        return Rights(self.broker.process.port)
+
+    def note(self, error: ClientError | None, what: str = "") -> None:
+        """What the client under test said: it has to say the same on Apache Kafka."""
+        told = "no error" if error is None else plain(str(error))
+        self.found.append(f"{what}: {told}" if what else told)
 
     def producer(self, **options: Unpack[ProducerOptions]) -> Producer:
         return self.client.producer(**options)
@@ -142,7 +167,8 @@ Run = Callable[[Scene], None]
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """`area` is its module. `own_broker`: it restarts or kills it, or needs a proxy that loses answers; `durable`: it restarts a
-    broker that must remember. `quick` ones are run for every client in CI."""
+    broker that must remember. `quick` ones are run for every client in CI. `locked`: its broker has a `Lock`. `clients` are the only ones
+    that it is for; none: all."""
 
     name: str
     area: str
@@ -154,6 +180,8 @@ class Scenario:
     durable: bool = False
     quick: bool = False
     timeout_s: float = TIMEOUT_S
+    locked: bool = False
+    clients: frozenset[str] = frozenset()
 
     @property
     def title(self) -> str:
@@ -172,6 +200,8 @@ def scenario(
     durable: bool = False,
     quick: bool = False,
     timeout_s: float = TIMEOUT_S,
+    locked: bool = False,
+    clients: frozenset[str] = frozenset(),
 ) -> Callable[[Run], Run]:
     """Register the function below under its own name, with hyphens."""
 
@@ -179,7 +209,7 @@ def scenario(
         name, area = run.__name__.replace("_", "-"), run.__module__.rpartition(".")[2]
         assert name not in REGISTRY, f"{name} is taken"
         own = own_broker or durable or losses is not None
-        REGISTRY[name] = Scenario(name, area, promise, run, own, settings or {}, losses, durable, quick, timeout_s)
+        REGISTRY[name] = Scenario(name, area, promise, run, own, settings or {}, losses, durable, quick, timeout_s, locked, clients)
         return run
 
     return register

@@ -19,6 +19,8 @@ AREAS = (
     "transactions",
     "admin",
     "restarts",
+    "security",
+    "rights",
 )
 """In the order of the report. A new area is a module here and a word in this line."""
 

@@ -52,6 +52,10 @@ async function perform(client, open, request) {
   const [kind, verb] = request.op.split('.');
   const type = { producer: client.Producer, consumer: client.Consumer, admin: client.Admin }[kind];
   if (type === undefined) throw new Error(`no such operation: ${request.op}`);
+  if (request.op === 'admin.connect') {
+    if (type.connect === undefined) throw new Unsupported('its program brings no certificates and users');
+    return type.connect(request);
+  }
   const key = kind === 'admin' ? `admin ${request.bootstrap}` : request.handle;
   if (verb === 'open' || (kind === 'admin' && !open.has(key))) open.set(key, await type.open(request));
   if (verb === 'open') return {};

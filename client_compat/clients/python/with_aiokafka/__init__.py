@@ -9,7 +9,8 @@ from client_compat.clients.python.with_aiokafka.admin import Admin
 from client_compat.clients.python.with_aiokafka.consumer import Consumer
 from client_compat.clients.python.with_aiokafka.errors import failure
 from client_compat.clients.python.with_aiokafka.producer import Producer
+from client_compat.clients.python.with_aiokafka.security import connect
 
 
 def program() -> Program:
-    return Program("aiokafka", aiokafka.__version__, Producer.open, Consumer.open, Admin.open, failure)
+    return Program("aiokafka", aiokafka.__version__, Producer.open, Consumer.open, Admin.open, failure, connect)

@@ -13,6 +13,7 @@ from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitio
 
 from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, taken
 from client_compat.clients.python.alike import consumer_settings, offset_rows
+from client_compat.clients.python.with_aiokafka.security import keywords
 
 ASSIGNORS = {
     "range": (RangePartitionAssignor,),
@@ -32,7 +33,8 @@ class Consumer:
 
     @classmethod
     async def open(cls, request: Request) -> Consumer:
-        consumer = AIOKafkaConsumer(bootstrap_servers=request["bootstrap"], **consumer_settings("aiokafka", request, ASSIGNORS))
+        own = consumer_settings("aiokafka", request, ASSIGNORS)
+        consumer = AIOKafkaConsumer(bootstrap_servers=request["bootstrap"], **keywords(request), **own)
         try:
             await consumer.start()
         except BaseException:

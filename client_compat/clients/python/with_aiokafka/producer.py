@@ -10,6 +10,7 @@ from aiokafka import AIOKafkaProducer, TopicPartition
 
 from client_compat.clients.control import Answer, Request, Unsupported, compact_json, from_wire, headers_from_wire, last_of, settings
 from client_compat.clients.python.with_aiokafka import errors
+from client_compat.clients.python.with_aiokafka.security import keywords
 
 Partitioner = Callable[[bytes | None, Sequence[int], Sequence[int]], int]
 
@@ -44,7 +45,7 @@ class Producer:
     async def open(cls, request: Request) -> Producer:
         own = settings("aiokafka", request, SETTINGS)
         own = {name: value for name, value in own.items() if value is not OWN_DEFAULT}
-        producer = AIOKafkaProducer(bootstrap_servers=request["bootstrap"], **own)
+        producer = AIOKafkaProducer(bootstrap_servers=request["bootstrap"], **keywords(request), **own)
         try:
             await producer.start()
         except BaseException:

@@ -9,8 +9,9 @@ from client_compat.clients.python.with_confluent.admin import Admin
 from client_compat.clients.python.with_confluent.consumer import Consumer
 from client_compat.clients.python.with_confluent.errors import failure
 from client_compat.clients.python.with_confluent.producer import Producer
+from client_compat.clients.python.with_confluent.security import connect
 
 
 def program() -> Program:
     version = f"{confluent_kafka.version()} (librdkafka {confluent_kafka.libversion()[0]})"
-    return Program("confluent-kafka", version, Producer, Consumer, Admin, failure)
+    return Program("confluent-kafka", version, Producer, Consumer, Admin, failure, connect)

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, OFFSET_INVALID, KafkaE
 from confluent_kafka import Consumer as PlainConsumer
 
 from client_compat.clients.control import Answer, Request, Unsupported, settings, taken
-from client_compat.clients.python.with_confluent import errors
+from client_compat.clients.python.with_confluent import errors, security
 
 NAME = "confluent-kafka"
 SETTINGS: Mapping[str, Any] = {
@@ -45,6 +45,7 @@ _PLACES = {"beginning": OFFSET_BEGINNING, "end": OFFSET_END}
 class Consumer:
     def __init__(self, request: Request) -> None:
         own = settings(NAME, request, SETTINGS)
+        come_in = security.settings(request, security.Door())
         self._begin_at = OFFSET_INVALID
         self._at_once = own.pop("max_poll_records", POLL_RECORDS)
         if "partition.assignment.strategy" in own:
@@ -56,7 +57,7 @@ class Consumer:
             # Its constructor demands a group. Without one nothing is to be committed, nor to be begun at what was.
             own.update({"group.id": f"nobody-{request['handle']}", "enable.auto.commit": False})
             self._begin_at = BEGINNINGS.get(request.get("reset", "latest"), OFFSET_INVALID)
-        self._consumer = PlainConsumer({"bootstrap.servers": request["bootstrap"], **own, "logger": logging.getLogger(NAME)})
+        self._consumer = PlainConsumer({"bootstrap.servers": request["bootstrap"], **come_in, **own, "logger": logging.getLogger(NAME)})
         self._pending: list[Answer] = []
 
     def subscribe(self, request: Request) -> None:

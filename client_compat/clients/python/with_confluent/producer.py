@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException, SerializingProducer
 from confluent_kafka import Producer as PlainProducer
 
 from client_compat.clients.control import Answer, Failure, Request, Unsupported, compact_json, from_wire, headers_from_wire, settings
-from client_compat.clients.python.with_confluent import errors
+from client_compat.clients.python.with_confluent import errors, security
 
 NAME = "confluent-kafka"
 OWN_DEFAULT = "consistent_random"
@@ -44,7 +44,11 @@ class Producer:
             raise Unsupported("confluent-kafka has no custom partitioners: librdkafka's callback is not in its Python API")
         if request.get("interceptor"):
             raise Unsupported("confluent-kafka has no interceptors: librdkafka's are plugins in C, not in its Python API")
-        own = {"bootstrap.servers": request["bootstrap"], **settings(NAME, request, SETTINGS)}
+        own = {
+            "bootstrap.servers": request["bootstrap"],
+            **security.settings(request, security.Door()),
+            **settings(NAME, request, SETTINGS),
+        }
         if own.get("partitioner") == OWN_DEFAULT:
             del own["partitioner"]
         if "queue.buffering.max.kbytes" in own:

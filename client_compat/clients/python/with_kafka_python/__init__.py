@@ -9,7 +9,8 @@ from client_compat.clients.python.with_kafka_python.admin import Admin
 from client_compat.clients.python.with_kafka_python.consumer import Consumer
 from client_compat.clients.python.with_kafka_python.errors import failure
 from client_compat.clients.python.with_kafka_python.producer import Producer
+from client_compat.clients.python.with_kafka_python.security import connect
 
 
 def program() -> Program:
-    return Program("kafka-python", kafka.__version__, Producer, Consumer, Admin, failure)
+    return Program("kafka-python", kafka.__version__, Producer, Consumer, Admin, failure, connect)

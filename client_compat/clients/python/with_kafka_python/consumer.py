@@ -14,6 +14,7 @@ from kafka.structs import OffsetAndMetadata
 
 from client_compat.clients.control import TIMESTAMP_TYPES, Answer, Request, taken
 from client_compat.clients.python.alike import consumer_settings, offset_rows
+from client_compat.clients.python.with_kafka_python.security import keywords
 
 NAME = "kafka-python"
 ASSIGNORS = {
@@ -30,7 +31,8 @@ def _partitions(request: Request) -> list[TopicPartition]:
 
 class Consumer:
     def __init__(self, request: Request) -> None:
-        self._consumer = KafkaConsumer(bootstrap_servers=request["bootstrap"], **consumer_settings(NAME, request, ASSIGNORS))
+        own = consumer_settings(NAME, request, ASSIGNORS)
+        self._consumer = KafkaConsumer(bootstrap_servers=request["bootstrap"], **keywords(request), **own)
 
     def subscribe(self, request: Request) -> None:
         self._consumer.subscribe(request.get("topics") or (), request.get("pattern"))

@@ -14,6 +14,7 @@ from kafka.structs import OffsetAndMetadata
 
 from client_compat.clients.control import Answer, Request, Unsupported, compact_json, from_wire, headers_from_wire, last_of, settings
 from client_compat.clients.python.with_kafka_python import errors
+from client_compat.clients.python.with_kafka_python.security import keywords
 
 NAME = "kafka-python"
 
@@ -55,7 +56,7 @@ class Producer:
         for name in ("partitioner", "value_serializer"):
             if name in own:
                 own[name] = own[name]()
-        self._producer = KafkaProducer(bootstrap_servers=request["bootstrap"], **own)
+        self._producer = KafkaProducer(bootstrap_servers=request["bootstrap"], **keywords(request), **own)
         if request.get("transactional_id"):
             self._producer.init_transactions()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from client_compat.matrix.brokers import KAFKA, OURS, TANSU
-from client_compat.matrix.outcomes import Cell, KnownFailure, Outcome, client_failures, failures, known, unneeded
+from client_compat.matrix.outcomes import Cell, KnownFailure, Outcome, client_failures, failures, known, other_words, unneeded
 
 
-def cell(broker: str, outcome: Outcome, client: str = "c", scenario: str = "area/s") -> Cell:
-    return Cell(client, scenario, broker, outcome, "why")
+def cell(broker: str, outcome: Outcome, client: str = "c", scenario: str = "area/s", found: str = "") -> Cell:
+    return Cell(client, scenario, broker, outcome, "why", found=found)
 
 
 def test_a_cell_that_fails_here_and_passes_on_kafka_fails_the_run() -> None:
@@ -49,3 +49,15 @@ def test_a_known_failure_that_passes_now_is_told() -> None:
     assert unneeded([cell(OURS, Outcome.PASS)], table) == [table[0]]
     assert unneeded([cell(OURS, Outcome.PASS), cell(OURS, Outcome.FAIL, scenario="area/t")], table) == []
     assert unneeded([cell(OURS, Outcome.PASS), cell(KAFKA, Outcome.FAIL)], table) == []
+
+
+def test_a_client_that_says_something_else_here_than_on_kafka_fails_the_run() -> None:
+    ours, theirs = cell(OURS, Outcome.PASS, found="a wrong password"), cell(KAFKA, Outcome.PASS, found="no such user")
+    assert other_words([ours, theirs]) == [(ours, theirs)]
+    assert failures([ours, theirs], ()) == [ours]
+    table = (KnownFailure("c", "area/s", "it is so"),)
+    assert failures([ours, theirs], table) == []
+    assert unneeded([ours, theirs], table) == []
+    same = cell(KAFKA, Outcome.PASS, found="a wrong password")
+    assert (failures([ours, same], ()), unneeded([ours, same], table)) == ([], list(table))
+    assert other_words([ours, cell(KAFKA, Outcome.FAIL, found="half the way")]) == []

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from client_compat.matrix.brokers import KAFKA, OURS
 from client_compat.matrix.control import Ready
-from client_compat.matrix.outcomes import Cell, Outcome
-from client_compat.matrix.report import Versions, as_json, differences, markdown, plain_reason
+from client_compat.matrix.outcomes import Cell, Outcome, plain
+from client_compat.matrix.report import Versions, as_json, differences, markdown
 from client_compat.matrix.scenario import Scenario
 
 SCENARIOS = [Scenario(name, "area", f"The promise of {name}.", lambda scene: None) for name in ("one", "two")]
@@ -44,9 +44,9 @@ def test_a_difference_from_apache_kafka_comes_before_the_tables() -> None:
 
 def test_a_reason_is_one_line_without_the_names_ports_and_times_of_a_run() -> None:
     reason = "topic-java-2.8-4711-12 at 127.0.0.1:23456 of 1700000000000 is gone\nit wrote: much"
-    assert plain_reason(reason) == "… at … of … is gone"
-    assert plain_reason("") == ""
-    assert len(plain_reason("x" * 1000)) < 300
+    assert plain(reason) == "… at … of … is gone"
+    assert plain("") == ""
+    assert len(plain("x" * 1000)) < 300
 
 
 def test_a_table_survives_a_reason_with_its_own_signs() -> None:
@@ -65,4 +65,5 @@ def test_the_json_has_every_cell_and_both_sides_versions() -> None:
         "outcome": "pass",
         "reason": "",
         "seconds": 1.5,
+        "found": "",
     }

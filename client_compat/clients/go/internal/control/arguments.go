@@ -44,9 +44,16 @@ func decode(line []byte, into any) error {
 
 // Open is common to producers and consumers.
 type Open struct {
-	Handle    string `json:"handle"`
-	Bootstrap string `json:"bootstrap"`
-	ClientID  string `json:"client_id"`
+	Handle    string    `json:"handle"`
+	Bootstrap string    `json:"bootstrap"`
+	ClientID  string    `json:"client_id"`
+	Security  *Security `json:"security"`
+}
+
+// Connect is admin.connect.
+type Connect struct {
+	Bootstrap string    `json:"bootstrap"`
+	Security  *Security `json:"security"`
 }
 
 // ProducerOpen is producer.open. A nil member was not asked for.

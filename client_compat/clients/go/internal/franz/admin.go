@@ -29,6 +29,7 @@ func (p *program) addAdmin(ops map[string]control.Op) {
 	ops["admin.delete_records"] = admin(p, deleteRecords)
 	ops["admin.list_offsets"] = admin(p, listOffsets)
 	ops["admin.describe_cluster"] = admin(p, describeCluster)
+	ops["admin.connect"] = control.Bind(connect)
 	p.addGroupAdmin(ops)
 	p.addTransactionAdmin(ops)
 }

@@ -42,7 +42,7 @@ func (p *program) close() {
 }
 
 func common(open control.Open) []kgo.Opt {
-	options := []kgo.Opt{kgo.SeedBrokers(open.Bootstrap)}
+	options := append([]kgo.Opt{kgo.SeedBrokers(open.Bootstrap)}, comeIn(open.Security)...)
 	if open.ClientID != "" {
 		options = append(options, kgo.ClientID(open.ClientID))
 	}

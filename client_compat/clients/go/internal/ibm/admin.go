@@ -45,6 +45,7 @@ func (p *program) addAdmin(ops map[string]control.Op) {
 	ops["admin.delete_records"] = bind(p, deleteRecords)
 	ops["admin.list_offsets"] = bind(p, listOffsets)
 	ops["admin.describe_cluster"] = bind(p, describeCluster)
+	ops["admin.connect"] = control.Bind(connect)
 	p.addGroupAdmin(ops)
 	p.addTransactionAdmin(ops)
 }

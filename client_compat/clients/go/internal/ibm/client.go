@@ -56,6 +56,7 @@ func settings(open control.Open) *sarama.Config {
 	if open.ClientID != "" {
 		config.ClientID = open.ClientID
 	}
+	comeIn(config, open.Security)
 	config.Consumer.Return.Errors = true
 	config.Producer.Return.Successes = true
 	return config

@@ -30,6 +30,16 @@ export class KafkaJSAdmin {
     return new KafkaJSAdmin(admin);
   }
 
+  static async connect(request) {
+    const admin = connectionFor({ retries: 1, ...request }).admin();
+    try {
+      await admin.connect();
+      return { brokers: (await admin.describeCluster()).brokers.length };
+    } finally {
+      await admin.disconnect();
+    }
+  }
+
   /** One call for each topic: for several, kafkajs answers with one boolean or one error. */
   async createTopics({ topics }) {
     const create = async ({ name, partitions, replication = 1, configs = {} }) => {

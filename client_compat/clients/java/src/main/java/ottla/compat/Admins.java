@@ -28,6 +28,9 @@ final class Admins {
     private final Map<String, Admin> open = new HashMap<>();
 
     Map<String, ?> run(String verb, Args args) throws Exception {
+        if (verb.equals("connect")) {
+            return connect(args);
+        }
         Admin admin = open.computeIfAbsent(args.text("bootstrap"), bootstrap -> Admin.create(Map.of("bootstrap.servers", bootstrap)));
         return switch (verb) {
             case "create_topics" -> results(admin.createTopics(newTopics(args)).values(), args);
@@ -47,6 +50,16 @@ final class Admins {
 
     void close() {
         open.values().forEach(Admin::close);
+    }
+
+    private static Map<String, ?> connect(Args args) throws Exception {
+        Map<String, Object> config = Settings.of(args, Map.of());
+        int limit = args.timeoutMs() / 2; // so that it is the client that says it
+        config.put("default.api.timeout.ms", limit);
+        config.put("request.timeout.ms", limit);
+        try (Admin admin = Admin.create(config)) {
+            return Map.of("brokers", args.await(admin.describeCluster().nodes()).size());
+        }
     }
 
     /** Waits for it; nothing is answered. */

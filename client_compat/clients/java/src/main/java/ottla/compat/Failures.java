@@ -8,6 +8,7 @@ import org.apache.kafka.common.errors.AuthorizationException;
 import org.apache.kafka.common.errors.OutOfOrderSequenceException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RetriableException;
+import org.apache.kafka.common.errors.SslAuthenticationException;
 import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.errors.UnsupportedVersionException;
 import org.apache.kafka.common.protocol.Errors;
@@ -41,6 +42,9 @@ final class Failures {
         Errors known = Errors.forException(error);
         if (error instanceof TimeoutException) {
             return known.message().equals(error.getMessage()) ? known.name() : "CLIENT:TIMEOUT";
+        }
+        if (error instanceof SslAuthenticationException) {
+            return "CLIENT:SslAuthenticationException"; // a table of Kafka's finds only its parent, INVALID_CONFIG
         }
         boolean named = known != Errors.UNKNOWN_SERVER_ERROR || error.getClass() == known.exception().getClass();
         return named ? known.name() : "CLIENT:" + error.getClass().getSimpleName();

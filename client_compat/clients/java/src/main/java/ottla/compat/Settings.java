@@ -10,6 +10,7 @@ final class Settings {
     static Map<String, Object> of(Args args, Map<String, String> names) {
         Map<String, Object> config = new HashMap<>();
         config.put("bootstrap.servers", args.text("bootstrap"));
+        Security.add(args.texts("security"), config);
         names.forEach((argument, setting) -> {
             if (args.has(argument)) {
                 config.put(setting, String.valueOf(args.get(argument)));

@@ -1,0 +1,148 @@
+"""The locked broker of the matrix: the listeners, users and certificates that each kind of broker is given alike.
+
+Rules: `PLAINTEXT` stays open for the truth, whose principal is a super user; nobody else may do anything that a scenario did not allow.
+Every scenario makes users of its own by SCRAM; the others' names are in the broker's settings, and only their ACLs are a scenario's own.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import trustme
+
+from client_compat.support.brokers import HOST, BrokerProcess
+from client_compat.support.pem import write_key_and_chain
+from client_compat.support.ports import free_port
+
+LISTENERS: Mapping[str, str] = {
+    "TLS": "SSL",
+    "CERTIFIED": "SSL",
+    "LOGIN": "SASL_SSL",
+    "AGAIN": "SASL_SSL",
+    "EXPIRED": "SSL",
+    "ELSEWHERE": "SSL",
+    "BARE": "SASL_PLAINTEXT",
+}
+"""Protocols by name: open to all, to holders of certificates, to users, to users who have to renew their log-in; two whose own certificate
+is no longer valid, or another host's; and one for users that encrypts nothing."""
+LIFETIME_MS = 3_000
+"""How long a log-in holds at `AGAIN`."""
+MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+PLAIN_USER, PLAIN_PASSWORD = "patricia", "plain secret"
+CERTIFIED_USER = "ann"
+TOKEN_SECONDS = 3_600
+_MODULES = "org.apache.kafka.common.security"
+_DAY = timedelta(days=1)
+
+
+@dataclass(slots=True)
+class Lock:
+    """What a broker over `directory` is locked with, and what its clients are given."""
+
+    directory: Path
+    ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in LISTENERS})
+    files: dict[str, Path] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(parents=True)
+        authority, stranger = trustme.CA(), trustme.CA(organization_name="Strangers")
+        for name, each in (("ca", authority), ("other-ca", stranger)):
+            self.files[name] = self.directory / f"{name}.pem"
+            each.cert_pem.write_to_path(self.files[name])
+        now = datetime.now(UTC)
+        begin, end = now - 2 * _DAY, now - _DAY
+        for name, issued in (
+            ("server", authority.issue_cert(HOST, "localhost")),
+            ("expired", authority.issue_cert(HOST, "localhost", not_before=begin, not_after=end)),
+            ("elsewhere", authority.issue_cert("elsewhere.example.org")),
+            ("client", authority.issue_cert("ann@example.org", common_name=CERTIFIED_USER)),
+            ("expired-client", authority.issue_cert("ann@example.org", common_name=CERTIFIED_USER, not_before=begin, not_after=end)),
+            ("stranger", stranger.issue_cert("ann@example.org", common_name=CERTIFIED_USER)),
+        ):
+            self.files[name] = write_key_and_chain(self.directory / f"{name}.pem", issued)
+
+    def bootstrap(self, listener: str) -> str:
+        return f"{HOST}:{self.ports[listener]}"
+
+    def settings(self, plain_port: int, controller_port: int | None = None) -> dict[str, str]:
+        """A broker's, with its open listener at `plain_port`; Kafka's node has its controller's, too."""
+        endpoints = {"PLAINTEXT": plain_port, **self.ports}
+        protocols = {"PLAINTEXT": "PLAINTEXT", **LISTENERS}
+        if controller_port is not None:
+            endpoints["CONTROLLER"], protocols["CONTROLLER"] = controller_port, "PLAINTEXT"
+        found = {
+            "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in endpoints.items()),
+            "advertised.listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in endpoints.items()),
+            "listener.security.protocol.map": ",".join(f"{name}:{protocol}" for name, protocol in protocols.items()),
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "super.users": "User:ANONYMOUS",
+            "ssl.principal.mapping.rules": "RULE:^CN=([^,]+),.*$/$1/,DEFAULT",
+            "listener.name.certified.ssl.client.auth": "required",
+            "listener.name.again.connections.max.reauth.ms": str(LIFETIME_MS),
+        }
+        own = {"EXPIRED": "expired", "ELSEWHERE": "elsewhere"}
+        for name in (each for each, protocol in LISTENERS.items() if protocol.endswith("SSL")):
+            found |= self._stores(f"listener.name.{name.lower()}.ssl.", self.files[own.get(name, "server")])
+        return found | _logins("login", MECHANISMS) | _logins("bare", MECHANISMS) | _logins("again", ("SCRAM-SHA-256",))
+
+    def ottla(self, directory: Path, settings: Mapping[str, str], output: Path | None = None) -> BrokerProcess:
+        """This project's broker behind it, with its data in `directory`/data."""
+        port, file = free_port(), directory / "server.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in {**settings, **self.settings(port)}.items()))
+        argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "data"), "--config", str(file)]
+        return BrokerProcess(argv, port, output or directory / "data-broker.log")
+
+    def _stores(self, prefix: str, key: Path) -> dict[str, str]:
+        return {
+            f"{prefix}keystore.type": "PEM",
+            f"{prefix}keystore.location": str(key),
+            f"{prefix}truststore.type": "PEM",
+            f"{prefix}truststore.location": str(self.files["ca"]),
+        }
+
+    def security(
+        self,
+        protocol: str,
+        *,
+        ca: str = "ca",
+        certificate: str | None = None,
+        mechanism: str | None = None,
+        user: str = "",
+        password: str = "",
+    ) -> dict[str, Any]:
+        """The argument `security` of CONTROL.md. `ca` and `certificate` name files of this lock; a bearer's token is made for `user`."""
+        found: dict[str, Any] = {"protocol": protocol}
+        if protocol.endswith("SSL"):
+            found["ca"] = str(self.files[ca])
+        if certificate is not None:
+            found["certificate"] = str(self.files[certificate])
+        if mechanism is not None:
+            found |= {"mechanism": mechanism, "user": user}
+            found |= {"token": unsecured_token(user)} if mechanism == "OAUTHBEARER" else {"password": password}
+        return found
+
+
+def _logins(listener: str, mechanisms: tuple[str, ...]) -> dict[str, str]:
+    prefix = f"listener.name.{listener}."
+    modules = {
+        "PLAIN": f'{_MODULES}.plain.PlainLoginModule required user_{PLAIN_USER}="{PLAIN_PASSWORD}";',
+        "OAUTHBEARER": f'{_MODULES}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="kafka";',
+    }
+    scram = f"{_MODULES}.scram.ScramLoginModule required;"
+    jaas = {f"{prefix}{each.lower()}.sasl.jaas.config": modules.get(each, scram) for each in mechanisms}
+    return {f"{prefix}sasl.enabled.mechanisms": ",".join(mechanisms), **jaas}
+
+
+def unsecured_token(user: str, seconds: int = TOKEN_SECONDS) -> str:
+    """A JSON Web Token that nobody signed, good for so many seconds; for none, where they are negative."""
+    now = int(time.time())
+    claims = {"sub": user, "iat": now + min(0, 2 * seconds), "exp": now + seconds}
+    return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "none"}, claims)) + "."

@@ -1,0 +1,168 @@
+"""Who may do what, as clients are told it: refusals, and rights that are taken away and given back while they work.
+
+Rules: every user is a scenario's own; what a client says of a refusal is noted, and has to be the same on Apache Kafka; a client that says
+nothing is noted, too.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from client_compat.matrix.control import ClientError
+from client_compat.matrix.facades import Client, Consumer, Producer, numbered
+from client_compat.matrix.rights import Operation, Resource, Right
+from client_compat.matrix.scenario import Scene, expect, poll_until, same
+from client_compat.matrix.scenarios.security import COUNT, PASSWORD, scenario, user
+
+PATIENCE_S = 20.0
+"""A client may keep what it was told for a while: librdkafka asks again after `topic.metadata.refresh.interval`, or its backoff."""
+POLL_MS = 3_000
+FETCH_MS = 6_000
+"""A Fetch may be under way that began with the right; no client here lets one wait longer."""
+
+
+def _guest(scene: Scene, name: str) -> Client:
+    return scene.guest("LOGIN", mechanism="SCRAM-SHA-256", user=name, password=PASSWORD)
+
+
+def _said(call: Callable[[], object]) -> ClientError | None:
+    try:
+        call()
+    except ClientError as error:
+        return error
+    return None
+
+
+def _sent(producer: Producer, topic: str, timeout_ms: int = 10_000) -> ClientError | None:
+    """The error of one record."""
+    try:
+        (result,) = producer.send(topic, numbered(1, partition=0), mode="sync", timeout_ms=timeout_ms)
+    except ClientError as error:
+        return error
+    return result.error
+
+
+def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused: bool) -> ClientError | None:
+    """Ask until the answer is a refusal, or none is; the last one."""
+    until = time.monotonic() + PATIENCE_S
+    while True:
+        error = ask()
+        if (error is not None) == refused:
+            return error
+        expect(time.monotonic() < until, f"{what}: {error or 'no error'}, after {PATIENCE_S:.0f} s")
+
+
+@scenario("Who may not write to a topic is refused by name, and nothing is stored.", quick=True)
+def write_denied(scene: Scene) -> None:
+    name, topic = user(scene), scene.topic()
+    scene.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
+    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, scene.topic()))
+    producer = _guest(scene, name).producer()
+    scene.note(_sent(producer, topic))
+    producer.close()
+    same(scene.truth.end_offset(topic), 0, "the log's end")
+
+
+@scenario("A topic that a user may not even see is refused by name.")
+def unseen_topic(scene: Scene) -> None:
+    name, topic = user(scene), scene.topic()
+    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, scene.topic()))
+    producer = _guest(scene, name).producer()
+    scene.note(_sent(producer, topic))
+    producer.close()
+    same(scene.truth.end_offset(topic), 0, "the log's end")
+
+
+@scenario("Who may not read a topic gets none of its records, and is told so.")
+def read_denied(scene: Scene) -> None:
+    name, topic = user(scene), scene.topic()
+    scene.truth.write_values(topic, [b"not for all"])
+    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, topic))
+    scene.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
+    consumer = _guest(scene, name).consumer(reset="earliest")
+    taken: list[object] = []
+
+    def read() -> None:
+        consumer.assign([(topic, 0)])
+        taken.extend(consumer.poll(1, POLL_MS))
+
+    scene.note(_said(read))
+    _said(consumer.close)
+    same(taken, [], "what was read")
+
+
+@scenario("Who may not join a group is told so.")
+def group_denied(scene: Scene) -> None:
+    name, topic = user(scene), scene.topic()
+    scene.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
+    consumer = _guest(scene, name).consumer(group=scene.name("group"), reset="earliest")
+
+    def read() -> None:
+        consumer.subscribe([topic])
+        consumer.poll(1, POLL_MS)
+
+    scene.note(_said(read))
+    _said(consumer.close)
+
+
+@scenario("Who may not use a transactional id is told so before anything is written.")
+def transactional_id_denied(scene: Scene) -> None:
+    name, topic = user(scene), scene.topic()
+    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, topic))
+
+    def begin() -> None:
+        producer = _guest(scene, name).producer(transactional_id=scene.name("tx"), timeout_ms=10_000)
+        producer.begin()
+
+    scene.note(_said(begin))
+    same(scene.truth.end_offset(topic), 0, "the log's end")
+
+
+@scenario("The right to write is taken away from a producer, and given back: it is refused in between, and then goes on.", quick=True)
+def write_taken_away_and_given_back(scene: Scene) -> None:
+    name, topic = user(scene), scene.topic()
+    right = Right(name, Operation.WRITE, Resource.TOPIC, topic)
+    scene.rights.give(right)
+    producer = _guest(scene, name).producer()
+    same(_sent(producer, topic), None, "the first record's error")
+    scene.rights.take_away(right)
+    scene.note(_until_refused("sent without the right", lambda: _sent(producer, topic), refused=True), "without")
+    refused_at = scene.truth.end_offset(topic)
+    same(_sent(producer, topic) is None, False, "whether it is sent without the right")
+    same(scene.truth.end_offset(topic), refused_at, "the log's end")
+    scene.rights.give(right)
+    scene.note(_until_refused("sent with the right again", lambda: _sent(producer, topic), refused=False), "again")
+    producer.close()
+    expect(scene.truth.end_offset(topic) > refused_at, "nothing more is stored")
+
+
+@scenario("The right to read is taken away from a consumer, and given back: it gets nothing in between, and then everything.")
+def read_taken_away_and_given_back(scene: Scene) -> None:
+    name, topic = user(scene), scene.topic()
+    right = Right(name, Operation.READ, Resource.TOPIC, topic)
+    scene.rights.give(right)
+    scene.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
+    scene.truth.write_values(topic, [b"before"])
+    consumer = _guest(scene, name).consumer(reset="earliest")
+    consumer.assign([(topic, 0)])
+    same([one.value for one in poll_until(consumer, 1)], [b"before"], "what was read with the right")
+    scene.rights.take_away(right)
+    first = _said(lambda: consumer.poll(1, FETCH_MS))
+    scene.truth.write_values(topic, [str(number).encode() for number in range(COUNT)])
+    taken: list[bytes | None] = []
+    second = _said(lambda: _read(consumer, taken, POLL_MS))
+    scene.note(first or second, "without")
+    same(taken, [], "what was read without the right")
+    scene.rights.give(right)
+    until = time.monotonic() + PATIENCE_S
+    ended: ClientError | None = None
+    while len(taken) < COUNT and time.monotonic() < until:
+        ended = _said(lambda: _read(consumer, taken, POLL_MS))
+    scene.found.append("goes on" if len(taken) >= COUNT else f"does not go on by itself: {ended.code if ended else 'no error'}")
+    same(taken, [str(number).encode() for number in range(COUNT)][: len(taken)], "what was read with the right again")
+    _said(consumer.close)
+
+
+def _read(consumer: Consumer, taken: list[bytes | None], timeout_ms: int) -> None:
+    taken += [one.value for one in consumer.poll(COUNT, timeout_ms)]

@@ -1,0 +1,201 @@
+"""Coming in: certificates, users, tokens, log-ins that have to be renewed, and what keeps a client out.
+
+Rules: who comes in shows it by a right that only that user has; what a client says of its refusal is noted, and has to be the same on
+Apache Kafka, word for word but for the run's own names.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from client_compat.matrix.control import ClientError
+from client_compat.matrix.facades import Client, numbered
+from client_compat.matrix.lock import CERTIFIED_USER, LIFETIME_MS, PLAIN_PASSWORD, PLAIN_USER, unsecured_token
+from client_compat.matrix.rights import Operation, Resource, Right
+from client_compat.matrix.scenario import Run, Scene, expect, poll_until, same
+from client_compat.matrix.scenario import scenario as any_scenario
+
+COUNT = 20
+PASSWORD = "s3cret; and more"
+RENEWALS = 3
+SECURED = frozenset({"java", "java-2.8", "aiokafka", "confluent-kafka", "kafka-python", "franz-go", "sarama", "kafkajs"})
+"""The clients whose programs bring certificates and users."""
+CERTIFIED = SECURED - {"java-2.8"}
+"""It wants a password for the file of its key, in PEM, and the key here has none."""
+OWN_TOKENS = frozenset({"java", "java-2.8"})
+"""They make the tokens that nobody signed by themselves."""
+
+
+def scenario(promise: str, *, clients: frozenset[str] = SECURED, quick: bool = False) -> Callable[[Run], Run]:
+    """A scenario on a locked broker, for the clients that can come in there."""
+    return any_scenario(promise, locked=True, clients=clients, quick=quick)
+
+
+def user(scene: Scene) -> str:
+    """A new user by SCRAM."""
+    name = scene.name("user")
+    scene.rights.add_user(name, PASSWORD)
+    return name
+
+
+def locked_topic(scene: Scene, name: str) -> str:
+    """A new topic that only this user may read and write, in any group."""
+    topic = scene.topic()
+    scene.rights.give(Right(name, Operation.ALL, Resource.TOPIC, topic))
+    scene.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
+    return topic
+
+
+def _there_and_back(scene: Scene, guest: Client, topic: str) -> None:
+    producer = guest.producer()
+    sent = producer.send_ok(topic, numbered(COUNT, partition=0))
+    producer.close()
+    expect(len(sent) == COUNT, f"{len(sent)} of {COUNT} sends came back")
+    same(scene.truth.values(topic), [record.value for record in numbered(COUNT)], "the log's values")
+    consumer = guest.consumer(reset="earliest")
+    consumer.assign([(topic, 0)])
+    taken = poll_until(consumer, COUNT)
+    consumer.close()
+    same([one.value for one in taken], [record.value for record in numbered(COUNT)], "the values that were read")
+
+
+def _kept_out(scene: Scene, guest: Client) -> None:
+    """Note what the client says. It must not come in."""
+    try:
+        brokers = guest.connect()
+    except ClientError as error:
+        scene.note(error)
+        return
+    expect(brokers == 0, f"it came in, and found {brokers} brokers")
+    scene.found.append("no error, and no broker")
+
+
+@scenario("Over TLS a producer writes and a consumer reads; the client looks at the broker's certificate.", quick=True)
+def tls(scene: Scene) -> None:
+    _there_and_back(scene, scene.guest("TLS"), scene.topic())
+
+
+@scenario("A certificate is a user's name: who shows it may do what the user may.", clients=CERTIFIED, quick=True)
+def mutual_tls(scene: Scene) -> None:
+    _there_and_back(scene, scene.guest("CERTIFIED", certificate="client"), locked_topic(scene, CERTIFIED_USER))
+
+
+def _by_scram(scene: Scene, mechanism: str) -> None:
+    name = user(scene)
+    guest = scene.guest("LOGIN", mechanism=mechanism, user=name, password=PASSWORD)
+    _there_and_back(scene, guest, locked_topic(scene, name))
+
+
+@scenario("A user logs in by SCRAM-SHA-256 over TLS.")
+def scram_sha_256(scene: Scene) -> None:
+    _by_scram(scene, "SCRAM-SHA-256")
+
+
+@scenario("A user logs in by SCRAM-SHA-512 over TLS.", quick=True)
+def scram_sha_512(scene: Scene) -> None:
+    _by_scram(scene, "SCRAM-SHA-512")
+
+
+@scenario("A user logs in by PLAIN over TLS.")
+def plain_over_tls(scene: Scene) -> None:
+    guest = scene.guest("LOGIN", mechanism="PLAIN", user=PLAIN_USER, password=PLAIN_PASSWORD)
+    _there_and_back(scene, guest, locked_topic(scene, PLAIN_USER))
+
+
+@scenario("A user logs in by a bearer's token that nobody signed.")
+def oauthbearer(scene: Scene) -> None:
+    name = scene.name("user")
+    _there_and_back(scene, scene.guest("LOGIN", mechanism="OAUTHBEARER", user=name), locked_topic(scene, name))
+
+
+@scenario("A log-in that holds three seconds is renewed, or made again, while records flow: what is acknowledged is stored in order.")
+def renewed_while_producing(scene: Scene) -> None:
+    name = user(scene)
+    topic = locked_topic(scene, name)
+    producer = scene.guest("AGAIN", mechanism="SCRAM-SHA-256", user=name, password=PASSWORD).producer(acks="all")
+    until = time.monotonic() + RENEWALS * LIFETIME_MS / 1_000
+    acknowledged: list[bytes | None] = []
+    errors = Counter[str]()
+    while time.monotonic() < until:
+        records = numbered(5, partition=0, start=len(acknowledged) + errors.total())
+        for record, sent in zip(records, producer.send(topic, records, mode="sync"), strict=True):
+            if sent.error is None:
+                acknowledged.append(record.value)
+            else:
+                errors[sent.error.code] += 1
+    producer.close()
+    expect(len(acknowledged) > RENEWALS, f"{len(acknowledged)} records were acknowledged in {RENEWALS} lifetimes")
+    stored = list(dict.fromkeys(scene.truth.values(topic)))  # who is cut off and sends again may have stored it before
+    known = set(acknowledged)
+    same([value for value in stored if value in known], acknowledged, "what is stored of what was acknowledged")
+    scene.found.append(f"errors of records: {', '.join(sorted(errors)) or 'none'}")
+
+
+@scenario("Who gives a wrong password by SCRAM is kept out, and told so.", quick=True)
+def wrong_password(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("LOGIN", mechanism="SCRAM-SHA-256", user=user(scene), password="nope"))
+
+
+@scenario("Who gives a wrong password by PLAIN is kept out, and told so.")
+def wrong_password_by_plain(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("LOGIN", mechanism="PLAIN", user=PLAIN_USER, password="nope"))
+
+
+@scenario("A user that there is not is kept out, and told no more than one with a wrong password.")
+def unknown_user(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("LOGIN", mechanism="SCRAM-SHA-512", user="nobody", password=PASSWORD))
+
+
+@scenario("A mechanism that the listener does not have keeps a client out.")
+def mechanism_that_is_not_there(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("AGAIN", mechanism="PLAIN", user=PLAIN_USER, password=PLAIN_PASSWORD))
+
+
+@scenario("A bearer's token that has ended keeps a client out.", clients=SECURED - OWN_TOKENS)
+def token_that_has_ended(scene: Scene) -> None:
+    guest = scene.guest("LOGIN", mechanism="OAUTHBEARER", user="late")
+    assert guest.security is not None
+    _kept_out(scene, Client(guest.name, guest.program, guest.bootstrap, {**guest.security, "token": unsecured_token("late", -60)}))
+
+
+@scenario("A client does not go on at a broker whose certificate has ended.")
+def expired_certificate(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("EXPIRED"))
+
+
+@scenario("A client does not go on at a broker whose certificate an authority has signed that it does not trust.", quick=True)
+def wrong_authority(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("TLS", ca="other-ca"))
+
+
+@scenario("A client does not go on at a broker whose certificate is another host's.")
+def wrong_host(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("ELSEWHERE"))
+
+
+@scenario("Where certificates are asked for, a client without one is kept out.", quick=True)
+def no_certificate(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("CERTIFIED"))
+
+
+@scenario("A client whose certificate has ended is kept out.", clients=CERTIFIED)
+def expired_certificate_of_a_client(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("CERTIFIED", certificate="expired-client"))
+
+
+@scenario("A client whose certificate an authority has signed that the broker does not trust is kept out.", clients=CERTIFIED)
+def certificate_of_a_stranger(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("CERTIFIED", certificate="stranger"))
+
+
+@scenario("A client that speaks no TLS is kept out of a listener that does.")
+def plain_bytes_at_tls(scene: Scene) -> None:
+    _kept_out(scene, scene.guest("TLS", "PLAINTEXT"))
+
+
+@scenario("A client that speaks TLS does not come into a listener that does not.")
+def tls_at_a_plain_listener(scene: Scene) -> None:
+    guest = scene.guest("TLS")
+    _kept_out(scene, Client(guest.name, guest.program, scene.broker.process.bootstrap, guest.security))
