@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from client_compat.fuzz.run import MEBIBYTE, FuzzRun, fuzz
+from client_compat.fuzz.run import GROWTH_MAX, MEBIBYTE, FuzzRun, fuzz
 from client_compat.support import program
 from client_compat.support.program import or_exit, replace
 from client_compat.support.progress import progress
@@ -20,16 +20,25 @@ MARKER = "broker.log"
 
 
 def main(
+    *,
     seconds: Annotated[int, typer.Option(min=1, help="How long to attack.")] = 300,
     seed: Annotated[int | None, typer.Option(help="Seed of the attacks; random, and printed, by default.")] = None,
     rss_limit_mib: Annotated[int, typer.Option(help="The broker's resident memory must stay below this.")] = 512,
     wait_limit_s: Annotated[float, typer.Option(help="No good client may wait longer than this for an acknowledgement.")] = 5.0,
+    locked: Annotated[bool, typer.Option("--locked", help="Attack a broker that asks who its clients are.")] = False,
+    failed_logins: Annotated[int, typer.Option(help="So many log-ins fail first, where it is locked.")] = 10_000,
     directory: Annotated[Path, typer.Option("--dir", help="Where all goes; an earlier run's is replaced.")] = Path(".fuzz"),
 ) -> None:
     """Attack a live broker with spoiled frames, hostile batches, decompression bombs, half frames and slow connections while idempotent
-    producers work beside them. Exit code 1 when the broker dies, grows, logs a bug, or a good client suffers."""
+    producers work beside them. Exit code 1 when the broker dies, grows, logs a bug, lets somebody in, or a good client suffers."""
     console = Console()
-    run = FuzzRun(random.randrange(SEED_MAX) if seed is None else seed, rss_limit=rss_limit_mib * MEBIBYTE, wait_limit_s=wait_limit_s)
+    run = FuzzRun(
+        random.randrange(SEED_MAX) if seed is None else seed,
+        locked=locked,
+        failed_logins=failed_logins if locked else 0,
+        rss_limit=rss_limit_mib * MEBIBYTE,
+        wait_limit_s=wait_limit_s,
+    )
     replace(console, directory, MARKER)
     console.print(f"Seed {run.seed}, {seconds} s, memory limit {rss_limit_mib} MiB.")
     with or_exit(console, "The run could not be done"), progress(console) as display:
@@ -69,6 +78,9 @@ def _print(console: Console, run: FuzzRun, directory: Path) -> None:
             verdict.good,
         ),
     ]
+    if run.failed_logins:
+        grown = f"{run.grown / MEBIBYTE:.1f} of {GROWTH_MAX / MEBIBYTE:.0f} MiB"
+        checks.insert(2, (f"what {run.failed_logins:,} failed log-ins left", grown, run.grown <= GROWTH_MAX))
     result = Table(title="What it did")
     for column in ("check", "found", "ok"):
         result.add_column(column)

@@ -50,7 +50,7 @@ class Target:
         return socket.create_connection(self.address, CONNECT_WAIT_S)
 
 
-def _body(target: Target) -> bytes:
+def a_body(target: Target) -> bytes:
     """A valid request of a random API and version, header included, size not."""
     key, low, high = target.rng.choice(target.apis)
     message = request_class(key)
@@ -83,11 +83,11 @@ def _talk(target: Target, make: Callable[[], bytes]) -> None:
 
 
 def valid_requests(target: Target) -> None:
-    _talk(target, lambda: frames.framed(_body(target)))
+    _talk(target, lambda: frames.framed(a_body(target)))
 
 
 def spoiled_requests(target: Target) -> None:
-    _talk(target, lambda: frames.spoil(target.rng, _body(target)))
+    _talk(target, lambda: frames.spoil(target.rng, a_body(target)))
 
 
 def _produce(target: Target, records: bytes) -> bytes:
@@ -120,7 +120,7 @@ def bombs(target: Target) -> None:
 def half_frames(target: Target) -> None:
     """The beginning of a frame, and then the connection is gone: closed, or reset."""
     with target.connect() as peer:
-        body = frames.framed(_body(target))
+        body = frames.framed(a_body(target))
         peer.sendall(body[: target.rng.randrange(len(body))])
         target.counts["half frames"] += 1
         if target.rng.random() < 0.5:

@@ -1,4 +1,4 @@
-"""The short form of `make fuzz`: ten seconds of attack on a live broker with well-behaved clients beside it."""
+"""The short form of `make fuzz`: a few seconds of attack on a live broker, open and locked, with well-behaved clients beside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 from client_compat.fuzz.run import MEBIBYTE, FuzzRun, fuzz
 
-SECONDS = 10
+SECONDS = 8
 SEED = 4_242
 
 
@@ -14,4 +14,13 @@ def test_attacks_harm_neither_the_broker_nor_its_good_clients(tmp_path: Path) ->
     run = FuzzRun(SEED, rss_limit=512 * MEBIBYTE, wait_limit_s=5.0)
     fuzz(tmp_path / "fuzz", SECONDS, run, on_look=lambda _: None)
     assert run.counts["frames"] > 100
+    assert run.good, run
+
+
+def test_attacks_on_a_locked_broker_let_nobody_in_and_leave_nothing(tmp_path: Path) -> None:
+    run = FuzzRun(SEED, locked=True, failed_logins=500, rss_limit=512 * MEBIBYTE, wait_limit_s=5.0)
+    fuzz(tmp_path / "fuzz", SECONDS, run, on_look=lambda _: None)
+    assert run.counts["failed log-ins"] > 500
+    assert run.counts["log-ins: token"] > 10
+    assert run.counts["frames of a guest"] > 10
     assert run.good, run

@@ -1,0 +1,306 @@
+"""Attackers of a locked broker: at TLS, at the log-in, and as a user who may do next to nothing.
+
+Rules: no attacker knows a password but the guest's own, and the guest may write to one topic of its own; whatever comes back is looked
+through for what only those who were let in may see. Half of what is sent is what a client would send, so that every state is reached.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import random
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+
+from client_compat.fuzz import frames
+from client_compat.fuzz.attack import ANSWER_BYTES, ANSWER_WAIT_S, CONNECT_WAIT_S, LORIS_OPEN_MAX, Target, a_body
+from client_compat.matrix.lock import MECHANISMS, Lock, unsecured_token
+from client_compat.support.brokers import HOST
+from ottla.protocol.codec import encode_request
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.schema import Message
+
+SECRET_TOPIC, SECRET = "behind-the-lock", b"nobody outside may read this"
+GUEST, GUEST_PASSWORD = "guest", "let me in"
+GUESTS_TOPIC = "guests"
+OVERSIZED = (524_287, 524_288, 524_289, 600_000)
+"""Around sasl.server.max.receive.size."""
+STEPS_MAX = 8
+FETCH_VERSION, METADATA_VERSION = 11, 8
+
+
+class SomebodyIsIn(RuntimeError):
+    """An attacker was told what nobody outside may know."""
+
+
+@dataclass(slots=True)
+class Door:
+    """A locked broker's listeners as attackers see them."""
+
+    lock: Lock
+    target: Target
+
+    @property
+    def rng(self) -> random.Random:
+        return self.target.rng
+
+    def plain(self, listener: str) -> socket.socket:
+        """A connection without TLS, to whatever listener."""
+        self.target.counts["connections"] += 1
+        return socket.create_connection((HOST, self.lock.ports[listener]), CONNECT_WAIT_S)
+
+    @contextmanager
+    def through(self, listener: str) -> Iterator[socket.socket]:
+        """A connection behind TLS, where the listener speaks it."""
+        with self.plain(listener) as connected:
+            if listener == "BARE":
+                yield connected
+                return
+            with _trusting(self.lock).wrap_socket(connected, server_hostname=HOST) as secured:
+                yield secured
+
+
+def _trusting(lock: Lock) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=lock.files["ca"])
+
+
+def _client_hello(lock: Lock) -> bytes:
+    incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+    with suppress(ssl.SSLWantReadError):
+        _trusting(lock).wrap_bio(incoming, outgoing, server_hostname=HOST).do_handshake()
+    return outgoing.read()
+
+
+def _spoiled(door: Door, hello: bytes) -> bytes:
+    """Sometimes as it is, sometimes with a few bytes that are others."""
+    if door.rng.random() < 0.4:
+        return hello
+    changed = bytearray(hello)
+    for _ in range(door.rng.randint(1, 4)):
+        changed[door.rng.randrange(len(changed))] = door.rng.randrange(256)
+    return bytes(changed)
+
+
+def half_handshakes(door: Door) -> None:
+    """The beginning of a handshake, or a whole first flight that is not gone on with; then the connection is gone."""
+    hello = _spoiled(door, _client_hello(door.lock))
+    with door.plain(door.rng.choice(("TLS", "CERTIFIED", "LOGIN"))) as peer:
+        peer.sendall(hello[: door.rng.randrange(len(hello) + 1)])
+        door.target.counts["half handshakes"] += 1
+        if door.rng.random() < 0.3:
+            peer.settimeout(ANSWER_WAIT_S)
+            peer.recv(ANSWER_BYTES)
+        if door.rng.random() < 0.5:
+            peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def slow_handshakes(door: Door) -> None:
+    """Handshakes that go on by a byte now and then, with the other slow connections."""
+    hello = _client_hello(door.lock)
+    while len(door.target.loris) < LORIS_OPEN_MAX:
+        peer = door.plain(door.rng.choice(("TLS", "LOGIN")))
+        peer.setblocking(False)
+        peer.send(hello[: door.rng.randrange(1, 6)])
+        door.target.counts["slow handshakes"] += 1
+        door.target.loris.append(peer)
+    door.target.loris.pop(door.rng.randrange(len(door.target.loris))).close()
+
+
+def plain_bytes_at_tls(door: Door) -> None:
+    with door.plain(door.rng.choice(("TLS", "CERTIFIED", "LOGIN"))) as peer:
+        door.target.counts["plain bytes at TLS"] += 1
+        peer.sendall(frames.framed(a_body(door.target)))
+        _look(door, peer)
+
+
+def tls_at_plain_listeners(door: Door) -> None:
+    with door.plain("BARE") if door.rng.random() < 0.5 else door.target.connect() as peer:
+        door.target.counts["TLS at plain listeners"] += 1
+        peer.sendall(_spoiled(door, _client_hello(door.lock)))
+        _look(door, peer)
+
+
+def log_ins(door: Door) -> None:
+    """A story of log-ins that must not succeed: in and out of turn, in both forms of tokens, spoiled, oversized, and in between what wants
+    to be served all the same."""
+    with door.through(door.rng.choice(("BARE", "BARE", "BARE", "LOGIN", "AGAIN"))) as peer:
+        story = _Story(door)
+        for step in range(door.rng.randint(1, STEPS_MAX)):
+            kind = "handshake" if step == 0 and door.rng.random() < 0.8 else door.rng.choice(KINDS)
+            door.target.counts[f"log-ins: {kind}"] += 1
+            peer.sendall(story.made(kind))
+            answer = _look(door, peer)
+            if answer is None:
+                return
+            if b"r=" in answer:
+                story.told = answer[answer.find(b"r=") :]
+        peer.sendall(_reads_the_secret())
+        _look(door, peer)
+
+
+KINDS = ("token", "token", "token", "request", "any", "handshake")
+
+
+@dataclass(slots=True)
+class _Story:
+    """Where a log-in stands: which mechanism was asked for, in which form tokens are sent, and what the server's first message was."""
+
+    door: Door
+    framed: bool = True
+    mechanism: str = "PLAIN"
+    told: bytes = b""
+
+    def made(self, kind: str) -> bytes:
+        """The bytes of the next step."""
+        door = self.door
+        match kind:
+            case "handshake":
+                self.mechanism, version = door.rng.choice((*MECHANISMS, "GSSAPI", "")), door.rng.choice((0, 1, 1))
+                self.framed, self.told = version == 1, b""
+                return _request(SaslHandshakeRequest(self.mechanism), version)
+            case "token":
+                token = _token(door, self.mechanism, self.told)
+                return _request(SaslAuthenticateRequest(token), door.rng.randint(0, 2)) if self.framed else frames.framed(token)
+            case "request":
+                versions = _request(ApiVersionsRequest("fuzz", "1"), 3)
+                return door.rng.choice((_reads_the_secret(), versions, frames.framed(a_body(door.target))))
+        return frames.spoil(door.rng, a_body(door.target))
+
+
+def failed_log_ins(door: Door, count: int = 20) -> None:
+    """Wrong passwords, one connection after the other."""
+    for _ in range(count):
+        with door.plain("BARE") as peer:
+            user = door.rng.choice((GUEST, "admin", "nobody", "u" * 1_000))
+            peer.sendall(_request(SaslHandshakeRequest("PLAIN"), 1))
+            _answer(peer)
+            peer.sendall(_request(SaslAuthenticateRequest(f"\0{user}\0{door.rng.random()}".encode()), 2) + _reads_the_secret())
+            _search(_answer(peer))
+            door.target.counts["failed log-ins"] += 1
+
+
+def as_a_guest(door: Door) -> None:
+    """Let in, with next to no rights: every API, valid and spoiled, and log-ins in between."""
+    with door.through(door.rng.choice(("BARE", "LOGIN", "AGAIN"))) as peer:
+        if not _logged_in(peer):
+            raise SomebodyIsIn("the guest, whose password is right, was not let in")
+        for _ in range(door.rng.randint(1, 30)):
+            draw = door.rng.random()
+            if draw < 0.1:
+                peer.sendall(_request(SaslHandshakeRequest(door.rng.choice(MECHANISMS)), door.rng.randint(0, 1)))
+            elif draw < 0.2:
+                peer.sendall(_request(SaslAuthenticateRequest(_token(door, "SCRAM-SHA-256", b"")), 1))
+            elif draw < 0.3:
+                peer.sendall(_reads_the_secret())
+            else:
+                body = a_body(door.target)
+                peer.sendall(frames.framed(body) if draw < 0.7 else frames.spoil(door.rng, body))
+            door.target.counts["frames of a guest"] += 1
+            if _look(door, peer) is None:
+                return
+
+
+def _logged_in(peer: socket.socket) -> bool:
+    """As the guest, by SCRAM-SHA-256."""
+    peer.settimeout(CONNECT_WAIT_S)
+    peer.sendall(_request(SaslHandshakeRequest("SCRAM-SHA-256"), 1))
+    _answer(peer)
+    bare = f"n={GUEST},r=fyko"
+    peer.sendall(_request(SaslAuthenticateRequest(f"n,,{bare}".encode()), 0))
+    first = _between(_answer(peer), b"r=fyko")
+    told = dict(item.split("=", 1) for item in first.decode().split(","))
+    salted = hashlib.pbkdf2_hmac("sha256", GUEST_PASSWORD.encode(), base64.b64decode(told["s"]), int(told["i"]))
+    key = hmac.digest(salted, b"Client Key", "sha256")
+    signed = f"{bare},{first.decode()},c=biws,r={told['r']}".encode()
+    signature = hmac.digest(hashlib.sha256(key).digest(), signed, "sha256")
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(key, signature, strict=True))).decode()
+    peer.sendall(_request(SaslAuthenticateRequest(f"c=biws,r={told['r']},p={proof}".encode()), 0))
+    return b"v=" in _answer(peer)
+
+
+def _between(data: bytes, begin: bytes) -> bytes:
+    """The token of an answer: up to its end, which in version 0 is the frame's."""
+    return data[data.index(begin) :]
+
+
+def _token(door: Door, mechanism: str, told: bytes) -> bytes:
+    """Of a user whose password nobody here knows; of SCRAM games with the nonce, the iterations and the proof."""
+    rng = door.rng
+    if rng.random() < 0.1:
+        return rng.randbytes(rng.randrange(200)) if rng.random() < 0.7 else bytes(rng.choice(OVERSIZED))
+    if mechanism == "PLAIN":
+        return rng.choice((b"\0admin\0admin", b"\0patricia\0", b"patricia\0patricia\0x", b"\0\0\0", b"\xff\0\xfe\0\xfd", b"\0" * 5_000))
+    if mechanism == "OAUTHBEARER":
+        token = rng.choice((unsecured_token("late", -60), "a.b.c", "." * 2_000, "eyJhbGciOiJub25lIn0." + "A" * 9_000 + ".", "[" * 5_000))
+        return rng.choice((f"n,,\1auth=Bearer {token}\1\1".encode(), f"n,a=x,\1auth=bearer {token}\1a=b\1\1".encode(), b"\1"))
+    if not told:
+        nonce = rng.choice(("fyko", "", "," * 10, "n" * 10_000))
+        messages = (f"n,,n={GUEST},r={nonce}", f"n,a={GUEST},n={GUEST},r={nonce}", f"n,,n=,r={nonce}", f"y,,n=a=b,r={nonce}")
+        return rng.choice(messages).encode()
+    nonce = rng.choice((told.split(b",")[0], b"r=fyko", b"r=", b"r=" + b"x" * 1_000)).decode("latin-1")
+    proof = base64.b64encode(rng.randbytes(rng.choice((0, 1, 31, 32, 33, 64)))).decode()
+    finals = (f"c=biws,{nonce},p={proof}", f"c=biws,{nonce}", f"{nonce},i=1,p={proof}", f"c={'A' * 2_000},{nonce},p=")
+    return rng.choice(finals).encode("latin-1")
+
+
+def _reads_the_secret() -> bytes:
+    topic = FetchTopic(SECRET_TOPIC, partitions=[FetchPartition(0, fetch_offset=0, partition_max_bytes=1_000_000)])
+    fetch = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1_000_000, topics=[topic])
+    metadata = MetadataRequest(topics=[MetadataRequestTopic(name=SECRET_TOPIC)])
+    return _request(fetch, FETCH_VERSION) + _request(metadata, METADATA_VERSION)
+
+
+def _request(request: Message, version: int) -> bytes:
+    return b"".join(encode_request(request.API_KEY, version, 7, "fuzz", request))
+
+
+def _answer(peer: socket.socket) -> bytes:
+    """What comes next, or nothing where the broker hung up."""
+    peer.settimeout(CONNECT_WAIT_S)
+    return peer.recv(ANSWER_BYTES)
+
+
+def _look(door: Door, peer: socket.socket) -> bytes | None:
+    """What comes within a moment; None where the broker hung up."""
+    peer.settimeout(ANSWER_WAIT_S)
+    try:
+        data = peer.recv(ANSWER_BYTES)
+    except TimeoutError:
+        return b""
+    _search(data)
+    return data or None
+
+
+def _search(data: bytes) -> None:
+    if SECRET in data:
+        raise SomebodyIsIn(f"an attacker was answered with the records of {SECRET_TOPIC}")
+
+
+ATTACKS: tuple[tuple[Callable[[Door], None], int], ...] = (
+    (log_ins, 40),
+    (as_a_guest, 20),
+    (half_handshakes, 15),
+    (failed_log_ins, 5),
+    (plain_bytes_at_tls, 5),
+    (tls_at_plain_listeners, 5),
+    (slow_handshakes, 2),
+)
+
+
+def attack_door_once(door: Door) -> None:
+    """One attack, chosen by weight. Raises OSError only when the broker does not accept connections any more, and SomebodyIsIn."""
+    (attack,) = door.rng.choices([attack for attack, _ in ATTACKS], [weight for _, weight in ATTACKS])
+    door.target.counts["attacks"] += 1
+    try:
+        attack(door)
+    except (TimeoutError, ConnectionResetError, BrokenPipeError, BlockingIOError, ssl.SSLError):
+        door.target.counts["closed by the broker"] += 1
