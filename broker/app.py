@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from ottla.broker.faults.engine import Faults
     from ottla.broker.member import ClusterMember
     from ottla.broker.net.locks import ListenerLock
+    from ottla.broker.runtime.metadata.publisher import Publisher
     from ottla.broker.storage.files import Files
 
 logger = logging.getLogger("ottla.broker")
@@ -94,6 +95,7 @@ class Broker:
         self._server = Server(world.network, listeners, settings.socket_listen_backlog_size)
         self._member: ClusterMember | None = None
         self._controller = self._own_controller() if settings.is_controller else None
+        self._publisher: Publisher
         self._dispatcher: Dispatcher
         self._shared: Shared
 
@@ -290,6 +292,7 @@ class Broker:
         )
         txns.shards.follow(metadata.publisher)
         metadata.publisher.on_quotas.append(self._obey_quotas)
+        self._publisher = metadata.publisher
         await txns.load()
         traffic = Traffic()
         metadata.publisher.on_deleted.append(traffic.forget)
@@ -399,12 +402,26 @@ class Broker:
         )
         shared.acceptance = lambda listener, host: accept(self.services, listener, host, for_brokers=listener == between_brokers)
         self._obey_quotas()
+        if any(lock.tls is not None for lock in self._locks.values()):
+            self._follow_stores()
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         if settings.delegation_token_secret_key and (deciding := self.services.deciding) is not None:
             expire_tokens(self._housekeeping, settings, self.clock, deciding.remove_expired_tokens)
         await self._server.start(shared, self._locks)
         self._server.watch_idle(settings.connections_max_idle_ms)
         self._server.watch_memory()
+
+    def _follow_stores(self) -> None:
+        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as `_join`
+
+        changes, configs = StoreChanges(self.settings, self._locks), self.services.broker_configs
+
+        def take() -> None:
+            changes.take(configs.of_this_broker())
+
+        take()
+        configs.check_stores = changes.check
+        self._publisher.on_settings.append(take)
 
     def _obey_quotas(self) -> None:
         obey(self.services, self._dispatcher, self.services.topics.image.client_quotas, self.services.fetch_sessions)

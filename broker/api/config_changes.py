@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ottla.broker.api.access import denial_of_configs
+from ottla.broker.api.access import allowed_of_cluster, denial_of_configs
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.controller.alter_configs import AlterResource, check_form, named_twice, settled_by_the_broker
+from ottla.broker.configs.broker_changes import CheckStores
+from ottla.broker.controller.alter_configs import AlterResource, check_form, named_twice, no_stores, settled_by_the_broker
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -40,10 +41,16 @@ def _denials(ctx: Context, changes: Sequence[AlterResource]) -> dict[int, Reject
     if services.authorizer is None:
         return {}
     is_broker = isinstance(ctx, Context)
-    settled = settled_by_the_broker(services.topics, changes, services.settings) if is_broker else {}
+    settled = settled_by_the_broker(services.topics, changes, services.settings, _check_stores(ctx)) if is_broker else {}
     told = {index for index, error in settled.items() if error is not None and changes[index].resource_type == ResourceType.BROKER}
     denials = ((index, _denial(ctx, changes, index)) for index in range(len(changes)) if index not in told)
     return {index: denial for index, denial in denials if denial is not None}
+
+
+def _check_stores(ctx: Context) -> CheckStores:
+    """Nothing is read, and told of, for who may not have it taken."""
+    may = allowed_of_cluster(ctx, Operation.ALTER_CONFIGS, quietly=True)
+    return ctx.services.broker_configs.check_stores if may else no_stores
 
 
 def _denial(ctx: Context, changes: Sequence[AlterResource], index: int) -> Rejected | None:
@@ -61,7 +68,7 @@ def _denial(ctx: Context, changes: Sequence[AlterResource], index: int) -> Rejec
 
 async def _split(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
     services = ctx.services
-    here = settled_by_the_broker(services.topics, changes, services.settings)
+    here = settled_by_the_broker(services.topics, changes, services.settings, _check_stores(ctx))
     for index in [index for index in here if changes[index].resource_type == ResourceType.BROKER_LOGGER]:
         here[index] = _denial(ctx, changes, index) or here[index]
     for index, error in here.items():

@@ -12,6 +12,7 @@ from ottla.broker.cluster.image import (
     ControllerRegistration,
     MetadataImage,
     QuotaTarget,
+    ResourceType,
     ScramUser,
     TopicImage,
 )
@@ -43,10 +44,13 @@ class ImageChanges(NamedTuple):
     acls: Mapping[bytes, AccessControlEntryRecord | None] = NONE
     scram: Mapping[ScramUser, UserScramCredentialRecord | None] = NONE
     delegation_tokens: Mapping[str, DelegationTokenRecord | None] = NONE
+    brokers_set: frozenset[str] = frozenset()
+    """Brokers of which a setting was written, be it another or the same: then they look again at the files that it names (KAFKA-14136)."""
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
     """What is different. Reads both images whole, but skips what they share."""
+    configs = map_difference(before.configs, after.configs)
     return ImageChanges(
         features=map_difference(before.features, after.features),
         brokers=map_difference(before.brokers, after.brokers),
@@ -55,7 +59,8 @@ def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
             topic_id: topic_change(before.topics.get(topic_id), after.topics.get(topic_id))
             for topic_id in map_difference(before.topics, after.topics)
         },
-        configs=map_difference(before.configs, after.configs),
+        configs=configs,
+        brokers_set=frozenset(name for kind, name in configs if kind == ResourceType.BROKER),
         client_quotas=map_difference(before.client_quotas, after.client_quotas),
         next_producer_id=None if before.next_producer_id == after.next_producer_id else after.next_producer_id,
         acls=map_difference(before.acls, after.acls),

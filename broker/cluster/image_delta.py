@@ -128,6 +128,7 @@ class ImageDelta:
         self._topics: dict[bytes, TopicDelta | None] = {}
         self._topic_ids = MapDelta(image.topic_ids)
         self._configs = MapDelta(image.configs)
+        self._brokers_set: set[str] = set()
         self._quotas = MapDelta(image.client_quotas)
         self._next_producer_id = image.next_producer_id
         self._acls = MapDelta(image.acls)
@@ -165,6 +166,7 @@ class ImageDelta:
             controllers=self._controllers.differing(),
             topics=self._changed_topics(),
             configs=self._configs.differing(),
+            brokers_set=frozenset(self._brokers_set),
             client_quotas=self._quotas.differing(),
             next_producer_id=None if self._next_producer_id == self.image.next_producer_id else self._next_producer_id,
             acls=self._acls.differing(),
@@ -272,6 +274,8 @@ class ImageDelta:
             self._features.drop(record.name)
 
     def _set_config(self, record: ConfigRecord) -> None:
+        if record.resource_type == ResourceType.BROKER:
+            self._brokers_set.add(record.resource_name)
         _set_in(self._configs, (record.resource_type, record.resource_name), record.name, record.value)
 
     def _set_quota(self, record: ClientQuotaRecord) -> None:

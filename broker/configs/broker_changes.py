@@ -4,14 +4,15 @@ Rules that hold inside:
 - Only a setting whose key says `dynamic` can be set; any can be deleted. A name that Kafka does not know is kept, its value hidden:
   it may be a plug-in's.
 - An invalid value is INVALID_REQUEST (KAFKA-13609).
-- `listener.name.<name>.<key>` is `key` for one listener, and for one broker only. A lock that would not hold is refused.
+- `listener.name.<name>.<key>` is `key` for one listener, and for one broker only. Of a lock only the stores change; whether new ones can be
+  taken, who has the listeners says (`check_stores`).
 - A number of threads is halved or doubled at most, also by a deletion; each of the cleaner's has more than a MiB.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -23,6 +24,8 @@ from ottla.broker.core.security_settings import lock_problem
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, lock_key
 from ottla.protocol.error_codes import ErrorCode
 
+CheckStores = Callable[[Mapping[str, str]], None]
+"""Raises Rejected where listeners cannot have the stores that all the settings of this broker, changed while it runs, name for them."""
 CLUSTER_DEFAULT: Final = ""
 """The BROKER resource whose settings hold for every broker."""
 
@@ -125,12 +128,22 @@ def _cleaner_problem(before: int, after: int) -> str | None:
 
 
 def _can_change(name: str) -> bool:
-    if lock_key(name) is not None:  # a lock holds as it was at the start
-        return False
-    if base_name(name) is not None:
+    base = base_name(name)
+    if lock_key(name) is not None:  # a lock holds as it was at the start, but for the stores of a listener
+        return base is not None and is_reloadable(base)
+    if base is not None:
         return True
     key = broker_key(name)
     return key.dynamic if key is not None else not is_ignored(name)
+
+
+def is_reloadable(base: str) -> bool:
+    """Whether a listener that runs may have another of this setting: those of its key and trust stores."""
+    if not base.startswith("ssl."):
+        return False
+    from ottla.broker.core.security_keys import RELOADABLE  # noqa: PLC0415 # who secures nothing does not pay for it
+
+    return base in RELOADABLE
 
 
 def check_is_this_broker(name: str, settings: BrokerSettings) -> None:

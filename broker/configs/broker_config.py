@@ -14,7 +14,7 @@ from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, CheckStores
 from ottla.broker.configs.broker_loggers import BrokerLoggers
 from ottla.broker.core.config_keys import ConfigKey, InvalidConfig, Value, render
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key
@@ -45,6 +45,8 @@ class BrokerConfigs:
     def __init__(self, settings: BrokerSettings, catalog: Catalog) -> None:
         self.settings = settings
         self.loggers = BrokerLoggers()
+        self.check_stores: CheckStores = lambda _wanted: None
+        """Set by who has listeners."""
         self._catalog = catalog
         of_all = {name: settings.value(name) for name in (*BROKER_KEYS, *KEPT_KEYS)}
         self._started: Final[dict[str, Value]] = of_all | dict(settings.listener_connections)

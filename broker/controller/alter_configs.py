@@ -19,6 +19,7 @@ from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.topic_names import name_problem
 from ottla.broker.configs.broker_changes import (
     CLUSTER_DEFAULT,
+    CheckStores,
     broker_key,
     check_broker_changes,
     check_is_this_broker,
@@ -49,17 +50,22 @@ class AlterResource:
     replace: bool = False
 
 
+def no_stores(_wanted: Mapping[str, str]) -> None:
+    """Where there are no listeners with stores."""
+
+
 def alter_configs(
-    catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings
+    catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
 ) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """Decides a whole request; one error or None for each resource, in the request's order."""
+    """Decides a whole request; one error or None for each resource, in the request's order. What is said of a broker is written even where
+    it says nothing new (KAFKA-14136)."""
     twice = named_twice(resources)
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
     for resource in resources:
         try:
             check_form(resource, twice)
-            changes = _changes(catalog, resource, settings)
+            changes = _changes(catalog, resource, settings, check_stores)
             records.extend(config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items())
             results.append(None)
         except Rejected as error:
@@ -67,7 +73,9 @@ def alter_configs(
     return Effects(records, results)
 
 
-def settled_by_the_broker(catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings) -> dict[int, Rejected | None]:
+def settled_by_the_broker(
+    catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
+) -> dict[int, Rejected | None]:
     """What a member of a cluster says to a request before the controller decides the rest of it: an error, or None for loggers, for the
     resources at these places (`ConfigAdminManager.preprocess`)."""
     twice = named_twice(resources)
@@ -76,7 +84,7 @@ def settled_by_the_broker(catalog: Catalog, resources: Sequence[AlterResource], 
         try:
             check_form(resource, twice)
             if resource.resource_type not in {ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLIENT_METRICS}:
-                _changes(catalog, resource, settings)
+                _changes(catalog, resource, settings, check_stores)
             if resource.resource_type == ResourceType.BROKER_LOGGER:
                 settled[index] = None
         except Rejected as error:
@@ -84,8 +92,9 @@ def settled_by_the_broker(catalog: Catalog, resources: Sequence[AlterResource], 
     return settled
 
 
-def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str | None]:
-    """The keys that change, with their new text or None."""
+def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings, check_stores: CheckStores) -> dict[str, str | None]:
+    """The keys that are written, with their new text or None."""
+    told: set[str] = set()
     match resource.resource_type:
         case ResourceType.BROKER_LOGGER if not resource.replace:
             check_is_this_broker(resource.name, settings)
@@ -93,10 +102,14 @@ def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings
             return {}
         case ResourceType.BROKER:
             wanted = _broker_wants(catalog, resource, settings)
+            told = {op.name for op in resource.ops}
+            if resource.name != CLUSTER_DEFAULT:
+                check_stores(wanted)
         case _:
             wanted = wanted_of(catalog, resource, settings)
     current = catalog.configs(resource.resource_type, resource.name)
-    return {name: wanted.get(name) for name in sorted({*current, *wanted}) if current.get(name) != wanted.get(name)}
+    named = sorted({*current, *wanted, *told})
+    return {name: wanted.get(name) for name in named if name in told or current.get(name) != wanted.get(name)}
 
 
 def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:

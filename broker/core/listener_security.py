@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ottla.broker.core.security_keys import SECURITY_KEYS
@@ -12,10 +13,11 @@ if TYPE_CHECKING:
 
 
 class ListenerSecurity:
-    """What is set for one listener. Values are typed as `ConfigKey.parse` gives them."""
+    """What is set for one listener. Values are typed as `ConfigKey.parse` gives them. `over`, by full names, comes before what the broker
+    was started with."""
 
-    def __init__(self, settings: BrokerSettings, listener: str) -> None:
-        self._given = settings.secured
+    def __init__(self, settings: BrokerSettings, listener: str, over: Mapping[str, Value] | None = None) -> None:
+        self._given = {**settings.secured, **over} if over else settings.secured
         self._prefix = f"listener.name.{listener.lower()}."
 
     def value(self, name: str) -> Value:

@@ -121,6 +121,14 @@ _KEYS: Final = (
 )
 SECURITY_KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _KEYS}
 
+RELOADABLE: Final = frozenset(
+    {
+        *(f"ssl.{store}.{name}" for store in ("keystore", "truststore") for name in ("type", "location", "password")),
+        *("ssl.key.password", "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"),
+    }
+)
+"""What may change of a listener while it runs (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+
 OF_A_MECHANISM: Final = frozenset(
     {
         *(name for name in SECURITY_KEYS if name.startswith("sasl.oauthbearer.")),

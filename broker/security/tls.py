@@ -16,10 +16,12 @@ import ssl
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from cryptography.x509 import load_der_x509_certificate
+from cryptography.x509 import Certificate, ExtensionNotFound, GeneralName, SubjectAlternativeName, load_der_x509_certificate
 
+from ottla.broker.core.security_keys import RELOADABLE
 from ottla.broker.security import pem
 from ottla.broker.security.java_dn import java_name
 from ottla.broker.security.pem import StoreError
@@ -80,14 +82,54 @@ class CarriedContext(ssl.SSLContext):
         return made
 
 
+class Stores(NamedTuple):
+    """What a context was made of: the settings, the server's own certificate, whether a truststore was named, and when the files were
+    written."""
+
+    security: ListenerSecurity
+    certificate: bytes
+    has_trust: bool
+    written: Sequence[int | None]
+
+
 class TlsLock:
     """The context of one listener, and whom a client's certificate stands for. Raises StoreError, OSError, ValueError."""
 
     def __init__(self, security: ListenerSecurity, client_auth: str, read: Callable[[str], bytes]) -> None:
         self._rules = PrincipalRules(str(security.value("ssl.principal.mapping.rules")))
-        self._security, self._client_auth, self._read = security, client_auth, read
-        self.context = self._made()
+        self._client_auth, self._read = client_auth, read
+        self.context, self._stores = self._made(security)
         self._spare: list[CarriedContext] = []
+
+    def is_of(self, security: ListenerSecurity) -> bool:
+        """Whether its stores are those that these settings name."""
+        before = self._stores.security
+        return all(before.value(name) == security.value(name) for name in RELOADABLE)
+
+    def is_stale(self) -> bool:
+        """Whether a file of its stores was written since."""
+        now = _written(self._stores.security)
+        return any(each is not None and each != before for each, before in zip(now, self._stores.written, strict=True))
+
+    def renewed(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
+        """For `take`: a context of these settings. Raises as the lock, and StoreError where Kafka would not have it for a listener that
+        runs (SslFactory)."""
+        before, (context, stores) = self._stores, self._made(security)
+        if not before.has_trust and stores.has_trust:
+            raise StoreError("Cannot add SSL truststore to an existing listener for which no truststore was configured.")
+        if stores.has_trust:
+            trust_anchors(security, self._read)
+        check_successor(
+            stores.certificate,
+            before.certificate,
+            may_rename=bool(security.value("ssl.allow.dn.changes")),
+            may_lose_names=bool(security.value("ssl.allow.san.changes")),
+        )
+        return context, stores
+
+    def take(self, renewed: tuple[ssl.SSLContext, Stores]) -> None:
+        """For every handshake from now on; who is connected stays."""
+        self.context, self._stores = renewed
 
     @contextmanager
     def handshake(self, plain: asyncio.Transport) -> Iterator[ssl.SSLContext]:
@@ -107,8 +149,8 @@ class TlsLock:
             return ANONYMOUS_NAME
         return self._rules.name_for(java_name(load_der_x509_certificate(certificate).subject.public_bytes()))
 
-    def _made(self) -> ssl.SSLContext:
-        security = self._security
+    def _made(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
+        written = _written(security)  # before they are read: what is written meanwhile is read again
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.sslobject_class = _Handshake
         context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
@@ -128,7 +170,37 @@ class TlsLock:
             else:
                 context.load_verify_locations(cadata=b"".join(anchors))
             context.verify_mode = _AUTH[self._client_auth]
-        return context
+        has_trust = any(security.text(f"ssl.truststore.{name}") is not None for name in ("location", "certificates"))
+        return context, Stores(security, material.chain[0], has_trust, written)
+
+
+def check_successor(new: bytes, old: bytes, *, may_rename: bool, may_lose_names: bool) -> None:
+    """Raises StoreError where a certificate (DER) is for somebody else than the one before, or for fewer names."""
+    one, other = load_der_x509_certificate(new), load_der_x509_certificate(old)
+    name, before = (java_name(each.subject.public_bytes()) for each in (one, other))
+    if not may_rename and " ".join(name.lower().split()) != " ".join(before.lower().split()):
+        raise StoreError(f"Keystore DistinguishedName does not match: existing={before}, new={name}")
+    if not may_lose_names and (lost := _names(other) - _names(one)):
+        raise StoreError(f"Keystore SubjectAltNames do not match: {len(lost)} of the existing are not in the new")
+
+
+def _names(certificate: Certificate) -> frozenset[GeneralName]:
+    try:
+        return frozenset(certificate.extensions.get_extension_for_class(SubjectAlternativeName).value)
+    except ExtensionNotFound:
+        return frozenset()
+
+
+def _written(security: ListenerSecurity) -> list[int | None]:
+    """When the files of the stores were written, in nanoseconds; None for one that is not there."""
+    found: list[int | None] = []
+    for store in ("keystore", "truststore"):
+        path = security.text(f"ssl.{store}.location")
+        try:
+            found.append(None if path is None else Path(path).stat().st_mtime_ns)
+        except OSError:
+            found.append(None)
+    return found
 
 
 def openssl_name(suite: str) -> str:

@@ -73,9 +73,6 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(TWICE, "CONSUMER_GROUP_DESCRIBE", r"groups\[(0|1|cg-adm)\]", label=r"describe \['cg-adm', 'cg-adm'\].*"),
     KnownDifference(TWICE, "DESCRIBE_CONFIGS", r"results\[(0|1|conf)\]", label="a resource twice"),
     KnownDifference(NOTHING, "FETCH", "session_id", label="session of nothing"),
-    KnownDifference(
-        FIXED, "INCREMENTAL_ALTER_CONFIGS", r"responses\[.*", label=r"listener\.name\.other\.ssl\.keystore\.location=.*", kafka="0 NONE"
-    ),
     KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*configs\[(cluster\.id|transaction\.version)\]", kafka="None"),

@@ -26,8 +26,11 @@ class Certificates:
         self.server = self.of("server", HOST, "localhost")
         self.client = self.of("client", "ann@example.org", common_name="ann")
 
-    def of(self, file: str, *names: str, common_name: str | None = None) -> Path:
-        issued = self._authority.issue_cert(*names, common_name=common_name, organization_name="Ottla's, tests")
+    def of(self, file: str, *names: str, common_name: str | None = None, unit: str | None = None) -> Path:
+        """Without a unit its name is one that no other has."""
+        issued = self._authority.issue_cert(
+            *names, common_name=common_name, organization_name="Ottla's, tests", organization_unit_name=unit
+        )
         key = load_pem_private_key(issued.private_key_pem.bytes(), None)
         pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         path = self._directory / f"{file}.pem"

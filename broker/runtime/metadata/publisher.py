@@ -75,7 +75,7 @@ class FetcherManager(Protocol):
 class Publisher:
     """`on_deleted` hear of each topic that is there no longer; `on_elected` and `on_resigned` of each partition, by topic, index and leader
     epoch, that this broker leads in a new one, or does not lead; there the epoch is None where it has no replica any more. `on_quotas` are
-    told that quotas have changed.
+    told that quotas have changed, `on_settings` that settings of this very broker were written.
 
     `brokers` are told of every registration; `fetchers` of what is to be fetched. A broker without others has neither.
     """
@@ -96,6 +96,7 @@ class Publisher:
         self.on_elected: list[Callable[[str, int, int], None]] = []
         self.on_resigned: list[Callable[[str, int, int | None], None]] = []
         self.on_quotas: list[Callable[[], None]] = []
+        self.on_settings: list[Callable[[], None]] = []
         self.fetchers: FetcherManager | None = None
         self.shutting_down = False
         """A controlled shutdown has begun: nothing is fetched for partitions without leader, nor where this replica is out of sync."""
@@ -173,6 +174,8 @@ class Publisher:
         if changes.configs:
             with _step("changing settings"):
                 self._configured(changes)
+        if str(self._settings.node_id) in changes.brokers_set:
+            _tell(self.on_settings)
         if changes.client_quotas:
             _tell(self.on_quotas)
         return refused

@@ -106,7 +106,9 @@ class TopicService:
     async def alter_configs(self, resources: Sequence[AlterResource], *, validate_only: bool = False) -> list[Rejected | None]:
         """Changes what can be changed, in open logs too; an error or None for each resource."""
         answers = await self.controller.run(
-            lambda: alter_configs(self.catalog, resources, self.settings), lambda answers, _: answers, validate_only=validate_only
+            lambda: alter_configs(self.catalog, resources, self.settings, self.broker_configs.check_stores),
+            lambda answers, _: answers,
+            validate_only=validate_only,
         )
         for resource, error in zip(resources, answers, strict=True):
             if resource.resource_type == ResourceType.BROKER_LOGGER and error is None and not validate_only:

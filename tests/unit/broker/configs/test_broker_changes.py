@@ -101,10 +101,19 @@ def test_one_listeners_settings_are_one_brokers(live: LiveCatalog) -> None:
     assert refusal(live, "listener.name.external.max.connections", "5", name="") is None
 
 
-@pytest.mark.parametrize("key", ["ssl.client.auth", "sasl.enabled.mechanisms", "ssl.keystore.location"])
+@pytest.mark.parametrize("key", ["ssl.client.auth", "sasl.enabled.mechanisms"])
 def test_a_lock_holds_as_it_was_at_the_start(live: LiveCatalog, key: str) -> None:
     for name in (key, f"listener.name.external.{key}"):
         assert refusal(live, name, "required") == (ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
+
+
+def test_the_stores_of_one_listener_change_for_one_broker_and_are_written_again_as_they_are(live: LiveCatalog) -> None:
+    name = "listener.name.external.ssl.keystore.location"
+    for times in (1, 2):
+        assert refusal(live, name, "/store") is None
+        assert len(live.log) == times
+    assert (refusal(live, "ssl.keystore.location", "/store") or [0])[0] is ErrorCode.INVALID_REQUEST
+    assert "broker id must be specified" in (refusal(live, name, "/store", name="") or (0, ""))[1]
 
 
 @pytest.mark.parametrize("op", [APPEND, SUBTRACT])

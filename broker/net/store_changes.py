@@ -1,0 +1,74 @@
+"""Key and trust stores of listeners that change while they run (Kafka's `DynamicBrokerConfig`, `SslFactory`).
+
+Rules that hold inside:
+- Settings that name others are looked at before they are taken: a store that cannot be read, or a certificate for somebody else, is
+  refused.
+- Whatever setting of this broker is written, files that were written since are read again; what then cannot be taken is told in the log,
+  and the stores before go on.
+- Handshakes from then on have the new ones; nobody who is connected is cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from ottla.broker.configs.broker_changes import base_name, is_reloadable
+from ottla.broker.core.config_keys import InvalidConfig, Value
+from ottla.broker.core.listener_security import ListenerSecurity
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import lock_key
+from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.net.locks import ListenerLock
+
+logger = logging.getLogger(__name__)
+
+
+class StoreChanges:
+    """Of a broker's listeners. `wanted` are all settings of this broker that were changed while it runs, as texts by full names."""
+
+    def __init__(self, settings: BrokerSettings, locks: Mapping[str, ListenerLock]) -> None:
+        self._settings = settings
+        self._locks = {name: lock.tls for name, lock in locks.items() if lock.tls is not None}
+
+    def check(self, wanted: Mapping[str, str]) -> None:
+        """Raises Rejected."""
+        over = _typed(wanted)
+        for name, tls in self._locks.items():
+            security = ListenerSecurity(self._settings, name, over)
+            if not tls.is_of(security):
+                try:
+                    tls.renewed(security)
+                except (ValueError, OSError) as error:
+                    text = f"Invalid dynamic configuration: Validation of dynamic config update of SSLFactory failed: {error}"
+                    raise Rejected(ErrorCode.INVALID_REQUEST, text) from error
+
+    def take(self, wanted: Mapping[str, str]) -> None:
+        """Puts them in force."""
+        over = _typed(wanted)
+        for name, tls in self._locks.items():
+            security = ListenerSecurity(self._settings, name, over)
+            if tls.is_of(security) and not tls.is_stale():
+                continue
+            try:
+                tls.take(tls.renewed(security))
+            except (ValueError, OSError) as error:
+                logger.error("The stores of listener %s stay as they were: %s", name, error)
+            else:
+                logger.info("Listener %s has the certificate and the trust of its stores as they are now", name)
+
+
+def _typed(wanted: Mapping[str, str]) -> dict[str, Value]:
+    found: dict[str, Value] = {}
+    for name, text in wanted.items():
+        key = lock_key(name) if is_reloadable(base_name(name) or "") else None
+        if key is not None:
+            try:
+                found[name] = key.parse(text)
+            except InvalidConfig as error:  # another broker wrote it, with a value that is none here
+                logger.warning("ignoring the stored value: %s", error)
+    return found

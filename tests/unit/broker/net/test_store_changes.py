@@ -1,0 +1,141 @@
+"""A listener's certificate and trust change while it runs: real handshakes before and after, over the admin API."""
+
+from __future__ import annotations
+
+import os
+import ssl
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.configs.config_op import OpType
+from ottla.broker.core.acl import STANDARD_AUTHORIZER
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+)
+from tests.support.certificates import Certificates
+from tests.support.running_broker import HOST, RunningBroker
+
+KEYSTORE, TRUSTSTORE = (f"listener.name.s.ssl.{name}.location" for name in ("keystore", "truststore"))
+REFUSED = ErrorCode.INVALID_REQUEST
+
+
+class Scene:
+    """A broker with TLS, and a client of it that stays connected."""
+
+    def __init__(self, directory: Path, **others: str) -> None:
+        self.made, self.strangers = Certificates(directory / "tls"), Certificates(directory / "strangers")
+        self.server = self.made.of("first", HOST, "localhost", unit="broker")
+        listener = {"listeners": f"S://{HOST}:0", "listener.security.protocol.map": "S:SSL", "ssl.client.auth": "requested"}
+        own = {"ssl.keystore.location": str(self.server), **{name.replace("_", "."): text for name, text in others.items()}}
+        self.broker = RunningBroker(directory / "data", {**listener, **self.made.pem_settings(), **own})
+
+    def connect(self, own: Path | None = None) -> Client:
+        context = ssl.create_default_context(cafile=self.made.ca)
+        if own is not None:
+            context.load_cert_chain(own)
+        return Client(HOST, self.broker.port, wrap=lambda connected: context.wrap_socket(connected, server_hostname=HOST))
+
+    def shown(self) -> bytes | None:
+        """The certificate of a new connection's server."""
+        context = ssl.create_default_context(cafile=self.made.ca)
+        with Client(HOST, self.broker.port, wrap=lambda connected: self._kept(context, connected)):
+            return self._wrapped.getpeercert(binary_form=True)
+
+    def _kept(self, context: ssl.SSLContext, connected: object) -> ssl.SSLSocket:
+        self._wrapped = context.wrap_socket(connected, server_hostname=HOST)  # type: ignore[arg-type] # a socket
+        return self._wrapped
+
+    def alter(self, client: Client, name: str, value: str | None, *, validate_only: bool = False) -> AlterConfigsResourceResponse:
+        op = OpType.DELETE if value is None else OpType.SET
+        resource = AlterConfigsResource(ResourceType.BROKER, "1", [AlterableConfig(name, op, value)])
+        answer: AlterConfigsResourceResponse = client.call(IncrementalAlterConfigsRequest([resource], validate_only), 1).responses[0]
+        return answer
+
+
+def certificate(file: Path) -> bytes:
+    text = file.read_text()
+    return ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE") : text.index("-----END CERTIFICATE") + 25])
+
+
+def test_a_new_certificate_holds_for_new_connections_and_after_a_restart_and_old_ones_stay(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    second = scene.made.of("second", HOST, "localhost", "more", unit="broker")
+    with scene.broker as broker, scene.connect() as client:
+        assert scene.shown() == certificate(scene.server)
+        assert scene.alter(client, KEYSTORE, str(second), validate_only=True).error_code == 0
+        assert scene.shown() == certificate(scene.server)
+        assert scene.alter(client, KEYSTORE, str(second)).error_code == 0
+        assert scene.shown() == certificate(second)
+        assert client.call(MetadataRequest(topics=[]), 1).brokers, "who is connected stays"
+        broker.restart()
+        assert scene.shown() == certificate(second)
+        with scene.connect() as other:
+            fewer = scene.alter(other, KEYSTORE, None)
+            assert (fewer.error_code, "SubjectAltNames do not match" in fewer.error_message) == (REFUSED, True), "back at the first"
+        assert scene.shown() == certificate(second)
+
+
+def test_a_file_that_was_written_is_read_again_when_any_setting_of_the_broker_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    scene = Scene(tmp_path)
+    second, stranger = scene.made.of("second", HOST, "localhost", unit="broker"), scene.made.of("stranger", HOST, "localhost")
+    with scene.broker, scene.connect() as client:
+        for now, (content, seen) in enumerate(((second, second), (stranger, second), (second, second)), 1):
+            scene.server.write_bytes(content.read_bytes())
+            os.utime(scene.server, (now, now))
+            assert scene.alter(client, "max.connections", "1000").error_code == 0
+            assert scene.shown() == certificate(seen)
+        assert "The stores of listener S stay as they were: Keystore DistinguishedName does not match" in caplog.text
+
+
+def test_a_certificate_for_somebody_else_or_none_at_all_is_refused(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    other = scene.made.of("other", HOST, "localhost", unit="another")
+    fewer = scene.made.of("fewer", HOST, unit="broker")
+    with scene.broker, scene.connect() as client:
+        for value, words in (
+            (str(other), "Keystore DistinguishedName does not match"),
+            (str(fewer), "Keystore SubjectAltNames do not match"),
+            (str(tmp_path / "none"), "No such file"),
+            (str(scene.made.ca), "Private key"),
+            ("", "ssl.keystore.location"),
+        ):
+            refused = scene.alter(client, KEYSTORE, value)
+            assert refused.error_code == REFUSED, value
+            assert words.lower() in refused.error_message.lower(), refused.error_message
+        assert scene.alter(client, "listener.name.other.ssl.keystore.location", "/nowhere").error_code == 0, "there is no such listener"
+        assert scene.shown() == certificate(scene.server)
+
+
+def test_a_certificate_may_be_for_another_where_that_is_allowed(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, ssl_allow_dn_changes="true", ssl_allow_san_changes="true")
+    other = scene.made.of("other", HOST, unit="another")
+    with scene.broker, scene.connect() as client:
+        assert scene.alter(client, KEYSTORE, str(other)).error_code == 0
+        assert scene.shown() == certificate(other)
+
+
+def test_whom_a_listener_trusts_changes_while_it_runs(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    with scene.broker, scene.connect() as client:
+        with pytest.raises((ssl.SSLError, ConnectionError)), scene.connect(scene.strangers.client) as stranger:
+            stranger.call(MetadataRequest(topics=[]), 1)
+        both = tmp_path / "both.pem"
+        both.write_bytes(scene.made.ca.read_bytes() + scene.strangers.ca.read_bytes())
+        assert scene.alter(client, TRUSTSTORE, str(both)).error_code == 0
+        with scene.connect(scene.strangers.client) as stranger:
+            assert stranger.call(MetadataRequest(topics=[]), 1).brokers
+
+
+def test_who_may_not_alter_is_told_nothing_of_files(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:nobody")
+    with scene.broker, scene.connect() as client:
+        for file in (scene.made.ca, tmp_path / "none"):
+            assert scene.alter(client, KEYSTORE, str(file)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
