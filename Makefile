@@ -94,9 +94,10 @@ serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 test: $(STAMP) java kcat maven go node rust browser databases ## Run all tests
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
-test-plugin: $(STAMP) ## Test the pytest plugin and time its start in process
+test-plugin: $(STAMP) ## Test the pytest plugin, and time starts of brokers in process and of three as processes
 	@$(PY) -m pytest tests/unit/broker/testing tests/unit/broker/faults tests/unit/broker/admin tests/scenario/test_faults.py $(ARGS)
 	@$(PY) -m ottla.broker.testing.start_times
+	@$(PY) -m client_compat.kafka.start_times
 
 container: $(STAMP) ## Build the image and test it, OttlaContainer and docker-compose.yml on the Docker engine that answers, or on a private one
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -s tests/scenario/test_container.py $(ARGS)

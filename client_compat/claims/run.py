@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import KafkaException
+
 from client_compat.claims import identity, in_sync, partitioning, replication, retries, settings, transactions, uses
 from client_compat.claims.claim import REGISTRY, Claim
 from client_compat.claims.world import World, world
@@ -20,7 +22,7 @@ from client_compat.support.workers import RunFailed
 
 THEMES = (retries, identity, settings, transactions, partitioning, uses, replication, in_sync)
 CLAIMS = dict(sorted(REGISTRY.items()))
-FAILURES = (BrokerFailed, ClientError, ProgramFailed, BuildFailed, TruthFailed, RunFailed, TimeoutError, ValueError)
+FAILURES = (BrokerFailed, ClientError, KafkaException, ProgramFailed, BuildFailed, TruthFailed, RunFailed, OSError, ValueError)
 """What a claim that does not come to its end raises: a finding, too."""
 
 

@@ -25,6 +25,8 @@ from client_compat.support.load import CLIENTS
 from client_compat.support.program import or_exit
 from client_compat.support.progress import progress
 from client_compat.support.small_disk import NoSmallDisk
+from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.verdict import Verdict
 
 SEED_MAX = 2**32
 MARKER = "broker-1.log"
@@ -108,6 +110,8 @@ def print_run(console: Console, found: MixedRun, directory: Path) -> None:
     console.print(f"Replicas: {compared}; {same.differ} differ, {same.epochs_differ} in leader epochs.")
     if found.audit is not None:
         console.print(f"Audit of all directories: {found.audit.headline}.")
+        for text in findings(found.audit):
+            console.print(f"[yellow]{escape(text)}[/]")
     for sample in (*acks.samples, *txns.samples, *(read.samples if read else ()), *same.samples):
         console.print(f"[red]{escape(sample)}[/]")
     console.print(
@@ -115,3 +119,14 @@ def print_run(console: Console, found: MixedRun, directory: Path) -> None:
         if found.good
         else f"[red]Not as promised.[/] See {directory}: {WHAT_TO_LOOK_AT}."
     )
+
+
+def findings(audit: Verdict) -> list[str]:
+    """Violations and warnings, each told once for all brokers that have it: a warning is no breach, but wants an explanation."""
+    found: dict[str, list[str]] = {}
+    for directory in audit.directories:
+        for sample in (sample for result in directory.rules.values() for sample in result.samples if sample.severity != Severity.INFO):
+            evidence = ", ".join(f"{name} {value}" for name, value in sample.evidence.items())
+            text = f"{sample.severity}, {sample.rule}: {sample.kind} at {sample.where} ({evidence})"
+            found.setdefault(text, []).append(Path(directory.path).name)
+    return [f"{text}: {', '.join(brokers)}" for text, brokers in found.items()]

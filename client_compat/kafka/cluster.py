@@ -200,12 +200,20 @@ class Cluster:
     def start(self) -> None:
         """Format every directory, start all nodes, and wait until all brokers know each other. Raises `BrokerFailed`, or `KafkaMissing`
         where a node is Kafka's."""
+        self.format()
+        self.launch()
+
+    def format(self) -> None:
+        """Every directory, by the nodes' own tools. Raises `BrokerFailed`, or `KafkaMissing` where a node is Kafka's."""
         for version in {node.version for node in self.nodes if node.kind == Kind.KAFKA}:
             jars(version)
         alone = self.combined or self.controller_kind == Kind.OTTLA
         voters = ["--standalone"] if alone else ["--initial-controllers", self._voters]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda node: node.format(voters if node in self.quorum else []), self.nodes))
+
+    def launch(self) -> None:
+        """Start all nodes at once, and wait until all brokers know each other. Raises `BrokerFailed`."""
         for node in self.nodes:
             node.spawn()
         for node in self.nodes:
@@ -261,9 +269,7 @@ class Cluster:
 
     def seen_by(self, broker: Node) -> MetadataResponse:
         """What the broker's Metadata says of all topics."""
-        with Client(HOST, broker.process.port, client_id="cluster") as client:
-            answer: MetadataResponse = client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION)
-        return answer
+        return seen_at(broker.process.port)
 
     def stop(self) -> None:
         """Stop the brokers cleanly, then the controllers. Raises `BrokerFailed`."""
@@ -317,6 +323,13 @@ def running(cluster: Cluster) -> Iterator[Cluster]:
             yield cluster
         finally:
             end(node.process for node in (*cluster.brokers, *cluster.quorum))
+
+
+def seen_at(port: int) -> MetadataResponse:
+    """What a broker's Metadata says of all brokers and topics."""
+    with Client(HOST, port, client_id="cluster") as client:
+        answer: MetadataResponse = client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION)
+    return answer
 
 
 def end(processes: Iterable[BrokerProcess]) -> None:

@@ -94,10 +94,12 @@ def lag_of(bootstrap: str, group: str, topic: str, partitions: int) -> int:
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
-    """The offset that the group committed in each partition, 0 where it has none."""
+    """The offset that the group committed in each partition, 0 where it has none. Raises KafkaException."""
     consumer = _consumer(bootstrap, "read_committed", group)
-    found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], ANSWER_TIMEOUT_S)
-    consumer.close()
+    try:
+        found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], ANSWER_TIMEOUT_S)
+    finally:
+        consumer.close()
     return [max(0, tp.offset) for tp in found]
 
 

@@ -16,6 +16,7 @@ from confluent_kafka import Producer
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerProcess
 from client_compat.support.ports import free_port
+from ottla.broker.cli import health
 from ottla.spark_jobs.audit import audit
 
 ROOT = Path(__file__).parents[2]
@@ -33,12 +34,14 @@ class Nodes:
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.directory, self._stack = directory, stack
+        self.listeners: dict[str, dict[str, str]] = {}
         self._ports = {(name, inside): free_port() for name in ["controller", *BROKERS] for inside in (True, False)}
         self.processes = {name: self._start(name) for name in ["controller", *BROKERS]}
         self.bootstrap = ",".join(self.processes[name].bootstrap for name in BROKERS)
 
     def _start(self, name: str) -> BrokerProcess:
         env = {key: self._here(name, str(value)) for key, value in SERVICES[name]["environment"].items()}
+        self.listeners[name] = {"OTTLA_LISTENERS": env["OTTLA_LISTENERS"]}
         env["OTTLA_LOG_DIR"] = str(self.directory / name)
         variables = [f"{key}={value}" for key, value in env.items()]
         port = self._ports[name, name == "controller"]
@@ -77,8 +80,8 @@ def test_three_brokers_replicate_one_is_killed_and_back_and_the_audit_compares_t
     nodes.processes[BROKERS[0]].start()
     send(range(200, 300))
     assert told == [None] * 300
-    for name in BROKERS:
-        assert nodes.processes[name].alive
+    for listeners in nodes.listeners.values():
+        health.ask(health.first_listener(listeners))  # as the file's health checks do
     for name in reversed(nodes.processes):
         nodes.processes[name].stop()
     verdict = audit([nodes.directory / name for name in BROKERS], replicas=True, engine="duckdb")
@@ -90,3 +93,15 @@ def test_the_audit_of_compose_sees_every_broker() -> None:
     mounted = {volume.split(":")[0]: volume.split(":")[1] for volume in service["volumes"]}
     assert sorted(mounted) == BROKERS
     assert service["command"] == ["audit", "--replicas", *mounted.values()]
+
+
+def test_each_image_of_compose_is_built_by_one_service_and_asked_of_no_registry() -> None:
+    """Compose builds all services at once, and an image store refuses the second image of a name while it is made."""
+    built = [service["image"] for service in SERVICES.values() if "build" in service]
+    assert sorted(built) == sorted({service["image"] for service in SERVICES.values()})
+    assert all("build" in service or service["pull_policy"] == "never" for service in SERVICES.values())
+
+
+def test_every_node_of_compose_is_asked_for_its_health() -> None:
+    asked = {name: service["healthcheck"]["test"] for name, service in SERVICES.items() if name != "audit"}
+    assert asked == {name: ["CMD", "ottla", "health"] for name in ["controller", *BROKERS]}

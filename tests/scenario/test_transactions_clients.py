@@ -1,5 +1,5 @@
-"""Transactions of two real clients side by side, in both transaction versions. librdkafka speaks version 1, the Java client 2 where
-the broker finalizes it; what each does alone, the client matrix shows."""
+"""Transactions of two real clients side by side, in both transaction versions, and of the Java client on a cluster whose brokers die.
+librdkafka speaks version 1, the Java client 2 where the broker finalizes it; what each does alone, the client matrix shows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from client_compat.matrix.clients import CLIENTS, ToolchainMissing
 from client_compat.matrix.control import Program
 from client_compat.matrix.facades import Client, Record
+from ottla.testing import InProcessCluster
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
 
@@ -108,3 +109,30 @@ def test_what_one_client_commits_all_others_read(broker: RunningBroker, topic: s
     producer.commit_transaction(DEADLINE_S)
     assert confluent_read(broker, topic, 3) == [b"first", b"second", b"third"]
     assert java_read(java, topic) == [b"first", b"second", b"third"]
+
+
+def test_java_goes_on_when_each_broker_of_a_cluster_dies_in_the_midst_of_a_transaction(program: Program) -> None:
+    """So that the leader dies, and the coordinator of the transactions, and that of the group."""
+    values = [b"order-%d" % number for number in range(9)]
+    with InProcessCluster(settings={"min.insync.replicas": 2}).record() as cluster:
+        cluster.topics.create("orders")
+        java = Client("java", program, cluster.bootstrap)
+        consumer = java.consumer(group="readers", auto_commit=False)
+        producer = java.producer(transactional_id="tx")
+        for number, value in enumerate(values):
+            producer.begin()
+            producer.send_ok("orders", [Record(value, partition=0)])
+            producer.send_offsets(consumer, {("orders", 0): number + 1})
+            if number % 3 == 1:
+                victim = number // 3 + 1
+                cluster.kill(victim)
+                cluster.miss(victim)
+            producer.commit()
+            if number % 3 == 1:
+                cluster.restart(victim)
+                cluster.wait_in_sync("orders")
+        assert java_read(java, "orders") == values
+        assert java.admin.group_offsets("readers") == {("orders", 0): len(values)}
+        for client in (producer, consumer):
+            client.close()
+        cluster.assert_exactly_once(expected=values)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from client_compat.claims import run
 from client_compat.claims.claim import CheckResult, Claim
@@ -36,6 +37,10 @@ def broken(world: World) -> CheckResult:
     raise TimeoutError("nothing came")
 
 
+def refused(world: World) -> CheckResult:
+    raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
+
+
 @pytest.mark.parametrize(
     ("claim", "got", "surprise"),
     [
@@ -44,6 +49,7 @@ def broken(world: World) -> CheckResult:
         (Claim(3, "wrong", False, finding(held=False)), "refuted", False),
         (Claim(4, "wrong, but held", False, finding(held=True)), "held", True),
         (Claim(5, "breaks down", False, broken), "failed", True),
+        (Claim(5, "breaks down in the client", False, refused), "failed", True),
         (Claim(6, "about Java", True, finding(held=False), java=True), "skipped", False),
         (Claim(7, "needs what is not here", True, nothing_here), "skipped", False),
     ],
