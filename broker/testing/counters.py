@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.protocol.api_keys import ApiKey
@@ -21,14 +22,18 @@ class Counters:
     messages_in: Counter[str]
     bytes_in: Counter[str]
     connections: int
+    topic_ids: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+    """Of which topic of a name it is told: one that was deleted and made again begins anew."""
 
     def __sub__(self, before: Counters) -> Counters:
         """What was done in between; what was not is 0."""
+        same = {topic for topic, its_id in self.topic_ids.items() if before.topic_ids.get(topic) == its_id}
         return Counters(
             _difference(self.requests, before.requests),
-            _difference(self.messages_in, before.messages_in),
-            _difference(self.bytes_in, before.bytes_in),
+            _difference(self.messages_in, {topic: before.messages_in[topic] for topic in same}),
+            _difference(self.bytes_in, {topic: before.bytes_in[topic] for topic in same}),
             self.connections - before.connections,
+            self.topic_ids,
         )
 
 
@@ -39,8 +44,9 @@ def counters_of(broker: Broker) -> Counters:
         requests[ApiKey(key).camel_case] += count
     messages = Counter({topic: each.messages for topic, each in by_topic.items()})
     bytes_in = Counter({topic: each.size_bytes for topic, each in by_topic.items()})
-    return Counters(requests, messages, bytes_in, broker.connections_made)
+    ids = {topic: found.topic_id for topic in by_topic if (found := broker.services.partitions.by_name(topic)) is not None}
+    return Counters(requests, messages, bytes_in, broker.connections_made, ids)
 
 
-def _difference(after: Counter[str], before: Counter[str]) -> Counter[str]:
-    return Counter({name: count - before[name] for name, count in after.items() if count != before[name]})
+def _difference(after: Mapping[str, int], before: Mapping[str, int]) -> Counter[str]:
+    return Counter({name: more for name, count in after.items() if (more := count - before.get(name, 0))})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ottla.broker.testing import InProcessBroker
 from ottla.broker.testing.counters import Counters
 from ottla.protocol.client import Client
-from tests.support.topic_calls import create, produce
+from tests.support.topic_calls import create, delete, produce
 
 
 def did(broker: InProcessBroker, before: Counters) -> Counters:
@@ -29,6 +29,18 @@ def test_what_was_done_in_between_is_told(ottla_broker: InProcessBroker) -> None
     with Client(host, int(port)):
         ottla_broker.call_until(lambda broker: broker.connections_made == before.connections + 1)
         assert did(ottla_broker, before).connections == 1
+
+
+def test_a_topic_that_is_made_again_counts_from_nothing(ottla_broker: InProcessBroker) -> None:
+    host, port = ottla_broker.bootstrap.split(":")
+    with Client(host, int(port)) as client:
+        create(client, "t")
+        produce(client, "t", b"a", b"b", b"c")
+        before = ottla_broker.counters()
+        delete(client, "t")
+        create(client, "t")
+        produce(client, "t", b"a")
+    assert did(ottla_broker, before).messages_in == {"t": 1}
 
 
 def test_a_broker_that_is_started_again_counts_anew(ottla_broker: InProcessBroker) -> None:
