@@ -82,7 +82,9 @@ class Metrics:
         for listener, count in broker.connections_by_listener.items():
             samples.gauge("kafka_server_socket_server_metrics_connection_count", count, listener=listener, networkProcessor="0")
         samples.counter("kafka_server_socket_server_metrics_connection_creation", broker.connections_made)
-        samples.gauge("kafka_network_requestchannel_requestqueuesize", broker.waiting_requests)
+        samples.gauge("ottla_requests_waiting", broker.waiting_requests)
+        parked = broker.services.fetch_waits.parked
+        samples.gauge("kafka_server_delayedoperationpurgatory_numdelayedoperations", parked, delayedOperation="Fetch")
         samples.gauge("kafka_server_kafkaserver_brokerstate", _RUNNING)
 
     def _of_topics(self, samples: _Samples) -> None:

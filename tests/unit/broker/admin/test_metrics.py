@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeAlias
 
@@ -69,9 +70,10 @@ def of(**labels: str) -> Labels:
     return frozenset(labels.items())
 
 
-def fetch(client: Client, topic: str) -> bytes:
+def fetch(client: Client, topic: str, *, wait_ms: int = 0) -> bytes:
     topics = [FetchTopic(topic, partitions=[FetchPartition(0, partition_max_bytes=1 << 20)])]
-    return bytes(client.call(FetchRequest(max_bytes=1 << 20, session_epoch=-1, topics=topics), 11).responses[0].partitions[0].records)
+    request = FetchRequest(max_wait_ms=wait_ms, min_bytes=1, max_bytes=1 << 20, session_epoch=-1, topics=topics)
+    return bytes(client.call(request, 11).responses[0].partitions[0].records)
 
 
 def test_what_was_written_and_read_is_counted_by_topic_and_in_all(scrape: Scraped, client: Client) -> None:
@@ -91,6 +93,18 @@ def test_what_was_written_and_read_is_counted_by_topic_and_in_all(scrape: Scrape
     assert seen[f"{name}totalproducerequests_total", of()] == 4
     assert seen["kafka_network_requestmetrics_requests_total", of(request="Produce", version="9")] == 4
     assert seen["kafka_network_requestmetrics_requests_total", of(request="Fetch", version="11")] == 1
+
+
+def test_who_waits_for_records_is_counted(scrape: Scraped, client: Client) -> None:
+    create(client, "t")
+    with scrape.broker.client() as other, ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(fetch, other, "t", wait_ms=60_000)
+        scrape.broker.call_until(lambda broker: broker.waiting_requests == 1)
+        seen = scrape()
+        produce(client, "t", b"a")
+        assert waiting.result(10)
+    assert seen["kafka_server_delayedoperationpurgatory_numdelayedoperations", of(delayedOperation="Fetch")] == 1
+    assert seen["ottla_requests_waiting", of()] == 1
 
 
 def test_topics_that_are_gone_are_told_no_longer_and_count_on_in_the_sums(scrape: Scraped, client: Client) -> None:
