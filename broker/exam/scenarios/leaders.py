@@ -24,7 +24,7 @@ GOES_ON_S: Final = 1.0
 """How long a program may take to go on after an acknowledgement."""
 UNCLEAN: Final = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 
-Broker = Generator[Wait, None, int]
+WaitsForBroker = Generator[Wait, None, int]
 Waits = Generator[Wait, None, None]
 
 
@@ -98,7 +98,7 @@ def coordinator_moved(stage: Stage, calm: Calm) -> Script:
     stage.ground.reset()
 
 
-def _in_hand(stage: Stage, calm: Calm, action: str) -> Broker:
+def _in_hand(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
     """Start the program, and wait until a broker has its request half-way, and all replicas what came before; which broker."""
     stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name={HELD}")
     stage.start()
