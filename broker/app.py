@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
     from ottla.broker.member import ClusterMember
+    from ottla.broker.net.links import Links
     from ottla.broker.net.locks import ListenerLock
     from ottla.broker.runtime.metadata.publisher import Publisher
     from ottla.broker.storage.files import Files
@@ -92,6 +93,7 @@ class Broker:
         self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
         listeners = listeners_of(settings)
         self._locks = self._locks_of(listeners) if any(at.protocol for at in listeners) else NO_LOCKS
+        self._links = self._make_links() if settings.is_member else None
         self._server = Server(world.network, listeners, settings.socket_listen_backlog_size)
         self._member: ClusterMember | None = None
         self._controller = self._own_controller() if settings.is_controller else None
@@ -366,6 +368,11 @@ class Broker:
         credentials = Credentials(lambda: self.services.topics.image, self.settings.users, random_bits, secret)
         return locks_of(self.settings, listeners, Surroundings(credentials.find, random_bits, self.clock, self.timers))
 
+    def _make_links(self) -> Links:
+        from ottla.broker.net.links import links_of  # noqa: PLC0415 # as `_join`
+
+        return links_of(self.settings, self.world, self.timers)
+
     def _own_controller(self) -> ControllerPart:
         from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # as `_join`
 
@@ -374,9 +381,11 @@ class Broker:
     async def _join(self) -> MetadataParts:
         from ottla.broker.member import ClusterMember  # noqa: PLC0415 # a start of one node does not pay for it
 
+        assert self._links is not None, "a broker by itself joins nothing"
         self._member = ClusterMember(
             self.settings,
             self.world,
+            self._links,
             timers=self.timers,
             flusher=self._flusher,
             log_dir=self.log_dir,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.authorizer import authorizer_of
@@ -23,7 +23,7 @@ from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.connection import Shared
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, host_and_port
-from ottla.broker.net.server import Server
+from ottla.broker.net.server import NO_LOCKS, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import StartError
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
@@ -35,7 +35,9 @@ from ottla.broker.world import World
 from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
+    from ottla.broker.api.context import Listener
     from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.net.locks import ListenerLock
 
 logger = logging.getLogger("ottla.broker")
 
@@ -48,7 +50,9 @@ class ControllerPart:
     ) -> None:
         self._role: ControllerRole | None = None
         self._settings, self._world, self._timers, self._flusher, self._stop_at_once = settings, world, timers, flusher, stop_at_once
-        self._server = Server(world.network, controller_listeners_of(settings), settings.socket_listen_backlog_size)
+        listeners = controller_listeners_of(settings)
+        self._locks = self._locks_of(listeners) if any(at.protocol for at in listeners) else NO_LOCKS
+        self._server = Server(world.network, listeners, settings.socket_listen_backlog_size)
         self._dispatcher: ControllerDispatcher
 
     @property
@@ -104,9 +108,19 @@ class ControllerPart:
         self._obey_quotas(services)
         role.followers.append(lambda published: self._obey_quotas(services) if published.changes.client_quotas else None)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
-        await self._server.start(Shared(self._dispatcher, world.clock, self._timers, settings.socket_request_max_bytes, budget))
+        shared = Shared(self._dispatcher, world.clock, self._timers, settings.socket_request_max_bytes, budget)
+        await self._server.start(shared, self._locks)
         self._server.watch_idle(settings.connections_max_idle_ms)
         self._server.watch_memory()
+
+    def _locks_of(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerLock]:
+        """Users of SCRAM are those whom the metadata log knows, as on brokers (KIP-900)."""
+        from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # who secures nothing does not pay for it
+        from ottla.broker.net.locks import Surroundings, locks_of  # noqa: PLC0415 # as above
+
+        random_bits = self._world.random.getrandbits
+        credentials = Credentials(lambda: self.role.newest.image, self._settings.users, random_bits)
+        return locks_of(self._settings, listeners, Surroundings(credentials.find, random_bits, self._world.clock.now_ms))
 
     def _obey_quotas(self, services: ControllerServices) -> None:
         obey(services, self._dispatcher, self.role.state.image.client_quotas)

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ottla.broker.security.client_properties import Entrance, as_lines, client_properties
+from ottla.broker.security.client_properties import Entrance, as_lines, client_properties, login_module
 from ottla.broker.security.scram import SCRAM_KINDS
 
 LISTENER: Final = "SECURE"
 MECHANISMS: Final = ("PLAIN", *SCRAM_KINDS)
+NODE_USER: Final = "ottla-node"
+"""By this name nodes of one process log in to each other."""
+_OF_NODES: Final = "SCRAM-SHA-256"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,10 @@ class OwnLock:
             raise ValueError(f"there is no user {user!r}: {', '.join(self.users) or 'nobody'} logs in here")
         password = "" if user is None else self.users[user]
         return Entrance(bootstrap, None if self.ca is None else str(self.ca), user, password, mechanism)
+
+    def super_users(self, given: str) -> str:
+        """Those that are given, and the nodes of a cluster, which need to do everything."""
+        return ";".join(filter(None, [given, f"User:{NODE_USER}" if NODE_USER in self.users else ""]))
 
     def told(self, bootstrap: str) -> str:
         """What is to be put into the configuration of clients."""
@@ -60,6 +67,26 @@ def own_lock(data_dir: Path, now_ms: int, *, tls: bool, users: Mapping[str, str]
     protocol = Entrance("", None if ca is None else str(ca), next(iter(users), None)).protocol
     settings["listener.security.protocol.map"] = f"{LISTENER}:{protocol}"
     return OwnLock(ca, users, settings)
+
+
+def lock_of_a_cluster(lock: OwnLock, controllers: str, password: str) -> OwnLock:
+    """The same for nodes that come in at each other by the listener LISTENER, and at that of `controllers`; by `password`, where users log
+    in."""
+    protocol = lock.entrance("").protocol
+    settings = {
+        **lock.settings,
+        "listener.security.protocol.map": f"{LISTENER}:{protocol},{controllers}:{protocol}",
+        "inter.broker.listener.name": LISTENER,
+    }
+    if lock.ca is not None:
+        settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(lock.ca)}
+    if not lock.users:
+        return OwnLock(lock.ca, lock.users, settings)
+    password = lock.users.get(NODE_USER, password)
+    for name in (LISTENER, controllers):
+        settings[f"listener.name.{name.lower()}.{_OF_NODES.lower()}.sasl.jaas.config"] = login_module(_OF_NODES, NODE_USER, password)
+    settings |= dict.fromkeys(("sasl.mechanism.inter.broker.protocol", "sasl.mechanism.controller.protocol"), _OF_NODES)
+    return OwnLock(lock.ca, {**lock.users, NODE_USER: password}, settings)
 
 
 def tls_dir(data_dir: Path) -> Path:

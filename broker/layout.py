@@ -34,12 +34,13 @@ _REPLICAS: Final[Mapping[str, int]] = {
 
 class Layout(NamedTuple):
     """So many brokers, with ids from 1, from `port` on at `host`, the controller behind them; with port 0 all at free ones. `path`: the
-    data directory."""
+    data directory; `listener`: the name of the brokers' one."""
 
     path: Path
     brokers: int
     host: str = LOOPBACK
     port: int = 9092
+    listener: str = "PLAINTEXT"
 
     def port_of(self, place: int) -> int:
         """Of the broker at this place, from 0; the controller is behind the last one."""
@@ -68,7 +69,7 @@ class Layout(NamedTuple):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return {
             "process.roles": "broker",
-            "listeners": f"PLAINTEXT://{host}:{self.port_of(broker - 1)}",
+            "listeners": f"{self.listener}://{host}:{self.port_of(broker - 1)}",
             **_of_node(broker, self.directory_of(broker), f"{LOOPBACK}:{controller_port}"),
         }
 

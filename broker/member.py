@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.cluster.catalog import Catalog
@@ -27,7 +26,6 @@ from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.core.membership import RACK_AWARE_SELECTOR, controllers
 from ottla.broker.net.listeners import inter_broker_listener, registered_listeners
-from ottla.broker.net.node_client import NodeClient, Patience
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
 from ottla.broker.replication.throttle import Throttle, Throttles
@@ -55,6 +53,7 @@ if TYPE_CHECKING:
     from ottla.broker.api.context import Listener
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
+    from ottla.broker.net.links import Links
     from ottla.broker.runtime.quorum.controller_role import ControllerRole
     from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
     from ottla.broker.runtime.replicas.flusher import Flusher
@@ -77,6 +76,7 @@ class ClusterMember:
         self,
         settings: BrokerSettings,
         world: World,
+        links: Links,
         *,
         timers: Timers,
         flusher: Flusher,
@@ -86,19 +86,11 @@ class ClusterMember:
         controller: ControllerRole | None = None,
     ) -> None:
         self._settings, self._world, self._timers, self._log_dir, self._on_lost = settings, world, timers, log_dir, on_lost
+        self._links = links
         self._catalog = Catalog()
         self._brokers = Brokers()
         self._throttles = _throttles(settings)
         configs = BrokerConfigs(settings, self._catalog)
-        self._connect = partial(
-            NodeClient,
-            network=world.network,
-            clock=world.clock,
-            timers=timers,
-            random=world.random,
-            client_id=f"broker-{settings.node_id}",
-            patience=Patience(settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms),
-        )
         self._newest: Published | None = None
         self._joined = False
         self._channels: list[ControllerChannel] = []
@@ -126,7 +118,7 @@ class ClusterMember:
         self._publisher.fetchers = self._fetchers
         forwarding = self._channel("forwarding", FORWARDING_MS)
         self._coordination = OtherBrokers(
-            self._catalog, settings.node_id, lambda: Peers(self._connect, self.address_of, settings.request_timeout_ms)
+            self._catalog, settings.node_id, lambda: Peers(links.to_broker, self.address_of, settings.request_timeout_ms)
         )
         self._directories = self._make_directories()
         self._topics = RemoteTopics(forwarding, self._catalog, settings, lambda: self._brokers.own_epoch, clock=world.clock, timers=timers)
@@ -238,7 +230,7 @@ class ClusterMember:
 
     def _channel(self, name: str, retry_timeout_ms: int | None) -> ControllerChannel:
         channel = ControllerChannel(
-            self._connect,
+            self._links.to_controller,
             lambda: self._observer.controller,
             clock=self._world.clock,
             timers=self._timers,
@@ -255,7 +247,7 @@ class ClusterMember:
             self._metadata_log(),
             Observer(settings.node_id, meta.directory_id, meta.cluster_id),
             [Node(*address) for address in controllers(settings)],
-            connect=self._connect,
+            connect=self._links.to_controller,
             clock=self._world.clock,
             timers=self._timers,
             flusher=flusher,
@@ -307,7 +299,7 @@ class ClusterMember:
         return Following(
             settings.node_id,
             self._brokers,
-            self._connect,
+            self._links.to_broker,
             self.address_of,
             lambda: self._catalog.image.metadata_level,
             self._world.clock,

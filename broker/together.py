@@ -42,7 +42,7 @@ SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
 
 
 class NodesTogether:
-    """One cluster. `faults_of` makes what is scripted for each broker."""
+    """One cluster. `faults_of` makes what is scripted for each broker; `tell` goes on with the greeting, for the brokers' addresses."""
 
     def __init__(
         self,
@@ -51,8 +51,11 @@ class NodesTogether:
         faults_of: Callable[[], Faults],
         world_of: Callable[[], World] = World,
         exit_now: Callable[[int], object] = os._exit,
+        *,
+        tell: Callable[[str], str] | None = None,
     ) -> None:
         self._layout = layout
+        self._tell = tell
         self._settings_of = settings_of
         self._faults_of = faults_of
         self._world_of = world_of
@@ -86,7 +89,7 @@ class NodesTogether:
         return (
             f"Ottla is listening on {brokers} (data in {self._layout.path}, cluster id {self.controller.log_dir.cluster_id}, "
             f"{len(self.brokers)} brokers, controller on {host_and_port(*self.controller.address)})"
-        )
+        ) + ("" if self._tell is None else f"\n{self._tell(brokers)}")
 
     async def start(self) -> None:
         """Every node up to accepting connections. Raises StartError, OSError; then none of them is left."""

@@ -180,43 +180,62 @@ def _run_together(options: argparse.Namespace) -> int:
     from ottla.broker.process import run_node  # noqa: PLC0415 # as in main
     from ottla.broker.together import NodesTogether, name_who_speaks  # noqa: PLC0415 # only several nodes pay for it
 
-    if options.tls or options.users:
-        raise SettingsError("--tls and --user are for one broker: they cannot be given with --brokers")
     if options.admin_port is not None:
         raise SettingsError("--admin-port is for one broker: it cannot be given with --brokers")
-    common = parse_assignments(options.assignments)
+    path, common = Path(options.data_dir or "ottla-data"), parse_assignments(options.assignments)
+    host, port = options.host or "127.0.0.1", _PORT if options.port is None else options.port
+    layout = Layout(path, options.brokers, host, port, _listener_name(options))
+    lock = _lock_of_a_cluster(options, path) if options.tls or options.users else None
     name_who_speaks()
 
     def settings_of(node: Mapping[str, str]) -> BrokerSettings:
-        given = load({**common, **node}, os.environ, options.config).settings.explicit
-        return load(fitted({**common, **node}, given, options.brokers), os.environ, options.config).settings
+        wanted = {**({} if lock is None else lock.settings), **common, **node}
+        given = load(wanted, os.environ, options.config).settings
+        wanted = fitted(wanted, given.explicit, options.brokers)
+        if lock is not None and given.authorizer_class_name:
+            wanted["super.users"] = lock.super_users(given.super_users)
+        settings = load(wanted, os.environ, options.config).settings
+        settings.users = {} if lock is None else lock.users
+        return settings
 
-    layout = Layout(
-        Path(options.data_dir or "ottla-data"),
-        options.brokers,
-        options.host or "127.0.0.1",
-        _PORT if options.port is None else options.port,
-    )
+    tell = None if lock is None else lock.told
     return run_node(
-        lambda: NodesTogether(layout, settings_of, lambda: Faults(parse_rule(text) for text in options.fault)), options.port_file
+        lambda: NodesTogether(layout, settings_of, lambda: Faults(parse_rule(text) for text in options.fault), tell=tell), options.port_file
     )
+
+
+def _lock_of_a_cluster(options: argparse.Namespace, path: Path) -> OwnLock:
+    import secrets  # noqa: PLC0415 # only a lock of its own pays for it
+
+    from ottla.broker.entrance import lock_of_a_cluster  # noqa: PLC0415 # as above
+    from ottla.broker.layout import LISTENER  # noqa: PLC0415 # as above
+
+    return lock_of_a_cluster(_made_lock(options, path), LISTENER, secrets.token_hex(16))
 
 
 def _own_lock(options: argparse.Namespace, assignments: Mapping[str, str]) -> OwnLock:
-    from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only a lock of its own pays for it
     from ottla.broker.core.settings_load import SettingsError, data_dir, load  # noqa: PLC0415 # as in main
+
+    given = load(assignments, os.environ, options.config).settings
+    if given.process_roles:
+        raise SettingsError("--tls and --user are for a broker by itself, or with --brokers: other listeners of a cluster are settings")
+    return _made_lock(options, data_dir(given))
+
+
+def _made_lock(options: argparse.Namespace, path: Path) -> OwnLock:
+    from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only a lock of its own pays for it
     from ottla.broker.entrance import own_lock  # noqa: PLC0415 # as above
     from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
 
-    given = load(assignments, os.environ, options.config).settings
-    if given.process_roles or options.brokers is not None:
-        raise SettingsError("--tls and --user are for one broker by itself: a cluster's listeners are settings")
+    hosts = [options.host] if options.host else []
     try:
-        return own_lock(
-            data_dir(given), Clock().now_ms(), tls=options.tls, users=dict(options.users), hosts=[options.host] if options.host else []
-        )
+        return own_lock(path, Clock().now_ms(), tls=options.tls, users=dict(options.users), hosts=hosts)
     except OSError as error:
         raise StartError(f"no certificate can be made: {error}") from error
+
+
+def _listener_name(options: argparse.Namespace) -> str:
+    return "SECURE" if options.tls or options.users else "PLAINTEXT"
 
 
 def _run_with_admin(settings: BrokerSettings, faults: Faults, options: argparse.Namespace, tell: Callable[[str], str] | None) -> int:
@@ -260,5 +279,5 @@ def _shorthands(options: argparse.Namespace) -> dict[str, str]:
         host = options.host or "127.0.0.1"
         if ":" in host:
             host = f"[{host}]"
-        found["listeners"] = f"{'SECURE' if locked else 'PLAINTEXT'}://{host}:{_PORT if options.port is None else options.port}"
+        found["listeners"] = f"{_listener_name(options)}://{host}:{_PORT if options.port is None else options.port}"
     return found

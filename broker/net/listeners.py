@@ -11,7 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.api.context import Listener
 from ottla.broker.cluster.metadata_records import Endpoint
@@ -24,7 +24,19 @@ _PORT_MAX = 65535
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.([^.]*)\..+")
 _ANYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 _SECURED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-_BETWEEN_NODES: Final = "nodes of a cluster speak PLAINTEXT to each other in this version"
+
+
+_KAFKAS_MECHANISM: Final = "GSSAPI"
+
+
+class BetweenNodes(NamedTuple):
+    """A listener at which a member dials other nodes, and how it logs in there, if it has to. `setting` and `mechanism_setting` say so."""
+
+    name: str
+    protocol: SecurityProtocol
+    mechanism: str
+    setting: str
+    mechanism_setting: str
 
 
 def listeners_of(settings: BrokerSettings) -> list[Listener]:
@@ -107,6 +119,23 @@ def inter_broker_listener(settings: BrokerSettings) -> str:
     return (settings.inter_broker_listener_name or settings.security_inter_broker_protocol).upper()
 
 
+def of_brokers(settings: BrokerSettings) -> BetweenNodes:
+    """Where a member dials other brokers; its listeners have been looked at."""
+    setting = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
+    return _between(settings, inter_broker_listener(settings), setting, "sasl.mechanism.inter.broker.protocol")
+
+
+def of_controllers(settings: BrokerSettings) -> BetweenNodes:
+    """Where a member dials the controllers; its listeners have been looked at."""
+    first = settings.controller_listener_names[0].upper()
+    return _between(settings, first, "controller.listener.names", "sasl.mechanism.controller.protocol")
+
+
+def _between(settings: BrokerSettings, name: str, setting: str, mechanism_setting: str) -> BetweenNodes:
+    mechanism = str(settings.secured.get(mechanism_setting, _KAFKAS_MECHANISM))  # none of one listener
+    return BetweenNodes(name, _protocols(settings)[name], mechanism, setting, mechanism_setting)
+
+
 def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
     """A controller has all of its listeners' names among those for controllers, and a broker beside it has others."""
     own, names = _controller_names(settings), {listener.name for listener in listeners}
@@ -117,9 +146,6 @@ def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
         raise SettingsError(f"listeners: {', '.join(others)} must be in controller.listener.names when process.roles={roles}")
     if settings.is_member and not names - own:
         raise SettingsError(f"listeners: one at least must be for clients when process.roles={roles}")
-    for listener in listeners:
-        if listener.name in own and listener.protocol:
-            raise SettingsError(f"controller.listener.names: {listener.name} uses {listener.protocol.name}; {_BETWEEN_NODES}")
 
 
 def _check_controllers(settings: BrokerSettings, listeners: Sequence[Listener], protocols: dict[str, SecurityProtocol]) -> None:
@@ -130,8 +156,6 @@ def _check_controllers(settings: BrokerSettings, listeners: Sequence[Listener], 
     for name in names:
         if name not in protocols:
             raise SettingsError(f"controller.listener.names: {name} is not in listener.security.protocol.map")
-    if protocols[names[0]] is not SecurityProtocol.PLAINTEXT:
-        raise SettingsError(f"controller.listener.names: {names[0]} uses {protocols[names[0]].name}; {_BETWEEN_NODES}")
 
 
 def _check_inter_broker(settings: BrokerSettings, registered: Sequence[Endpoint]) -> None:
@@ -141,9 +165,22 @@ def _check_inter_broker(settings: BrokerSettings, registered: Sequence[Endpoint]
     if name not in names:
         setting = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
         raise SettingsError(f"{setting}={name} must be among the listeners that are advertised: {', '.join(names) or 'none is'}")
-    protocol = SecurityProtocol(registered[names.index(name)].security_protocol)
-    if protocol is not SecurityProtocol.PLAINTEXT:
-        raise SettingsError(f"inter.broker.listener.name: {name} uses {protocol.name}; {_BETWEEN_NODES}")
+    at = of_brokers(settings)
+    if not settings.inter_broker_listener_name and at.protocol.name != name:
+        raise SettingsError(f"security.inter.broker.protocol={name}, but listener.security.protocol.map has {name}:{at.protocol.name}")
+    if at.protocol.uses_sasl:
+        _check_mechanism(settings, at)
+
+
+def _check_mechanism(settings: BrokerSettings, at: BetweenNodes) -> None:
+    from ottla.broker.core.listener_security import ListenerSecurity  # noqa: PLC0415 # who secures nothing does not pay for it
+
+    enabled = ListenerSecurity(settings, at.name).items("sasl.enabled.mechanisms")
+    if at.mechanism not in enabled:
+        raise SettingsError(
+            f"{at.mechanism_setting}={at.mechanism} must be included in sasl.enabled.mechanisms={','.join(enabled)} when SASL is used for "
+            "inter-broker communication"
+        )
 
 
 def host_and_port(host: str, port: int) -> str:

@@ -121,16 +121,8 @@ def _sasl_lock(listener: Listener, settings: BrokerSettings, login_file: LoginFi
         )
     mechanisms = {}
     for mechanism in enabled:
-        where = f"listener.name.{listener.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
         make = _maker(mechanism, listener, settings, around)
-        try:
-            entries = [] if settings.users else _entries(listener, mechanism, security, login_file)
-        except (JaasError, OSError) as error:
-            raise SettingsError(f"{where}: {error}") from error
-        for entry in entries:
-            if entry.name not in _KNOWN_MODULES:
-                raise SettingsError(f"{where}: the class {entry.name} cannot be loaded here: allowed are Apache Kafka's own login modules")
-        mechanisms[mechanism] = make(entries)
+        mechanisms[mechanism] = make([] if settings.users else login_entries(listener.name, mechanism, security, login_file))
     general = security.number("connections.max.reauth.ms")
     lifetimes = {each: _number(security.of_mechanism(each, "connections.max.reauth.ms"), general) for each in enabled}
     return SaslLock(mechanisms, security.number("sasl.server.max.receive.size"), delay_ms, lifetimes)
@@ -140,14 +132,19 @@ def _number(given: object, otherwise: int) -> int:
     return given if isinstance(given, int) else otherwise
 
 
-def _entries(listener: Listener, mechanism: str, security: ListenerSecurity, login_file: LoginFile) -> list[LoginModule]:
-    """Raises JaasError."""
+def login_entries(listener: str, mechanism: str, security: ListenerSecurity, login_file: LoginFile) -> list[LoginModule]:
+    """The login modules of a mechanism at a listener. Raises SettingsError."""
+    where = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
     text = security.of_mechanism(mechanism, "sasl.jaas.config")
-    if text is None:
-        return login_file.entries(listener.name)
-    entries = login_modules(str(text))
-    if len(entries) != 1:
-        raise JaasError(f"JAAS config property contains {len(entries)} login modules, should be 1 module")
+    try:
+        entries = login_file.entries(listener) if text is None else login_modules(str(text))
+    except (JaasError, OSError) as error:
+        raise SettingsError(f"{where}: {error}") from error
+    if text is not None and len(entries) != 1:
+        raise SettingsError(f"{where}: JAAS config property contains {len(entries)} login modules, should be 1 module")
+    for entry in entries:
+        if entry.name not in _KNOWN_MODULES:
+            raise SettingsError(f"{where}: the class {entry.name} cannot be loaded here: allowed are Apache Kafka's own login modules")
     return entries
 
 

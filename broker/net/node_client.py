@@ -61,7 +61,8 @@ class Patience:
 
 
 class NodeClient:
-    """One connection to `node`; `client_id` is what it calls itself in every request."""
+    """One connection to `node`; `client_id` is what it calls itself in every request. At a listener that asks for more than that it is a
+    `secured_node_client.SecuredNodeClient`."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class NodeClient:
         self._random = random
         self._client_id = client_id
         self._patience = patience or Patience()
-        self._wire: _Wire | None = None
+        self._wire: Wire | None = None
         self._opening: asyncio.Task[None] | None = None
         self._unsent: list[_Asked] = []
         self._versions: Versions = {}
@@ -127,24 +128,39 @@ class NodeClient:
             await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
         setup_ms = self._patience.after(self._slow, self._jitter()) if self._slow else self._patience.setup_ms
         timer = self._timers.schedule(self._clock.mono_ms() + setup_ms, partial(self._too_slow, setup_ms))
-        wire = _Wire(self._address, self._client_id, self._break)
+        wire = Wire(self._address, self._client_id, self._hung_up)
         try:
-            await self._network.connect(self.node.host, self.node.port, lambda: wire)
+            await self._reach(wire)
             self._wire = wire
             self._versions = await _versions_of(wire)
-        except (OSError, LinkBroken) as error:
+        except OSError as error:
             self._opening = None
             self._break(f"{self._address}: {error}")
+            return
+        except LinkBroken as error:
+            self._opening = None
+            self._break(str(error), type(error))
             return
         finally:
             timer.cancel()
             if self._wire is not wire:
                 wire.end("given up")
         self._failures = self._slow = 0
+        self._opened(wire)
+
+    async def _reach(self, wire: Wire) -> None:
+        """Connect. Raises OSError, LinkBroken."""
+        await self._network.connect(self.node.host, self.node.port, lambda: wire)
+
+    def _opened(self, wire: Wire) -> None:
+        """The connection takes requests: send what waits."""
         self._opening = None
         unsent, self._unsent = self._unsent, []
         for asked in unsent:
             self._send(wire, asked)
+
+    def _hung_up(self, why: str) -> None:
+        self._break(why)
 
     def _too_slow(self, setup_ms: int) -> None:
         self._slow += 1
@@ -153,7 +169,7 @@ class NodeClient:
     def _jitter(self) -> float:
         return self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
-    def _send(self, wire: _Wire, asked: _Asked) -> None:
+    def _send(self, wire: Wire, asked: _Asked) -> None:
         """Send it at the highest version that suits; an answer that cannot come is told at once."""
         if asked.answer.done():
             return
@@ -165,7 +181,7 @@ class NodeClient:
             return
         wire.ask(asked, version)
 
-    def _break(self, why: str) -> None:
+    def _break(self, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
         """The connection is of no use any more: everything under way fails; who calls next dials anew, not before the back-off is over."""
         opening, self._opening = self._opening, None
         wire, self._wire = self._wire, None
@@ -175,17 +191,17 @@ class NodeClient:
         if wire is not None:
             wire.end(why)
         for asked in unsent:
-            _fail(asked, why)
+            _fail(asked, why, kind)
         backoff_ms = min(limits.LINK_BACKOFF_MS << min(self._failures, 10), limits.LINK_BACKOFF_MS_MAX)
         self._failures += 1
         self._dial_from_ms = self._clock.mono_ms() + round(backoff_ms * self._jitter())
 
 
-class _Wire(asyncio.Protocol):
+class Wire(asyncio.Protocol):
     """One connection: requests out, their answers in, in the same order. `broke` is called once when it ends from outside."""
 
     def __init__(self, address: str, client_id: str, broke: Callable[[str], None]) -> None:
-        self._address = address
+        self.address = address
         self._client_id = client_id
         self._broke: Callable[[str], None] | None = broke
         self._transport: asyncio.Transport | None = None
@@ -203,10 +219,16 @@ class _Wire(asyncio.Protocol):
             for frame in self._reader.feed(data):
                 self._answered(frame)
         except ProtocolError as error:
-            self._lost(f"{self._address} sent what cannot be trusted: {error}")
+            self._lost(f"{self.address} sent what cannot be trusted: {error}")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._lost(f"{self._address} hung up" + (f": {error}" if error else ""))
+        self._lost(f"{self.address} hung up" + (f": {error}" if error else ""))
+
+    async def call(self, request: Message, version: int) -> Any:
+        """The response, before the connection takes requests of others. Raises LinkBroken."""
+        asked = _Asked(request, version, asyncio.get_running_loop().create_future())
+        self.ask(asked, version)
+        return await asked.answer
 
     def ask(self, asked: _Asked, version: int) -> None:
         """Send a request at `version`."""
@@ -240,7 +262,7 @@ class _Wire(asyncio.Protocol):
             if correlation_id != asked.correlation_id:
                 raise ProtocolError(f"request {correlation_id} is answered where {asked.correlation_id} was asked")
         except ProtocolError as error:
-            _fail(asked, f"{self._address}: {error}")
+            _fail(asked, f"{self.address}: {error}")
             raise
         if not asked.answer.done():
             asked.answer.set_result(response)
@@ -255,21 +277,19 @@ class _Wire(asyncio.Protocol):
 _UNSUPPORTED = ErrorCode.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
-def _fail(asked: _Asked, why: str) -> None:
+def _fail(asked: _Asked, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
     if not asked.answer.done():
-        asked.answer.set_exception(LinkBroken(why))
+        asked.answer.set_exception(kind(why))
 
 
-async def _versions_of(wire: _Wire) -> Versions:
+async def _versions_of(wire: Wire) -> Versions:
     """What the peer serves. Asked at our highest version; one that lacks it answers as version 0 and says which it knows (KIP-511)."""
     version = ApiVersionsRequest.MAX_VERSION
     while True:
-        asked = _Asked(ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION), version, asyncio.get_running_loop().create_future())
-        wire.ask(asked, version)
-        response: ApiVersionsResponse = await asked.answer
+        response: ApiVersionsResponse = await wire.call(ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION), version)
         if response.error_code == ErrorCode.NONE:
             return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
-            raise LinkBroken(f"ApiVersions is answered with error code {response.error_code}")
+            raise LinkBroken(f"{wire.address}: ApiVersions is answered with error code {response.error_code}")
         known = [api.max_version for api in response.api_keys if api.api_key == ApiKey.API_VERSIONS]
         version = max(0, min([version - 1, *known]))

@@ -42,11 +42,16 @@ def _java(entrance: Entrance) -> dict[str, Any]:
     if entrance.ca is not None:
         found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": entrance.ca}
     if entrance.user is not None:
-        module = "plain.PlainLoginModule" if entrance.mechanism == "PLAIN" else "scram.ScramLoginModule"
-        user, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (entrance.user, entrance.password))
         found["sasl.mechanism"] = entrance.mechanism
-        found["sasl.jaas.config"] = f'{_MODULES}.{module} required username="{user}" password="{password}";'
+        found["sasl.jaas.config"] = login_module(entrance.mechanism, entrance.user, entrance.password)
     return found
+
+
+def login_module(mechanism: str, user: str, password: str) -> str:
+    """As text of JAAS."""
+    module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
+    user, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, password))
+    return f'{_MODULES}.{module} required username="{user}" password="{password}";'
 
 
 def _librdkafka(entrance: Entrance) -> dict[str, Any]:

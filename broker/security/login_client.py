@@ -1,6 +1,7 @@
 """The client's half of a log-in: which tokens to send, and whether what comes back is to be trusted.
 
-For tools; a test writes its own, so that one mistake cannot hide another. Source: RFC 4616, RFC 5802.
+For tools, and for nodes that dial others; a test writes its own, so that one mistake cannot hide another. Source: RFC 4616, RFC 5802,
+RFC 7628; KAFKA ScramSaslClient.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import suppress
 from typing import Final
 
-from ottla.broker.security.scram import SCRAM_KINDS
+from ottla.broker.security.scram import SCRAM_KINDS, ScramKind, salted_password
 
 _NONCE_BYTES: Final = 18
 _ITERATIONS_MAX: Final = 1_000_000
@@ -21,6 +23,9 @@ _ITERATIONS_MAX: Final = 1_000_000
 Ask = Callable[[bytes], bytes]
 """Sends a token and returns the server's."""
 
+Tokens = Generator[bytes, bytes, None]
+"""Gives the tokens of one log-in; it is sent what the server said to each. Raises NotTrusted."""
+
 
 class NotTrusted(Exception):
     """The server could not prove that it knows the password, or sent what is no answer."""
@@ -28,23 +33,47 @@ class NotTrusted(Exception):
 
 def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Callable[[int], bytes]) -> None:
     """Sends what there is to send. Raises NotTrusted, and what `ask` raises; ValueError for another mechanism."""
+    tokens = tokens_of(mechanism, user, password, random_bytes)
+    with suppress(StopIteration):
+        token = next(tokens)
+        while True:
+            token = tokens.send(ask(token))
+
+
+def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[int], bytes]) -> Tokens:
+    """Those of one who has a name and a password. Raises ValueError for another mechanism."""
     if mechanism == "PLAIN":
-        ask(f"\0{user}\0{password}".encode())
-        return
+        return _plain(user, password)
     if mechanism not in SCRAM_KINDS:
         raise ValueError(f"{mechanism}: allowed are PLAIN, {', '.join(SCRAM_KINDS)}")
-    name = SCRAM_KINDS[mechanism].hash
+    return _scram(SCRAM_KINDS[mechanism], user, password, random_bytes)
+
+
+def bearer_tokens(token: str) -> Tokens:
+    """That of one who shows a token (RFC 7628). A refusal is acknowledged, and then told."""
+    if (yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()):
+        yield b"\x01"
+
+
+def _plain(user: str, password: str) -> Tokens:
+    yield f"\0{user}\0{password}".encode()
+
+
+def _scram(kind: ScramKind, user: str, password: str, random_bytes: Callable[[int], bytes]) -> Tokens:
+    name = kind.hash
     nonce = base64.b64encode(random_bytes(_NONCE_BYTES)).decode()
     bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
-    first = ask(f"n,,{bare}".encode()).decode("utf-8", "replace")
+    first = (yield f"n,,{bare}".encode()).decode("utf-8", "replace")
     server_nonce, salt, iterations = _told(first, nonce)
-    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
+    if iterations < kind.min_iterations:
+        raise NotTrusted(f"Requested iterations {iterations} is less than the minimum {kind.min_iterations} for {kind.name}")
+    salted = salted_password(kind, password, salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
     without_proof = f"c=biws,r={server_nonce}"
     signed = f"{bare},{first},{without_proof}".encode()
     signature = hmac.digest(hashlib.new(name, client_key).digest(), signed, name)
     proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature, strict=True))).decode()
-    last = ask(f"{without_proof},p={proof}".encode())
+    last = yield f"{without_proof},p={proof}".encode()
     expected = b"v=" + base64.b64encode(hmac.digest(hmac.digest(salted, b"Server Key", name), signed, name))
     if not hmac.compare_digest(last.partition(b",")[0], expected):
         raise NotTrusted("the broker does not know the password")

@@ -151,24 +151,14 @@ class TlsLock:
 
     def _made(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
         written = _written(security)  # before they are read: what is written meanwhile is read again
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = held_to(security, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         context.sslobject_class = _Handshake
-        context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-        suites = security.items("ssl.cipher.suites")
-        context.minimum_version, context.maximum_version = _versions(security.items("ssl.enabled.protocols"), suites)
-        if older := [name for name in suites if name not in _OF_1_3]:
-            context.set_ciphers(":".join(map(openssl_name, older)))
         material = key_material(security, self._read)
         if material is None:
             raise StoreError("neither ssl.keystore.location nor ssl.keystore.key is set: a listener with TLS needs a key and a certificate")
-        _load(context, material)
+        show(context, material)
         if self._client_auth != "none":
-            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-            anchors = trust_anchors(security, self._read)
-            if anchors is None:
-                context.set_default_verify_paths()
-            else:
-                context.load_verify_locations(cadata=b"".join(anchors))
+            trust(context, trust_anchors(security, self._read))
             context.verify_mode = _AUTH[self._client_auth]
         has_trust = any(security.text(f"ssl.truststore.{name}") is not None for name in ("location", "certificates"))
         return context, Stores(security, material.chain[0], has_trust, written)
@@ -203,6 +193,25 @@ def _written(security: ListenerSecurity) -> list[int | None]:
     return found
 
 
+def held_to(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLContext:
+    """The context, with the versions and cipher suites that are set. Raises StoreError."""
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    suites = security.items("ssl.cipher.suites")
+    context.minimum_version, context.maximum_version = _versions(security.items("ssl.enabled.protocols"), suites)
+    if older := [name for name in suites if name not in _OF_1_3]:
+        context.set_ciphers(":".join(map(openssl_name, older)))
+    return context
+
+
+def trust(context: ssl.SSLContext, anchors: Sequence[bytes] | None) -> None:
+    """Believe certificates of these, or where there is no truststore of those that the system trusts."""
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    if anchors is None:
+        context.set_default_verify_paths()
+    else:
+        context.load_verify_locations(cadata=b"".join(anchors))
+
+
 def openssl_name(suite: str) -> str:
     """What OpenSSL calls a suite of TLS 1.2. Raises StoreError for one that it does not have."""
     exchange, with_, cipher = suite.removeprefix("TLS_").partition("_WITH_")
@@ -226,7 +235,8 @@ def _versions(enabled: Sequence[str], suites: Sequence[str]) -> tuple[ssl.TLSVer
     return _VERSIONS[names[0]], _VERSIONS[names[-1]]
 
 
-def _load(context: ssl.SSLContext, material: KeyMaterial) -> None:
+def show(context: ssl.SSLContext, material: KeyMaterial) -> None:
+    """Be known by this key and its certificates. Raises StoreError."""
     text = pem.block("PRIVATE KEY", material.key) + b"".join(pem.block("CERTIFICATE", each) for each in material.chain)
     with _file_of(text) as path:
         try:

@@ -17,7 +17,7 @@ from typing import Any
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
-from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node
+from ottla.broker.runtime.nodes.link import AuthenticationFailed, Connect, Link, LinkBroken, Node
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 
 class ControllerUnreachable(Exception):
     """No controller answered in time. What was asked may or may not have been done."""
+
+
+class ControllerShut(ControllerUnreachable):
+    """The controller did not let this node in, or is not to be believed. The next call tries again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -142,6 +146,10 @@ class ControllerChannel:
             self._under_way = item
             try:
                 response = await link.call(item.request, timeout_ms=self._answer_ms)
+            except AuthenticationFailed as error:
+                self._leave(str(error))
+                _fail(item, str(error), ControllerShut)
+                return
             except LinkBroken as error:
                 self._leave(str(error))
                 continue
@@ -174,9 +182,9 @@ class ControllerChannel:
         self._skipped = self._node
 
 
-def _fail(item: _Item, why: str) -> None:
+def _fail(item: _Item, why: str, kind: type[ControllerUnreachable] = ControllerUnreachable) -> None:
     if not item.answer.done():
-        item.answer.set_exception(ControllerUnreachable(why))
+        item.answer.set_exception(kind(why))
 
 
 def _error_codes(message: Any) -> Iterator[int]:

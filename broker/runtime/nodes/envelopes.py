@@ -10,7 +10,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
+from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerShut, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
@@ -59,6 +59,8 @@ class Forwarding:
         envelope = EnvelopeRequest(written[PREFIX_BYTES:], _principal_of(client), _address_bytes(client.host))
         try:
             answer: EnvelopeResponse = await self._channel.call(envelope)
+        except ControllerShut as error:
+            raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
         except ControllerUnreachable as error:
             raise Rejected(ErrorCode.REQUEST_TIMED_OUT, str(error)) from error
         except UnsupportedByPeer as error:

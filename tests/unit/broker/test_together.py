@@ -6,24 +6,36 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
+from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, load
+from ottla.broker.entrance import LISTENER, lock_of_a_cluster, own_lock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.layout import Layout
+from ottla.broker.net.secured_node_client import SecuredNodeClient
+from ottla.broker.net.ways_in import SaslLogIn, WayIn
 from ottla.broker.process import StartError
+from ottla.broker.runtime.nodes.link import AuthenticationFailed, Node
+from ottla.broker.security.login_client import tokens_of
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.together import NodesTogether
 from ottla.broker.world import World
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.simulation import TimelessLoop, settle
 
 DATA = Path("/data")
+RECORD = build_batch([SimpleRecord(None, b"x", 1_000)])
+T = TypeVar("T")
 
 
 class Machine:
@@ -35,18 +47,29 @@ class Machine:
         self.network = MemoryNetwork()
         self.random = Random(1)
         self.exit_codes: list[int] = []
+        self.users: Mapping[str, str] = {}
         self.given = {name.replace("_", "."): value for name, value in given.items()}
 
     def settings_of(self, node: Mapping[str, str]) -> BrokerSettings:
-        return load({**self.given, **node}, {}, None).settings
+        settings = load({**self.given, **node}, {}, None).settings
+        settings.users = self.users
+        return settings
 
     def world(self) -> World:
         return World(self.clock, self.files, self.network, Random(self.random.getrandbits(64)), InlineThreads)
 
-    def cluster(self, brokers: int = 3, port: int = 9092) -> NodesTogether:
-        return NodesTogether(Layout(DATA, brokers, port=port), self.settings_of, Faults, self.world, self.exit_codes.append)
+    def cluster(self, brokers: int = 3, port: int = 9092, listener: str = "PLAINTEXT") -> NodesTogether:
+        return NodesTogether(
+            Layout(DATA, brokers, port=port, listener=listener), self.settings_of, Faults, self.world, self.exit_codes.append
+        )
 
-    async def done(self, work: Coroutine[Any, Any, None]) -> None:
+    def link(self, cluster: NodesTogether, port: int, user: str, password: str) -> SecuredNodeClient:
+        """Of a user to a node, by PLAIN."""
+        sasl = SaslLogIn("PLAIN", lambda: tokens_of("PLAIN", user, password, self.random.randbytes))
+        common: dict[str, Any] = {"network": self.network, "clock": self.clock, "timers": cluster.timers, "random": self.random}
+        return SecuredNodeClient(Node(-1, "127.0.0.1", port), way_in=WayIn(None, sasl), client_id=user, **common)
+
+    async def done(self, work: Coroutine[Any, Any, T]) -> T:
         task = asyncio.ensure_future(work)
         for _ in range(10_000):
             await settle()
@@ -81,6 +104,33 @@ def test_the_brokers_of_a_new_directory_are_one_cluster_and_still_so_after_a_res
         assert again.controller.role.voter.epoch == 2
         await machine.done(again.stop())
         assert machine.exit_codes == []
+
+    run(scene())
+
+
+def test_nodes_log_in_to_each_other_where_users_do() -> None:
+    async def scene() -> None:
+        machine = Machine(authorizer_class_name=STANDARD_AUTHORIZER)
+        lock = lock_of_a_cluster(own_lock(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
+        machine.given |= {**lock.settings, "super.users": lock.super_users("User:alice"), "default.replication.factor": "3"}
+        machine.users = lock.users
+        cluster = machine.cluster(listener=LISTENER)
+        await machine.done(cluster.start())
+        alice = machine.link(cluster, cluster.ports[0], "alice", "a")
+        created = await machine.done(alice.call(CreateTopicsRequest([CreatableTopic("t", 1, 3)]), timeout_ms=10_000))
+        assert not created.topics[0].error_code
+        topic = cluster.brokers[1].services.topics.topic("t")
+        assert topic is not None
+        leader = topic.partitions[0].leader
+        produced = ProduceRequest(None, -1, 5_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, RECORD)])])
+        link = machine.link(cluster, cluster.ports[leader - 1], "alice", "a")
+        (answer,) = (await machine.done(link.call(produced, timeout_ms=10_000, version=12))).responses[0].partition_responses
+        assert (answer.error_code, answer.base_offset) == (0, 0)  # which all in sync have
+        assert [broker.services.partitions.get("t", 0).log.log_end_offset for broker in cluster.brokers.values()] == [1, 1, 1]
+        nobody = machine.link(cluster, cluster.controller.address[1], "ottla-node", "wrong")
+        with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
+            await machine.done(nobody.call(DescribeClusterRequest(endpoint_type=2), timeout_ms=10_000))
+        await machine.done(cluster.stop())
 
     run(scene())
 

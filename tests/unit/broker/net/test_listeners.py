@@ -5,9 +5,18 @@ import socket
 import pytest
 
 from ottla.broker.api.context import Listener, Peer
+from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, load
-from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, inter_broker_listener, listeners_of, registered_listeners
+from ottla.broker.net.listeners import (
+    controller_listeners_of,
+    endpoints_of,
+    inter_broker_listener,
+    listeners_of,
+    of_brokers,
+    of_controllers,
+    registered_listeners,
+)
 
 
 def settings(listeners: str, advertised: str = "", protocols: str = "PLAINTEXT:PLAINTEXT,SSL:SSL") -> BrokerSettings:
@@ -93,6 +102,25 @@ def test_a_controllers_listener_that_a_member_advertises_is_left_out() -> None:
     assert registered(member("PLAINTEXT://h:1", "PLAINTEXT://h:1,CONTROLLER://h:2")) == [("PLAINTEXT", "h", 1)]
 
 
+def test_a_member_dials_others_as_their_listeners_want_it() -> None:
+    protocols = "INNER:SASL_SSL,SSL:SSL,CONTROLLER:SASL_PLAINTEXT"
+    by_name = member(
+        "INNER://h:1,SSL://h:2",
+        inter_broker_listener_name="inner",
+        listener_security_protocol_map=protocols,
+        sasl_enabled_mechanisms="PLAIN",
+        sasl_mechanism_inter_broker_protocol="PLAIN",
+        sasl_mechanism_controller_protocol="SCRAM-SHA-512",
+    )
+    assert [(at.name, at.protocol.name, at.mechanism) for at in (of_brokers(by_name), of_controllers(by_name))] == [
+        ("INNER", "SASL_SSL", "PLAIN"),
+        ("CONTROLLER", "SASL_PLAINTEXT", "SCRAM-SHA-512"),
+    ]
+    assert [(at.name, at.protocol.name) for at in listeners_of(by_name)] == [("INNER", "SASL_SSL"), ("SSL", "SSL")]
+    by_protocol = member("INNER://h:1,SSL://h:2", security_inter_broker_protocol="SSL", listener_security_protocol_map=protocols)
+    assert of_brokers(by_protocol)[:2] == ("SSL", SecurityProtocol.SSL)
+
+
 def test_brokers_dial_each_other_at_the_listener_of_that_name_or_else_at_that_of_the_protocols() -> None:
     protocols = "INNER:PLAINTEXT,PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT"
     settings = member("INNER://h:1", inter_broker_listener_name="inner", listener_security_protocol_map=protocols)
@@ -108,10 +136,6 @@ def test_brokers_dial_each_other_at_the_listener_of_that_name_or_else_at_that_of
             member("PLAINTEXT://h:1", listener_security_protocol_map="PLAINTEXT:PLAINTEXT"),
             r"controller\.listener\.names: CONTROLLER is not in listener\.security\.protocol\.map",
         ),
-        (
-            member("PLAINTEXT://h:1", listener_security_protocol_map="PLAINTEXT:PLAINTEXT,CONTROLLER:SSL"),
-            r"controller\.listener\.names: CONTROLLER uses SSL",
-        ),
         (member("PLAINTEXT://h:1", inter_broker_listener_name="OTHER"), r"inter\.broker\.listener\.name=OTHER must be among .*: PLAINTEXT"),
         (
             member("A://h:1", listener_security_protocol_map="A:PLAINTEXT,CONTROLLER:PLAINTEXT"),
@@ -122,8 +146,17 @@ def test_brokers_dial_each_other_at_the_listener_of_that_name_or_else_at_that_of
             r"only one of inter\.broker\.listener\.name and security\.inter\.broker\.protocol",
         ),
         (
-            member("A://h:1", inter_broker_listener_name="A", listener_security_protocol_map="A:SSL,CONTROLLER:PLAINTEXT"),
-            r"inter\.broker\.listener\.name: A uses SSL; nodes of a cluster speak PLAINTEXT to each other",
+            member(
+                "A://h:1",
+                inter_broker_listener_name="A",
+                listener_security_protocol_map="A:SASL_SSL,CONTROLLER:PLAINTEXT",
+                sasl_enabled_mechanisms="PLAIN",
+            ),
+            r"sasl\.mechanism\.inter\.broker\.protocol=GSSAPI must be included in sasl\.enabled\.mechanisms=PLAIN",
+        ),
+        (
+            member("SSL://h:1", security_inter_broker_protocol="SSL", listener_security_protocol_map="SSL:PLAINTEXT,CONTROLLER:PLAINTEXT"),
+            r"security\.inter\.broker\.protocol=SSL, but listener\.security\.protocol\.map has SSL:PLAINTEXT",
         ),
         (member("PLAINTEXT://0.0.0.0:1"), r"advertised\.listeners is needed: PLAINTEXT listens at 0\.0\.0\.0"),
     ],

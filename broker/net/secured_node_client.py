@@ -1,0 +1,139 @@
+"""A link to a listener that asks who dials: TLS first, then the log-in, then what any link does.
+
+Rules that hold inside:
+- No request goes out before both ends know whom they have; while a log-in is renewed requests wait (KIP-368).
+- Who is not let in, or does not believe the peer, is told so in the log, and dials again as after any failure.
+
+Source: KAFKA SaslClientAuthenticator, SslTransportLayer, NetworkClient.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.broker.core import limits
+from ottla.broker.core.peer_log import PEERS
+from ottla.broker.net.node_client import NodeClient, Wire
+from ottla.broker.runtime.nodes.link import AuthenticationFailed, LinkBroken, Node
+from ottla.broker.security.login_client import NotTrusted
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+
+if TYPE_CHECKING:
+    from ottla.broker.core.timers import TimerHandle
+    from ottla.broker.net.ways_in import SaslLogIn, WayIn
+
+_HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
+_RENEWED: Final = (0.85, 0.95)
+"""A log-in is renewed between these parts of its time, so that those of a cluster are not all at once (SaslClientAuthenticator)."""
+
+_SAID_CHARS: Final = 500
+
+peer_logger = logging.getLogger(PEERS)
+
+
+class SecuredNodeClient(NodeClient):
+    """`way_in` is that of the listener. Everything else is `NodeClient`'s."""
+
+    def __init__(self, node: Node, *, way_in: WayIn, **others: Any) -> None:
+        super().__init__(node, **others)
+        self._way_in = way_in
+        self._renewal: TimerHandle | None = None
+
+    async def _reach(self, wire: Wire) -> None:
+        try:
+            if self._way_in.tls is None:
+                await super()._reach(wire)
+            else:
+                await self._shake_hands(wire, self._way_in.tls)
+            if self._way_in.sasl is not None:
+                await self._log_in(wire, self._way_in.sasl)
+        except AuthenticationFailed as error:
+            self._tell(error)
+            raise
+
+    async def _shake_hands(self, wire: Wire, context: ssl.SSLContext) -> None:
+        plain = await self._network.connect(self.node.host, self.node.port, asyncio.Protocol)
+        try:
+            transport = await asyncio.get_running_loop().start_tls(
+                plain, wire, context, server_hostname=self.node.host, ssl_handshake_timeout=limits.TLS_HANDSHAKE_MS / 1000
+            )
+        except ssl.SSLError as error:
+            plain.abort()
+            raise AuthenticationFailed(f"{self._address}: SSL handshake failed: {_reason(error)}") from error
+        except BaseException:
+            plain.abort()
+            raise
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("it hung up while TLS began")
+        wire.connection_made(transport)
+
+    async def _log_in(self, wire: Wire, sasl: SaslLogIn) -> None:
+        told = await wire.call(SaslHandshakeRequest(sasl.mechanism), _HANDSHAKE_VERSION)
+        if told.error_code:
+            error = "not enabled in the server" if told.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else "not expected there"
+            raise AuthenticationFailed(
+                f"{self._address}: Client SASL mechanism '{sasl.mechanism}' {error}, enabled mechanisms are {_said(told.mechanisms)}"
+            )
+        tokens = sasl.tokens()
+        try:
+            token = next(tokens)
+            while True:
+                answer = await wire.call(SaslAuthenticateRequest(token), _AUTHENTICATE_VERSION)
+                if answer.error_code:
+                    raise AuthenticationFailed(f"{self._address}: {_said(answer.error_message or ErrorCode.of(answer.error_code).name)}")
+                token = tokens.send(bytes(answer.auth_bytes))
+        except NotTrusted as error:
+            raise AuthenticationFailed(f"{self._address}: {error}") from error
+        except StopIteration:
+            pass
+        if answer.session_lifetime_ms > 0:
+            in_ms = round(answer.session_lifetime_ms * self._random.uniform(*_RENEWED))
+            self._renewal = self._timers.schedule(self._clock.mono_ms() + in_ms, partial(self._renew, wire, sasl))
+
+    def _renew(self, wire: Wire, sasl: SaslLogIn) -> None:
+        if self._wire is wire and self._opening is None:
+            self._opening = asyncio.get_running_loop().create_task(self._log_in_again(wire, sasl))
+
+    async def _log_in_again(self, wire: Wire, sasl: SaslLogIn) -> None:
+        """What was sent before is answered before; what is to be sent waits."""
+        try:
+            await self._log_in(wire, sasl)
+        except LinkBroken as error:
+            self._opening = None
+            if isinstance(error, AuthenticationFailed):
+                self._tell(error)
+            self._break(str(error), type(error))
+            return
+        self._opened(wire)
+
+    def _hung_up(self, why: str) -> None:
+        """What the peer said last counts before that it hung up: it may be why."""
+        opening = self._opening
+        if opening is None:
+            self._break(why)
+            return
+        asyncio.get_running_loop().call_soon(lambda: self._break(why) if self._opening is opening else None)
+
+    def _break(self, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        super()._break(why, kind)
+
+    def _tell(self, error: AuthenticationFailed) -> None:
+        peer_logger.error("Connection to node %d failed authentication due to: %s", self.node.node_id, error)
+
+
+def _said(what: object) -> str:
+    """By a peer that may not be whom it was taken for."""
+    return repr(what)[:_SAID_CHARS]
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return getattr(error, "verify_message", None) or error.reason or str(error)

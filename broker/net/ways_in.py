@@ -1,0 +1,112 @@
+"""What a node brings to the listeners of other nodes, made of the settings once, at the start: a mistake there stops it by name.
+
+Imported only where nodes do not speak PLAINTEXT to each other.
+
+Rules that hold inside:
+- A broker comes in at others by the settings of its own listener between brokers, `listener.name.<name>.…`, and at controllers by those of
+  the first of controller.listener.names: the stores that it serves with are those that it dials with.
+- Its name and password are the options `username` and `password` of the login module, of which no text of an error has a part.
+
+Source: KAFKA ChannelBuilders.clientChannelBuilder, JaasContext.loadServerContext, SaslClientCallbackHandler.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.core.listener_security import ListenerSecurity
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.net.locks import login_entries
+from ottla.broker.security.jaas import LoginFile, LoginModule
+from ottla.broker.security.login_client import Tokens, bearer_tokens, tokens_of
+from ottla.broker.security.scram import SCRAM_KINDS
+
+if TYPE_CHECKING:
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.net.listeners import BetweenNodes
+
+_BEARER: Final = "OAUTHBEARER"
+_HANDLERS: Final = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
+_UNSECURED: Final = "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
+
+
+@dataclass(frozen=True, slots=True)
+class SaslLogIn:
+    """`tokens` begins a log-in by the mechanism."""
+
+    mechanism: str
+    tokens: Callable[[], Tokens]
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """Of one listener; None for what it does not ask."""
+
+    tls: ssl.SSLContext | None
+    sasl: SaslLogIn | None
+
+
+@dataclass(frozen=True, slots=True)
+class Traveller:
+    """What ways in need of their broker: random numbers, and the wall clock."""
+
+    random_bytes: Callable[[int], bytes]
+    now_ms: Callable[[], int]
+
+
+def way_in(settings: BrokerSettings, at: BetweenNodes, me: Traveller) -> WayIn:
+    """To the listener of others, which is not PLAINTEXT. Raises SettingsError."""
+    security = ListenerSecurity(settings, at.name)
+    tls = _tls(at, security) if at.protocol.uses_tls else None
+    return WayIn(tls, _sasl(settings, at, security, me) if at.protocol.uses_sasl else None)
+
+
+def _tls(at: BetweenNodes, security: ListenerSecurity) -> ssl.SSLContext:
+    from ottla.broker.security.tls_client import client_context  # noqa: PLC0415 # log-ins without TLS do not pay for OpenSSL
+
+    try:
+        return client_context(security, lambda path: Path(path).read_bytes())
+    except (ValueError, OSError) as error:
+        raise SettingsError(f"{at.setting}: {at.name} cannot be dialled with TLS: {error}") from error
+
+
+def _sasl(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity, me: Traveller) -> SaslLogIn:
+    mechanism = at.mechanism
+    where = f"listener.name.{at.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
+    if mechanism not in {"PLAIN", *SCRAM_KINDS, _BEARER}:
+        hint = f" (it is Kafka's default: set {at.mechanism_setting})" if mechanism == "GSSAPI" else ""
+        allowed = f"allowed are PLAIN, {', '.join(SCRAM_KINDS)}, {_BEARER}"
+        raise SettingsError(f"{at.mechanism_setting}={mechanism} is not supported: {allowed}{hint}")
+    login_file = LoginFile(settings.login_file, lambda path: Path(path).read_text(encoding="utf-8"))
+    entries = login_entries(at.name, mechanism, security, login_file)
+    if mechanism == _BEARER:
+        return SaslLogIn(mechanism, _bearer(where, security, entries, me))
+    user, password = _option(entries, "username"), _option(entries, "password")
+    if not user or not password:
+        raise SettingsError(f"{where} needs username and password: by them this node logs in at {at.name} of other nodes")
+    return SaslLogIn(mechanism, partial(tokens_of, mechanism, user, password, me.random_bytes))
+
+
+def _option(entries: Sequence[LoginModule], name: str) -> str | None:
+    """That of the first module which has it, as each puts its own into the one subject."""
+    return next((entry.options[name] for entry in entries if name in entry.options), None)
+
+
+def _bearer(where: str, security: ListenerSecurity, entries: Sequence[LoginModule], me: Traveller) -> Callable[[], Tokens]:
+    from ottla.broker.security.own_tokens import OwnTokens  # noqa: PLC0415 # few ask for it
+
+    for name in _HANDLERS:
+        if (given := security.of_mechanism(_BEARER, name) or security.value(name)) not in {None, "", _UNSECURED}:
+            raise SettingsError(f"{name}={given}: a node brings tokens of its own only, which nobody signed")
+    if len(entries) != 1:
+        raise SettingsError(f"{where}: Must supply exactly 1 non-null JAAS mechanism configuration (size was {len(entries)})")
+    try:
+        own = OwnTokens(entries[0].options, me.now_ms)
+    except ValueError as error:
+        raise SettingsError(f"{where}: {error}") from error
+    return lambda: bearer_tokens(own.make())

@@ -1,0 +1,277 @@
+"""A node's links to listeners that ask who dials: log-ins in memory, on a clock of the test's, and TLS over sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import uvloop
+
+from ottla.broker.app import Broker
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings_load import load
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.net.network import Sockets
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.net.secured_node_client import SecuredNodeClient
+from ottla.broker.net.ways_in import WayIn
+from ottla.broker.runtime.nodes.link import AuthenticationFailed, Link, LinkBroken, Node
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
+from ottla.broker.security.scram import SHA_512, salted_password
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.sim_threads import InlineThreads
+from ottla.broker.world import World
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.k51_alter_user_scram_credentials import (
+    AlterUserScramCredentialsRequest,
+    ScramCredentialDeletion,
+    ScramCredentialUpsertion,
+)
+from tests.support.certificates import Certificates
+from tests.support.node_links import LinkedPlace
+from tests.support.running_broker import HOST, RunningBroker
+from tests.support.simulation import settle
+from tests.support.ways import MECHANISMS, SCRAM_PASSWORD, USER, jaas, log_ins, way
+
+AUTHORIZER = {
+    "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "super.users": f"User:{USER}",
+}
+EVERYTHING = DescribeAclsRequest(1, None, 1, None, None, Operation.ANY, 1)
+"""Who may ask this is the node, or another super user."""
+AT = {"LOGIN": 9092, "PLAINTEXT": 9093}
+
+
+def fetch_of(follower: int) -> FetchRequest:
+    partition = FetchPartition(0, fetch_offset=0, partition_max_bytes=1000)
+    return FetchRequest(replica_id=follower, max_wait_ms=0, topics=[FetchTopic("t", partitions=[partition])])
+
+
+class Place(LinkedPlace):
+    """A broker in memory at whose listener LOGIN nodes log in, and whose listener PLAINTEXT is open; links are to LOGIN."""
+
+    async def begin(self) -> Place:
+        given = {
+            "log.dir": "/data",
+            "listeners": ",".join(f"{name}://broker:{port}" for name, port in AT.items()),
+            "listener.security.protocol.map": "LOGIN:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.name.login.connections.max.reauth.ms": "100000",
+            **log_ins("LOGIN"),
+            **AUTHORIZER,
+        }
+        world = World(self.clock, MemoryFiles(), self.network, Random(1), InlineThreads)
+        self.broker = Broker(load(given, {}, None).settings, Faults(), world)
+        await self.broker.start()
+        return self
+
+    def link(self, way_in: WayIn | None, at: str = "LOGIN") -> NodeClient:
+        common: dict[str, Any] = {"clock": self.clock, "timers": self.timers, "random": Random(1), "client_id": "broker-7"}
+        node = Node(7, "broker", AT[at])
+        if way_in is None:
+            return NodeClient(node, self.network, **common)
+        return SecuredNodeClient(node, way_in=way_in, network=self.network, **common)
+
+    async def asked(self, link: Link, request: Any, version: int | None = None) -> Any:
+        """The answer, or what it failed with; a failed log-in is answered late."""
+        call = asyncio.ensure_future(link.call(request, timeout_ms=10_000, version=version))
+        for _ in range(4):
+            if (found := await self.outcome(call)) is not None:
+                return found
+            self.clock.advance(200)
+        raise AssertionError("no answer came")
+
+    async def known(self, link: Link) -> bool:
+        answer = await self.asked(link, EVERYTHING)
+        assert not isinstance(answer, Exception), answer
+        return not answer.error_code
+
+    async def give_password(self) -> None:
+        """The metadata knows the node's for SCRAM."""
+        salted = salted_password(SHA_512, SCRAM_PASSWORD, b"salt", 4096)
+        request = AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion(USER, SHA_512.number, 4096, b"salt", salted)])
+        (result,) = (await self.asked(self.link(way("LOGIN", "SASL_PLAINTEXT")), request)).results
+        assert not result.error_code
+
+
+@pytest.fixture
+async def place() -> AsyncIterator[Place]:
+    place = await Place().begin()
+    yield place
+    place.broker.crash()
+
+
+async def test_a_node_comes_in_by_every_mechanism(place: Place) -> None:
+    await place.give_password()
+    for mechanism in MECHANISMS:
+        assert await place.known(place.link(way("LOGIN", "SASL_PLAINTEXT", mechanism, place.clock.now_ms())))
+    assert not await place.known(place.link(None, "PLAINTEXT"))
+
+
+async def test_a_follower_that_does_not_log_in_fetches_nothing(place: Place) -> None:
+    node = place.link(way("LOGIN", "SASL_PLAINTEXT"))
+    created = await place.asked(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
+    assert not created.topics[0].error_code
+
+    async def fetched(link: Link) -> Any:
+        answer = await place.asked(link, fetch_of(7), 12)
+        return answer if isinstance(answer, Exception) else answer.responses[0].partitions[0].error_code
+
+    assert await fetched(node) == ErrorCode.NOT_LEADER_OR_FOLLOWER  # it is let in, and no replica
+    assert isinstance(await fetched(place.link(None)), LinkBroken)
+    assert await fetched(place.link(None, "PLAINTEXT")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
+async def test_a_node_that_is_not_let_in_says_why_and_tries_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
+    failure = await place.asked(link, EVERYTHING)
+    assert isinstance(failure, AuthenticationFailed)
+    why = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-512"
+    assert why in str(failure)
+    assert f"Connection to node 7 failed authentication due to: broker:9092: '{why}'" in caplog.text
+    assert SCRAM_PASSWORD not in caplog.text
+    await place.give_password()
+    place.clock.advance(2_000)
+    assert await place.known(link)
+
+
+async def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(place: Place) -> None:
+    other = jaas("scram.ScramLoginModule", 'username="node" password="x"')
+    ours = {"listener.name.login.sasl.enabled.mechanisms": "SCRAM-SHA-256", "listener.name.login.scram-sha-256.sasl.jaas.config": other}
+    failure = await place.asked(place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-256", ours=ours)), EVERYTHING)
+    assert isinstance(failure, AuthenticationFailed)
+    assert "Client SASL mechanism 'SCRAM-SHA-256' not enabled in the server, enabled mechanisms are" in str(failure)
+    assert all(mechanism in str(failure) for mechanism in MECHANISMS)
+
+
+async def test_a_log_in_is_renewed_on_the_same_connection_before_it_is_over(place: Place) -> None:
+    link = place.link(way("LOGIN", "SASL_PLAINTEXT"))
+    assert await place.known(link)
+    for _ in range(30):
+        place.clock.advance(9_000)
+        calls = [asyncio.ensure_future(link.call(MetadataRequest(topics=[]), timeout_ms=10_000)) for _ in range(3)]
+        await settle()
+        assert all(call.result().brokers for call in calls)
+    assert place.broker.connections_made == 1
+
+
+async def test_one_that_cannot_be_renewed_ends_the_connection(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    await place.give_password()
+    link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
+    assert await place.known(link)
+    taken = AlterUserScramCredentialsRequest([ScramCredentialDeletion(USER, SHA_512.number)], [])
+    await place.asked(place.link(way("LOGIN", "SASL_PLAINTEXT")), taken)
+    place.clock.advance(96_000)
+    await settle()
+    place.clock.advance(200)
+    await settle()
+    assert "failed authentication due to: broker:9092: 'Authentication failed during re-authentication" in caplog.text
+    assert isinstance(await place.asked(link, EVERYTHING), AuthenticationFailed)
+    await place.give_password()
+    place.clock.advance(2_000)
+    assert await place.known(link)
+
+
+async def test_a_link_that_is_closed_while_it_logs_in_leaves_nothing_behind(place: Place) -> None:
+    link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))  # whose refusal comes late
+    call = asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000))
+    await settle()
+    link.close()
+    assert isinstance(await place.outcome(call), LinkBroken)
+    assert place.broker.connection_count == 0
+
+
+# --- TLS -------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    return Certificates(tmp_path_factory.mktemp("tls"))
+
+
+Ports = dict[str, int]
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory, made: Certificates) -> Iterator[Ports]:
+    """Of a broker whose listener OTHER has the certificate of another host, and PLAINTEXT no TLS."""
+    names = {"SECURE": "SASL_SSL", "OTHER": "SASL_SSL", "MUTUAL": "SSL", "PLAINTEXT": "PLAINTEXT"}
+    given = {
+        **made.pem_settings(),
+        **log_ins("SECURE"),
+        **log_ins("OTHER"),
+        **AUTHORIZER,
+        "listeners": ",".join(f"{name}://{HOST}:0" for name in names),
+        "listener.security.protocol.map": ",".join(map(":".join, names.items())),
+        "listener.name.other.ssl.keystore.location": str(made.of("other", "other.example.org")),
+        "listener.name.mutual.ssl.client.auth": "required",
+        "listener.name.mutual.ssl.principal.mapping.rules": "RULE:^.*CN=([^,]+).*$/$1/",
+    }
+    with RunningBroker(tmp_path_factory.mktemp("broker") / "data", given) as running:
+        yield {at.name: at.port for at in running.call(lambda broker: list(broker.services.listeners))}
+
+
+class OverSockets:
+    """Links on a loop of their own."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+        self._clock, self._timers = Clock(), Timers()
+
+    async def known(self, at: str, way_in: WayIn) -> bool:
+        """Whether the broker believes who dials. Raises LinkBroken."""
+        driver = TimerDriver(self._timers, self._clock)
+        driver.start()
+        node = Node(7, HOST, self._ports[at])
+        common: dict[str, Any] = {"clock": self._clock, "timers": self._timers, "random": Random(1), "client_id": "broker-7"}
+        link = SecuredNodeClient(node, way_in=way_in, network=Sockets(), **common)
+        try:
+            return not (await link.call(EVERYTHING, timeout_ms=20_000)).error_code
+        finally:
+            link.close()
+            driver.stop()
+
+
+LOOPS = pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_event_loop], ids=["uvloop", "asyncio"])
+
+
+@LOOPS
+def test_a_node_comes_in_through_tls_by_a_password_and_by_its_certificate(ports: Ports, made: Certificates, loop: Any) -> None:
+    with asyncio.Runner(loop_factory=loop) as runner:
+        there = OverSockets(ports)
+        assert runner.run(there.known("SECURE", way("SECURE", "SASL_SSL", ours=made.pem_settings())))
+        own = {**made.pem_settings(), "ssl.keystore.location": str(made.of("node", HOST, common_name=USER))}
+        assert runner.run(there.known("MUTUAL", way("MUTUAL", "SSL", ours=own)))
+        unnamed = way("OTHER", "SASL_SSL", ours={**made.pem_settings(), "ssl.endpoint.identification.algorithm": ""})
+        assert runner.run(there.known("OTHER", unnamed))
+
+
+@LOOPS
+def test_a_node_believes_no_other_host_and_no_other_authority(
+    ports: Ports, made: Certificates, tmp_path: Path, loop: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    strange = Certificates(tmp_path).pem_settings()
+    without = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(made.ca)}
+    cases = [
+        ("OTHER", way("OTHER", "SASL_SSL", ours=made.pem_settings()), "SSL handshake failed: IP address mismatch"),
+        ("SECURE", way("SECURE", "SASL_SSL", ours=strange), "SSL handshake failed: unable to get local issuer certificate"),
+        ("MUTUAL", way("MUTUAL", "SSL", ours=without), "(?i)certificate required"),
+    ]
+    with asyncio.Runner(loop_factory=loop) as runner, caplog.at_level(logging.ERROR):
+        for at, way_in, words in cases:
+            with pytest.raises(LinkBroken, match=words) as caught:
+                runner.run(OverSockets(ports).known(at, way_in))
+            told = f"Connection to node 7 failed authentication due to: {caught.value}" in caplog.text
+            assert told is isinstance(caught.value, AuthenticationFailed)
+        with pytest.raises(LinkBroken):
+            runner.run(OverSockets(ports).known("PLAINTEXT", way("PLAINTEXT", "SASL_SSL", ours=made.pem_settings())))

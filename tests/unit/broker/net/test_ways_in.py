@@ -1,0 +1,78 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.core.settings_load import SettingsError
+from tests.support.certificates import Certificates
+from tests.support.ways import PASSWORD, jaas, way
+
+PLAIN = "listener.name.a.plain.sasl.jaas.config"
+
+
+def given(name: str, text: str) -> dict[str, str]:
+    return {name: text}
+
+
+def test_what_a_listener_does_not_ask_is_not_brought(tmp_path: Path) -> None:
+    made = Certificates(tmp_path)
+    assert way("A", "SASL_PLAINTEXT").tls is None
+    assert way("A", "SSL", ours=made.pem_settings()).sasl is None
+    both = way("A", "SASL_SSL", ours=made.pem_settings("listener.name.a."))
+    assert both.tls is not None
+    assert both.sasl is not None
+    assert list(both.sasl.tokens()) == [f"\0node\0{PASSWORD}".encode()]
+
+
+def test_a_node_without_a_truststore_believes_whom_the_system_believes(tmp_path: Path) -> None:
+    found = way("A", "SSL").tls
+    assert found is not None
+    assert found.check_hostname
+
+
+@pytest.mark.parametrize(
+    ("protocol", "mechanism", "ours", "words"),
+    [
+        ("SASL_PLAINTEXT", "PLAIN", given(PLAIN, jaas("plain.PlainLoginModule", 'user_a="b"')), rf"{PLAIN} needs username and password"),
+        ("SASL_PLAINTEXT", "PLAIN", given(PLAIN, jaas("plain.PlainLoginModule", 'username="b"')), rf"{PLAIN} needs username and password"),
+        ("SASL_PLAINTEXT", "PLAIN", given(PLAIN, "x"), rf"{PLAIN}: Login module control flag"),
+        (
+            "SASL_PLAINTEXT",
+            "GSSAPI",
+            given("listener.name.a.sasl.enabled.mechanisms", "GSSAPI"),
+            r"sasl\.mechanism\.inter\.broker\.protocol=GSSAPI is not supported: allowed are PLAIN, .*Kafka's default",
+        ),
+        (
+            "SASL_PLAINTEXT",
+            "OAUTHBEARER",
+            given("listener.name.a.oauthbearer.sasl.jaas.config", jaas("oauthbearer.OAuthBearerLoginModule", "")),
+            r"oauthbearer\.sasl\.jaas\.config: No principal name in JWT claim",
+        ),
+        (
+            "SASL_PLAINTEXT",
+            "OAUTHBEARER",
+            given(
+                "listener.name.a.oauthbearer.sasl.login.callback.handler.class",
+                "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+            ),
+            r"sasl\.login\.callback\.handler\.class=.*: a node brings tokens of its own only",
+        ),
+        (
+            "SSL",
+            "PLAIN",
+            given("ssl.endpoint.identification.algorithm", "LDAPS"),
+            r"inter\.broker\.listener\.name: A cannot be dialled .*ssl\.endpoint\.identification\.algorithm=LDAPS is not supported",
+        ),
+        (
+            "SSL",
+            "PLAIN",
+            {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/nowhere/ca.pem"},
+            r"inter\.broker\.listener\.name: A cannot be dialled with TLS: .*nowhere/ca\.pem",
+        ),
+    ],
+)
+def test_a_lock_without_a_key_stops_the_start_by_the_settings_name(protocol: str, mechanism: str, ours: dict[str, str], words: str) -> None:
+    with pytest.raises(SettingsError, match=words) as caught:
+        way("A", protocol, mechanism, ours=ours)
+    assert PASSWORD not in str(caught.value)
