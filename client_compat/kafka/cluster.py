@@ -143,9 +143,10 @@ class Cluster:
     """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`, or one of Ottla's. `settings` go over `COMMON`,
     everywhere.
 
-    With `combined` there is no other controller than broker 1, which is both. With `can_be_cut` they reach each other, not their clients,
-    through `links`. Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its others, of another checkout,
-    say, and `options` are further arguments of their `ottla serve`.
+    With `combined` there is no other controller than broker 1, which is both. With `between` brokers have a listener of their own for each
+    other, BETWEEN; with `can_be_cut` they reach each other at it, and not their clients, through `links`. `users` are those whom the new
+    cluster knows, as `--add-scram` takes them. Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its
+    others, of another checkout, say, and `options` are further arguments of their `ottla serve`.
     """
 
     directory: Path
@@ -159,7 +160,9 @@ class Cluster:
     controller_kind: Kind = Kind.KAFKA
     options: Sequence[str] = ()
     combined: bool = False
+    between: bool = False
     can_be_cut: bool = False
+    users: Sequence[str] = ()
     links: Links | None = field(init=False)
     quorum: list[Node] = field(init=False)
     brokers: list[Node] = field(init=False)
@@ -209,6 +212,7 @@ class Cluster:
             jars(version)
         alone = self.combined or self.controller_kind == Kind.OTTLA
         voters = ["--standalone"] if alone else ["--initial-controllers", self._voters]
+        voters += [f"--add-scram={user}" for user in self.users]
         with ThreadPoolExecutor(2) as pool:
             list(pool.map(lambda node: node.format(voters if node in self.quorum else []), self.nodes))
 
@@ -280,7 +284,7 @@ class Cluster:
     def _broker(self, node_id: int, found: Mapping[str, str]) -> Node:
         port = free_port()
         listeners, own = {"PLAINTEXT": (port, port)}, dict[str, str]()
-        if self.links is not None:
+        if self.links is not None or self.between:
             between = free_port()
             listeners[BETWEEN] = between, self._dialled(node_id, between)
             own["listener.security.protocol.map"] = f"{SETTINGS['listener.security.protocol.map']},{BETWEEN}:PLAINTEXT"

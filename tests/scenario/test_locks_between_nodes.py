@@ -1,0 +1,113 @@
+"""Brokers and controllers of both kinds in one cluster, which log in to each other through TLS.
+
+The clients' listener is open, so that nothing here works for another reason than that the nodes come in at each other: they replicate,
+elect, and carry transactions through, as where nothing is locked.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from client_compat.kafka.cluster import Cluster, Kind, running
+from client_compat.support.brokers import HOST
+from client_compat.support.reading import read_with_confluent
+from ottla.protocol.client import Client
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from tests.support.apache_kafka import jars_or_skip
+from tests.support.locked_cluster import USERS, locked
+
+TOPICS = {"plain": {}, "transactional": {"transactional.id": "tx"}}
+PARTITIONS, ROUNDS, PATIENCE_S = 3, 10, 60
+KINDS = (Kind.KAFKA, Kind.OTTLA, Kind.OTTLA)
+
+
+def between_port(cluster: Cluster, node_id: int) -> int:
+    """Of the listener at which other brokers dial this one."""
+    return int(cluster.broker(node_id).settings["listeners"].partition("BETWEEN://")[2].partition(",")[0].rpartition(":")[2])
+
+
+def asked_in_vain(port: int) -> bool:
+    """Whether somebody who neither shakes hands nor logs in gets no answer to a follower's fetch."""
+    fetch = FetchRequest(replica_id=3, max_wait_ms=0, topics=[FetchTopic("t", partitions=[FetchPartition(0)])])
+    try:
+        with Client(HOST, port) as client:
+            client.call(fetch, 12)
+    except (OSError, ProtocolError):  # it hung up, or told in TLS that this is none
+        return True
+    return False
+
+
+def written(cluster: Cluster, topic: str, config: dict[str, str]) -> list[tuple[int, bytes]]:
+    """What was acknowledged by all in sync; with a transactional id every other transaction is aborted."""
+    told: list[tuple[int, bytes]] = []
+    failed: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _: Message) -> None:
+        failed.extend([error] if error else [])
+
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "enable.idempotence": "true", "linger.ms": 0, **config})
+    if config:
+        producer.init_transactions(PATIENCE_S)
+    for number in range(ROUNDS):
+        values = [(partition, f"{cluster.broker(2).process.alive} {number}".encode()) for partition in range(PARTITIONS)]
+        if config:
+            producer.begin_transaction()
+        for partition, value in values:
+            producer.produce(topic, value, partition=partition, on_delivery=delivered)
+        assert producer.flush(PATIENCE_S) == 0
+        if config and number % 2:
+            producer.abort_transaction(PATIENCE_S)
+            continue
+        if config:
+            producer.commit_transaction(PATIENCE_S)
+        told += values
+    assert not failed
+    return told
+
+
+def read(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:
+    seen = read_with_confluent(cluster.bootstrap, topic, PARTITIONS, "read_committed")
+    return sorted((one.partition, one.value) for one in seen)
+
+
+def cluster_of(directory: Path, controller: Kind) -> Cluster:
+    """Brokers of both kinds, under a controller in a process of its own, or in that of Kafka's broker 1."""
+    jars_or_skip()
+    return Cluster(
+        directory / "cluster",
+        KINDS,
+        controller_kind=controller,
+        combined=controller == Kind.KAFKA,
+        settings=locked(directory / "tls"),
+        users=USERS,
+        between=True,
+    )
+
+
+def test_records_and_transactions_survive_their_leader_under_kafkas_controller(tmp_path: Path) -> None:
+    with running(cluster_of(tmp_path, Kind.KAFKA)) as cluster:
+        told: dict[str, list[tuple[int, bytes]]] = {}
+        for topic, config in TOPICS.items():
+            cluster.create_topic(topic, PARTITIONS)  # each broker leads a partition and follows in two
+            told[topic] = written(cluster, topic, config)
+        assert all(asked_in_vain(between_port(cluster, node_id)) for node_id in (1, 2, 3))
+        cluster.broker(2).process.kill()
+        cluster.until(3, lambda seen: all(part.leader_id in {1, 3} for topic in seen.topics for part in topic.partitions), "others lead")
+        for topic, config in TOPICS.items():
+            told[topic] += written(cluster, topic, config)
+        cluster.broker(2).start()
+        cluster.settle()  # which also says that it has what it missed
+        for topic, values in told.items():
+            assert read(cluster, topic) == sorted(values)
+
+
+def test_kafkas_broker_and_ottlas_replicate_under_ottlas_controller(tmp_path: Path) -> None:
+    with running(cluster_of(tmp_path, Kind.OTTLA)) as cluster:
+        cluster.create_topic("plain", PARTITIONS)
+        told = written(cluster, "plain", {})
+        assert read(cluster, "plain") == sorted(told)
+        assert asked_in_vain(cluster.quorum[0].process.port)
+        cluster.stop()
