@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
     from ottla.broker.member import ClusterMember
-    from ottla.broker.net.links import Links
+    from ottla.broker.net.links import NodeLinks
     from ottla.broker.net.locks import ListenerLock
     from ottla.broker.runtime.metadata.publisher import Publisher
     from ottla.broker.storage.files import Files
@@ -368,10 +368,11 @@ class Broker:
         credentials = Credentials(lambda: self.services.topics.image, self.settings.users, random_bits, secret)
         return locks_of(self.settings, listeners, Surroundings(credentials.find, random_bits, self.clock, self.timers))
 
-    def _make_links(self) -> Links:
+    def _make_links(self) -> NodeLinks:
         from ottla.broker.net.links import links_of  # noqa: PLC0415 # as `_join`
 
-        return links_of(self.settings, self.world, self.timers)
+        world = self.world
+        return links_of(self.settings, network=world.network, clock=world.clock, timers=self.timers, random=world.random)
 
     def _own_controller(self) -> ControllerPart:
         from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # as `_join`

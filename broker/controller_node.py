@@ -114,13 +114,13 @@ class ControllerPart:
         self._server.watch_memory()
 
     def _locks_of(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerLock]:
-        """Users of SCRAM are those whom the metadata log knows, as on brokers (KIP-900)."""
+        """Users of SCRAM, and delegation tokens, are those that the metadata log knows, as on brokers (KIP-900)."""
         from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # who secures nothing does not pay for it
         from ottla.broker.net.locks import Surroundings, locks_of  # noqa: PLC0415 # as above
 
-        random_bits = self._world.random.getrandbits
-        credentials = Credentials(lambda: self.role.newest.image, self._settings.users, random_bits)
-        return locks_of(self._settings, listeners, Surroundings(credentials.find, random_bits, self._world.clock.now_ms))
+        settings, random_bits = self._settings, self._world.random.getrandbits
+        credentials = Credentials(lambda: self.role.newest.image, settings.users, random_bits, settings.delegation_token_secret_key)
+        return locks_of(settings, listeners, Surroundings(credentials.find, random_bits, self._world.clock, self._timers))
 
     def _obey_quotas(self, services: ControllerServices) -> None:
         obey(services, self._dispatcher, self.role.state.image.client_quotas)

@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from ottla.broker.api.context import Listener
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
-    from ottla.broker.net.links import Links
+    from ottla.broker.net.links import NodeLinks
     from ottla.broker.runtime.quorum.controller_role import ControllerRole
     from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
     from ottla.broker.runtime.replicas.flusher import Flusher
@@ -76,7 +76,7 @@ class ClusterMember:
         self,
         settings: BrokerSettings,
         world: World,
-        links: Links,
+        links: NodeLinks,
         *,
         timers: Timers,
         flusher: Flusher,

@@ -52,7 +52,6 @@ IGNORED_NAMES = frozenset(
         "cordoned.log.dirs",
         "create.topic.policy.class.name",
         "delete.records.purgatory.purge.interval.requests",
-        "early.start.listeners",
         "eligible.leader.replicas.enable",
         "fetch.purgatory.purge.interval.requests",
         "group.consumer.regex.refresh.interval.ms",

@@ -97,6 +97,10 @@ class BrokerSettings:
         has_default=False,
     )
 
+    early_start_listeners: tuple[str, ...] = _member(
+        _LIST, (), "Listeners of Kafka's that open before ACLs are read. Here each opens when they are.", has_default=False
+    )
+
     # --- a member of a cluster -----------------------------------------------------------------------------------------------
     process_roles: tuple[str, ...] = _member(
         _LIST,

@@ -12,37 +12,35 @@ from ottla.broker.net.listeners import of_brokers, of_controllers
 from ottla.broker.net.node_client import NodeClient, Patience
 
 if TYPE_CHECKING:
+    from random import Random
+
+    from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
     from ottla.broker.net.listeners import BetweenNodes
+    from ottla.broker.net.network import Network
     from ottla.broker.runtime.nodes.link import Connect
-    from ottla.broker.world import World
 
 
-class Links(NamedTuple):
+class NodeLinks(NamedTuple):
     """To brokers, and to controllers."""
 
     to_broker: Connect
     to_controller: Connect
 
 
-def links_of(settings: BrokerSettings, world: World, timers: Timers) -> Links:
+def links_of(settings: BrokerSettings, *, network: Network, clock: Clock, timers: Timers, random: Random) -> NodeLinks:
     """Those of a member. Raises SettingsError for a lock to which it has no key."""
-    common = {
-        "network": world.network,
-        "clock": world.clock,
-        "timers": timers,
-        "random": world.random,
-        "client_id": f"broker-{settings.node_id}",
-        "patience": Patience(settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms),
-    }
-    return Links(*(_connect(settings, world, at, common) for at in (of_brokers(settings), of_controllers(settings))))
+    patience = Patience(settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms)
+    common: dict[str, Any] = {"network": network, "clock": clock, "timers": timers, "random": random}
+    common |= {"client_id": f"broker-{settings.node_id}", "patience": patience}
 
+    def to(at: BetweenNodes) -> Connect:
+        if not at.protocol:
+            return partial(NodeClient, **common)
+        from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # who secures nothing does not pay for it
+        from ottla.broker.net.ways_in import Traveller, way_in  # noqa: PLC0415 # as above
 
-def _connect(settings: BrokerSettings, world: World, at: BetweenNodes, common: dict[str, Any]) -> Connect:
-    if not at.protocol:
-        return partial(NodeClient, **common)
-    from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # who secures nothing does not pay for it
-    from ottla.broker.net.ways_in import Traveller, way_in  # noqa: PLC0415 # as above
+        return partial(SecuredNodeClient, way_in=way_in(settings, at, Traveller(random.randbytes, clock.now_ms)), **common)
 
-    return partial(SecuredNodeClient, way_in=way_in(settings, at, Traveller(world.random.randbytes, world.clock.now_ms)), **common)
+    return NodeLinks(to(of_brokers(settings)), to(of_controllers(settings)))

@@ -76,6 +76,9 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
     unknown = set(advertised) - {listener.name for listener in listeners}
     if unknown:
         raise SettingsError(f"advertised.listeners: {', '.join(sorted(unknown))} is not among listeners")
+    early = {name.upper() for name in settings.early_start_listeners}
+    if unknown := early - {listener.name for listener in listeners} - _controller_names(settings):
+        raise SettingsError(f"early.start.listeners: {', '.join(sorted(unknown))} is among neither listeners nor controller.listener.names")
     if settings.is_controller:
         _check_own(settings, found)
     if settings.is_member:

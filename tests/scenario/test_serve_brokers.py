@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import ssl
+from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 from typer.testing import CliRunner
 
 from ottla.broker.cli.cluster_status import app
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from tests.support.logins import log_in, plain
 from tests.support.running_broker import HOST, ServeProcess
 
 
@@ -27,11 +32,14 @@ def leader_of(client: Client, topic: str) -> tuple[int, list[int]]:
             return next(node.port for node in answer.brokers if node.node_id == partition.leader_id), sorted(partition.isr_nodes)
 
 
-def produce_to(port: int, value: bytes) -> tuple[int, int]:
+Connect = Callable[[int], Client]
+
+
+def produce_to(port: int, value: bytes, connect: Connect = lambda port: Client(HOST, port)) -> tuple[int, int]:
     """The error and the offset, acknowledged by all in sync."""
     batch = build_batch([SimpleRecord(None, value, 1_000)])
     request = ProduceRequest(None, -1, 30_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])])
-    with Client(HOST, port) as client:
+    with connect(port) as client:
         while True:
             (answer,) = client.call(request, 12).responses[0].partition_responses
             if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it has not heard of it yet
@@ -55,10 +63,20 @@ def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(
         assert [produce_to(port, b"x") for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
         assert running.stop() == 0
         process.port = 0
+        process.options += ["--tls", "--user=alice:secret"]  # which nodes keep to, too
         process.start()
-        with running.client() as client:
+        context = ssl.create_default_context(cafile=tmp_path / "data.tls" / "ca.pem")
+
+        def alice(port: int) -> Client:
+            client = Client(HOST, port, wrap=lambda connected: context.wrap_socket(connected, server_hostname=HOST))
+            assert log_in(client, plain("alice", "secret")).error_code == 0
+            return client
+
+        with alice(running.port) as client:
             port, _ = leader_of(client, "t")
-        assert produce_to(port, b"y") == (0, 3)
+        assert produce_to(port, b"y", alice) == (0, 3)
+        with pytest.raises((ConnectionError, ProtocolError)):  # it hangs up, or says in TLS that this is none
+            produce_to(port, b"z")
     log = process.log_text().splitlines()
     for said in ("The broker is RUNNING", "created topic t with 1 partition(s)", "The broker is SHUTTING_DOWN"):
         who = [line.partition("INFO    ")[2].partition(" ottla.")[0] for line in log if said in line]

@@ -17,7 +17,8 @@ from typing import Any
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
-from ottla.broker.runtime.nodes.link import AuthenticationFailed, Connect, Link, LinkBroken, Node
+from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
+from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode

@@ -18,10 +18,6 @@ class LinkBroken(Exception):
     """It could not connect, the peer hung up, or gave no answer in time. What was asked may or may not have been done."""
 
 
-class AuthenticationFailed(LinkBroken):
-    """The peer did not let this node in, or could not prove who it is (KAFKA AuthenticationException)."""
-
-
 class UnsupportedByPeer(Exception):
     """The two sides have no version of the API in common."""
 

@@ -14,13 +14,14 @@ from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, load
-from ottla.broker.entrance import LISTENER, lock_of_a_cluster, own_lock
+from ottla.broker.entrance import LISTENER, NODE_USER, lock_of_a_cluster, own_lock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.layout import Layout
 from ottla.broker.net.secured_node_client import SecuredNodeClient
 from ottla.broker.net.ways_in import SaslLogIn, WayIn
 from ottla.broker.process import StartError
-from ottla.broker.runtime.nodes.link import AuthenticationFailed, Node
+from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
+from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.security.login_client import tokens_of
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryNetwork
@@ -133,6 +134,22 @@ def test_nodes_log_in_to_each_other_where_users_do() -> None:
         await machine.done(cluster.stop())
 
     run(scene())
+
+
+def test_a_broker_with_a_wrong_password_says_so_and_tries_until_it_gives_up(caplog: pytest.LogCaptureFixture) -> None:
+    async def scene() -> None:
+        machine = Machine(initial_broker_registration_timeout_ms="6000")
+        lock = lock_of_a_cluster(own_lock(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
+        machine.given |= lock.settings
+        machine.users = {**lock.users, NODE_USER: "not what they bring"}
+        with pytest.raises(ConnectionError, match="did not come into its cluster"):
+            await machine.done(machine.cluster(1, listener=LISTENER).start())
+
+    run(scene())
+    why = "Authentication failed during authentication due to invalid credentials with SASL mechanism SCRAM-SHA-256"
+    told = f"Connection to node -1 failed authentication due to: 127.0.0.1:9093: '{why}'"
+    assert caplog.text.count(told) > 3
+    assert "between us" not in caplog.text
 
 
 def test_with_port_0_all_have_free_ones_and_find_each_other() -> None:

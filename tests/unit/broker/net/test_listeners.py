@@ -158,6 +158,7 @@ def test_brokers_dial_each_other_at_the_listener_of_that_name_or_else_at_that_of
             member("SSL://h:1", security_inter_broker_protocol="SSL", listener_security_protocol_map="SSL:PLAINTEXT,CONTROLLER:PLAINTEXT"),
             r"security\.inter\.broker\.protocol=SSL, but listener\.security\.protocol\.map has SSL:PLAINTEXT",
         ),
+        (member("PLAINTEXT://h:1", early_start_listeners="CONTROLLER,OTHER"), r"early\.start\.listeners: OTHER is among neither"),
         (member("PLAINTEXT://0.0.0.0:1"), r"advertised\.listeners is needed: PLAINTEXT listens at 0\.0\.0\.0"),
     ],
 )

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import uvloop
@@ -22,15 +22,19 @@ from ottla.broker.net.network import Sockets
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.net.secured_node_client import SecuredNodeClient
 from ottla.broker.net.ways_in import WayIn
-from ottla.broker.runtime.nodes.link import AuthenticationFailed, Link, LinkBroken, Node
+from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
+from ottla.broker.runtime.nodes.link import Link, LinkBroken, Node
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.security.scram import SHA_512, salted_password
 from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.memory_network import MemoryTransport
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.world import World
+from ottla.protocol.codec import decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeResponse
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.k51_alter_user_scram_credentials import (
@@ -143,6 +147,28 @@ async def test_a_node_that_is_not_let_in_says_why_and_tries_again(place: Place, 
     await place.give_password()
     place.clock.advance(2_000)
     assert await place.known(link)
+
+
+async def test_why_it_was_not_let_in_counts_before_that_the_peer_hung_up() -> None:
+    place = LinkedPlace()
+
+    class Refusing(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.client = cast(MemoryTransport, transport).other.protocol
+
+        def data_received(self, data: bytes) -> None:
+            header = decode_request(memoryview(data)[4:]).header
+            answer = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["X"])
+            written = encode_response(header.api_key, header.api_version, header.correlation_id, answer)
+            self.client.data_received(b"".join(written))
+            self.client.connection_lost(None)  # in the same turn, as a socket may tell it
+
+    await place.network.listen("broker", 9092).accept(Refusing, 10)
+    common: dict[str, Any] = {"clock": place.clock, "timers": place.timers, "random": Random(1), "client_id": "broker-7"}
+    link = SecuredNodeClient(Node(7, "broker", 9092), way_in=way("A", "SASL_PLAINTEXT"), network=place.network, **common)
+    failure = await place.outcome(asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000)))
+    assert isinstance(failure, AuthenticationFailed)
+    assert "enabled mechanisms are ['X']" in str(failure)
 
 
 async def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(place: Place) -> None:

@@ -1,18 +1,27 @@
 from __future__ import annotations
 
 import asyncio
+from random import Random
 from typing import Any
 
 import pytest
 
+from ottla.broker.api.context import Listener, Peer
 from ottla.broker.core import limits
-from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.net.secured_node_client import SecuredNodeClient
+from ottla.broker.net.ways_in import SaslLogIn, WayIn
+from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerShut, ControllerUnreachable
+from ottla.broker.runtime.nodes.envelopes import Forwarding
 from ottla.broker.runtime.nodes.link import Node, UnsupportedByPeer
+from ottla.broker.security.login_client import tokens_of
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import EncodeError
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeResponse
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateResponse
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse, PartitionResult, TopicResult
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -258,3 +267,28 @@ async def test_a_closed_channel_tells_everybody(cluster: Cluster) -> None:
         await cluster.channel.call(beat(4))
     assert len(asyncio.all_tasks()) == 1
     assert len(cluster.timers) == 0
+
+
+async def test_whoever_asks_is_told_at_once_that_the_controller_lets_nobody_in_and_the_next_call_tries_again(cluster: Cluster) -> None:
+    def refuse(request: Request) -> Message:
+        if request.header.api_key == ApiKey.SASL_HANDSHAKE:
+            return SaslHandshakeResponse(0, ["PLAIN"])
+        return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "Authentication failed")
+
+    def connect(node: Node) -> SecuredNodeClient:
+        way_in = WayIn(None, SaslLogIn("PLAIN", lambda: tokens_of("PLAIN", "node", "wrong", bytes)))
+        common = {"network": cluster.network, "clock": cluster.clock, "timers": cluster.timers, "random": Random(1), "client_id": "x"}
+        return SecuredNodeClient(node, way_in=way_in, **common)
+
+    await cluster.answering(FIRST, refuse, {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)})
+    cluster.connect = connect  # type: ignore[method-assign, assignment] # to a locked listener
+    cluster.channel = cluster.new_channel(60_000)
+    failure = await cluster.outcome(cluster.ask(beat(1)))
+    assert isinstance(failure, ControllerShut)
+    client = Peer("10.0.0.9", "10.0.0.1", 9092, Listener("PLAINTEXT", "10.0.0.1", 9092))
+    forwarded = asyncio.ensure_future(Forwarding(cluster.channel).forward(beat(1), 2, None, client))
+    await settle()
+    await cluster.pass_ms(limits.CONTROLLER_LOOK_MS)
+    failure = await cluster.outcome(forwarded)
+    assert isinstance(failure, Rejected)
+    assert failure.code is ErrorCode.UNKNOWN_SERVER_ERROR

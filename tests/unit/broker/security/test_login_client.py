@@ -1,0 +1,66 @@
+"""The client's half of a log-in: against the broker's own, and against servers that are not what they say."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from ottla.broker.security.login_client import NotTrusted, bearer_tokens, log_in, tokens_of
+from ottla.broker.security.mechanism import Failed
+from ottla.broker.security.scram import SCRAM_KINDS, SHA_512, Scram, credential_of, salted_password
+
+SALT = b"of the sea"
+
+
+def server(password: str = "secret") -> Scram:
+    kept = credential_of(SHA_512, salted_password(SHA_512, password, SALT, 4096), SALT, 4096)
+    return Scram(SHA_512, lambda name, _: kept if name == "a=b,c" else None, Random(2).getrandbits)
+
+
+def scram(ask: Callable[[bytes], bytes]) -> None:
+    log_in("SCRAM-SHA-512", "a=b,c", "secret", ask, Random(1).randbytes)
+
+
+def test_who_knows_the_password_is_let_in_and_knows_that_the_server_does() -> None:
+    there = server()
+    scram(there.evaluate)
+    assert (there.complete, there.user) == (True, "a=b,c")
+    with pytest.raises(Failed):
+        scram(server("other").evaluate)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "words"),
+    [
+        ("r={nonce}x,s={salt},i=4096", "v=AAAA", "does not know the password"),
+        ("r={nonce}x,s={salt},i=4095", "", "Requested iterations 4095 is less than the minimum 4096 for SCRAM-SHA-512"),
+        ("r={nonce}x,s={salt},i=1000001", "", "nonce or its iterations"),
+        ("r={nonce},s={salt},i=4096", "", "nonce or its iterations"),
+        ("r=x{nonce},s={salt},i=4096", "", "nonce or its iterations"),
+        ("r={nonce}x,s=?,i=4096", "", "none of SCRAM"),
+        ("nothing", "", "none of SCRAM"),
+    ],
+)
+def test_a_server_that_does_not_know_the_password_is_not_trusted(first: str, last: str, words: str) -> None:
+    def answer(token: bytes) -> bytes:
+        nonce = token.rpartition(b"r=")[2].decode()
+        return (first.format(nonce=nonce, salt=base64.b64encode(SALT).decode()) if token.startswith(b"n,,") else last).encode()
+
+    with pytest.raises(NotTrusted, match=words):
+        scram(answer)
+
+
+def test_a_refused_bearer_acknowledges_why_and_one_that_is_taken_says_nothing_more() -> None:
+    refused, taken = bearer_tokens("a.b."), bearer_tokens("a.b.")
+    assert next(refused) == next(taken) == b"n,,\x01auth=Bearer a.b.\x01\x01"
+    assert refused.send(b'{"status":"invalid_token"}') == b"\x01"
+    with pytest.raises(StopIteration):
+        taken.send(b"")
+
+
+def test_no_other_mechanism_is_there() -> None:
+    with pytest.raises(ValueError, match=f"GSSAPI: allowed are PLAIN, {', '.join(SCRAM_KINDS)}"):
+        tokens_of("GSSAPI", "a", "b", Random(1).randbytes)
