@@ -288,7 +288,8 @@ class _Fetcher:
         stuck = set()
         while self._unsynced:
             key = self._unsynced.pop()
-            if not await self._is_synced(key) and key in self._plan:
+            pauses = key in self._plan and self._plan[key].is_delayed(self._now_ms)
+            if (pauses or not await self._is_synced(key)) and key in self._plan:
                 self._plan.back_off(key, self._now_ms)
                 stuck.add(key)
         self._unsynced = stuck

@@ -104,9 +104,11 @@ class Disk(SlowDisk):
     """Has no descriptor left for a sync while `exhausted`."""
 
     exhausted = False
+    refused = 0
 
     def dup(self, fd: int) -> int:
         if self.exhausted:
+            self.refused += 1
             raise OSError(24, "Too many open files")
         return super().dup(fd)
 
@@ -366,10 +368,14 @@ async def test_a_sync_that_cannot_begin_is_begun_after_a_pause_and_others_of_the
         request = follower.links[0].asked[2][0]
         assert isinstance(request, FetchRequest)
         assert [topic.partitions for topic in request.forgotten_topics_data] == [[0]], "the other one is asked for as before"
+        before = disk.refused
+        await follower.answer(data(1))
+        assert await until_it_asks_again(follower, 3) == []
+        assert disk.refused == before, "not with every answer"
         disk.exhausted = False
         await follower.wait(BACKOFF_MS)
         await follower.answer()
-        assert await until_it_asks_again(follower, 3) == [(0, 1)]
+        assert await until_it_asks_again(follower, 4) == [(0, 1)]
     finally:
         await follower.fetchers.stop()
         follower.scene.close()
