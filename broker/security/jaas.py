@@ -97,7 +97,9 @@ def _entry(first: _Token, tokens: Iterator[_Token]) -> LoginModule:
         equals = next(tokens)
         value = next(tokens) if equals == _Token("sign", "=") else None
         if value is None or value.kind in {"end", "number", "sign"} or value.text is None:
-            raise JaasError(f"Value not specified for key '{key.text}' in JAAS config")
+            is_key = equals == _Token("sign", "=") or not options  # else it may be the rest of a password with a blank
+            what = f"key '{key.text}'" if is_key else "a key"
+            raise JaasError(f"Value not specified for {what} in JAAS config")
         options[key.text or ""] = value.text
     raise JaasError("JAAS config entry not terminated by semi-colon")
 

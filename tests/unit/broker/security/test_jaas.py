@@ -41,6 +41,7 @@ def test_a_flag_may_be_written_in_any_case_and_several_modules_may_follow() -> N
         (f'{PLAIN} required a="1"', "JAAS config entry not terminated by semi-colon"),
         (f"{PLAIN} required user_ann=12secret;", "Value not specified for key 'user_ann' in JAAS config"),
         (f"{PLAIN} required user_ann;", "Value not specified for key 'user_ann' in JAAS config"),
+        (f"{PLAIN} required user_ann=my secret;", "Value not specified for a key in JAAS config"),
         (f"{PLAIN} required user_ann=/secret;", "Value not specified for key 'user_ann' in JAAS config"),
     ],
 )
