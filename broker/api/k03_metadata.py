@@ -18,10 +18,12 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import allowed_of_cluster, denied, operations, operations_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.mutation_quota import charged
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import is_internal, name_problem
 from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.runtime.metadata.topic_making import Asker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import (
     MetadataRequest,
@@ -86,7 +88,10 @@ def _describe_names(ctx: Context, request: MetadataRequest, asked: Iterable[str]
         missing = [name for name in names if name not in hidden and ctx.services.topics.topic(name) is None]
         if missing and not allowed_of_cluster(ctx, Operation.CREATE, quietly=True):
             not_made = denied(ctx, Operation.CREATE, Resource.TOPIC, missing)
-        ctx.services.topic_maker.begin_auto_create(name for name in missing if name not in not_made and name_problem(name) is None)
+        made = [name for name in missing if name not in not_made and name_problem(name) is None]
+        if made:
+            asker = Asker(ctx.peer, ctx.client_id, charged(ctx, strict_since=0)[0])
+            ctx.services.topic_maker.begin_auto_create(made, asker)
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     return [
         MetadataResponseTopic(code, name, is_internal=name in not_made and is_internal(name))

@@ -44,10 +44,11 @@ def obey(
 
 def accept(services: Obeys, listener: str, host: str, *, for_brokers: bool) -> Acceptance | None:
     """How a connection that has come is accepted: None, at once."""
-    rate = services.settings.max_connection_creation_rate
-    if rate == _ANY and (services.quotas is None or not services.quotas.connection):
+    rate, own_rate = services.settings.max_connection_creation_rate, services.settings.max_connection_creation_rate_of(listener)
+    if rate == own_rate == _ANY and (services.quotas is None or not services.quotas.connection):
         return None
-    return _quotas_of(services).connection.accept(listener, host, rate, services.clock.mono_ms(), for_brokers=for_brokers)
+    quota, now_ms = _quotas_of(services).connection, services.clock.mono_ms()
+    return quota.accept(listener, host, rate, now_ms, for_brokers=for_brokers, listener_rate=own_rate)
 
 
 def _quotas_of(services: Obeys) -> Quotas:

@@ -39,7 +39,7 @@ _POSITIVE = at_least(1)
 _NOT_NEGATIVE = at_least(0)
 _OFF_OR_POSITIVE = any_of([exactly(-1), at_least(1)])
 
-_LISTENER_CONNECTIONS = re.compile(r"listener\.name\.[^.]*\.max\.connections")
+_OF_A_LISTENER = re.compile(r"listener\.name\.[^.]*\.(max\.connections|max\.connection\.creation\.rate)")
 
 _SECURING = (
     *("ssl.", "sasl.", "listener.name.", "connection.failed.", "connections.max.reauth.", "principal.builder.", "security.providers"),
@@ -343,7 +343,7 @@ class BrokerSettings:
     """What was given for settings of KEPT_KEYS, which change nothing."""
 
     listener_connections: Mapping[str, int] = field(default_factory=dict)
-    """What is in force of `listener.name.<name>.max.connections`, under these names; every other listener may have `max_connections`."""
+    """What is in force of `listener.name.<name>.max.connections` and `….max.connection.creation.rate`, under these names."""
 
     secured: Mapping[str, Value] = field(default_factory=dict, repr=False)
     """What was given of TLS and SASL, under the full names (`ottla.broker.core.security_keys`)."""
@@ -385,6 +385,10 @@ class BrokerSettings:
         """How many connections a listener may have at a time (KAFKA: ListenerConnectionQuota)."""
         return self.listener_connections.get(f"listener.name.{listener.lower()}.max.connections", self.max_connections)
 
+    def max_connection_creation_rate_of(self, listener: str) -> int:
+        """How many new connections a second a listener accepts; that of the broker is another's."""
+        return self.listener_connections.get(f"listener.name.{listener.lower()}.max.connection.creation.rate", 2**31 - 1)
+
     def set_value(self, name: str, text: str) -> None:
         """Change one setting while running; raises InvalidConfig. Who may call it for which key is the admin API's affair."""
         setattr(self, attribute_of(name), BROKER_KEYS[name].parse(text))
@@ -396,8 +400,9 @@ def attribute_of(name: str) -> str:
 
 
 def listener_key(name: str) -> ConfigKey | None:
-    """The key of `listener.name.<name>.max.connections`, the one setting of a single listener that is obeyed; None for any other."""
-    return replace(BROKER_KEYS["max.connections"], name=name) if _LISTENER_CONNECTIONS.fullmatch(name) else None
+    """The key of `listener.name.<name>.max.connections` and `….max.connection.creation.rate`; None for any other."""
+    match = _OF_A_LISTENER.fullmatch(name)
+    return None if match is None else replace(BROKER_KEYS[match[1]], name=name)
 
 
 def lock_key(name: str) -> ConfigKey | None:

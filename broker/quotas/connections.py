@@ -1,8 +1,9 @@
-"""How fast connections may come: of the whole broker, and from each address.
+"""How fast connections may come: of the whole broker, of each listener, and from each address.
 
 Rules:
-- Beyond the broker's rate a listener accepts the next one later; those behind it wait for that. One that would wait for too long is closed
-  and does not count: when those in front of it are gone, nobody is to wait for them. A listener for brokers only is not held up.
+- Beyond the broker's rate, or its own, a listener accepts the next one later; those behind it wait for that. One that would wait for too
+  long is closed and does not count: when those in front of it are gone, nobody is to wait for them. A listener for brokers only has its own
+  rate alone.
 - Beyond its address' rate a connection is closed, after a wait so that it does not come again at once, and does not count.
 - The rate makes nobody wait for longer than a window, those in front of him not counted.
 - An address is one, however it is written.
@@ -37,6 +38,7 @@ class ConnectionQuota:
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
         self._broker = Rate(windows)
+        self._listeners: dict[str, Rate] = {}
         self._addresses: Recent[str, Rate] = Recent(lambda: Rate(windows), len)
         self._limits: Mapping[str | None, float] = {}
         self._free_ms: dict[str, int] = {}
@@ -57,19 +59,28 @@ class ConnectionQuota:
         parts = [(name, limit) for target, limit in of_addresses.items() for kind, name in target if kind == "ip"]
         self._limits = {None if name is None else _same(name): limit for name, limit in parts}
 
-    def accept(self, listener: str, host: str, broker_rate: int, now_ms: int, *, for_brokers: bool = False) -> Acceptance:
-        """A connection has come. `broker_rate` is max.connection.creation.rate."""
-        begin_ms = now_ms
+    def accept(
+        self, listener: str, host: str, broker_rate: int, now_ms: int, *, for_brokers: bool = False, listener_rate: int = INT32_MAX
+    ) -> Acceptance:
+        """A connection has come. The rates are max.connection.creation.rate, of all and of the listener alone."""
+        limited = []
         if not for_brokers and broker_rate < INT32_MAX:
+            limited.append((self._broker, broker_rate))
+        if listener_rate < INT32_MAX:
+            limited.append((self._listeners.setdefault(listener, Rate(self._windows)), listener_rate))
+        begin_ms = now_ms
+        if limited:
             begin_ms = max(now_ms, self._free_ms.get(listener, now_ms))
             if begin_ms - now_ms > limits.ACCEPT_WAIT_MS:
                 return Acceptance(self._windows.ms, True)
-            self._broker.record(1, begin_ms)
-            begin_ms += self._bounded(self._broker.wait_ms(broker_rate, begin_ms))
+            for rate, _ in limited:
+                rate.record(1, begin_ms)
+            begin_ms += max(self._bounded(rate.wait_ms(limit, begin_ms)) for rate, limit in limited)
             self._free_ms[listener] = begin_ms
         wait_ms = self._of_address(host, begin_ms)
-        if wait_ms and not for_brokers and broker_rate < INT32_MAX:
-            self._broker.record(-1, begin_ms)
+        if wait_ms:
+            for rate, _ in limited:
+                rate.record(-1, begin_ms)
         return Acceptance(begin_ms - now_ms + wait_ms, wait_ms > 0)
 
     def _of_address(self, host: str, now_ms: int) -> int:

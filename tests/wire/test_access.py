@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.broker.core.acl import Operation, Permission, Resource
+from ottla.broker.core.acl import Operation, Pattern, Permission, Resource
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.access import GUARDED, acl, allow, ann, bob, take_all_back
@@ -108,3 +109,23 @@ def test_a_producer_gets_an_id_where_it_may_write_to_some_topic(broker: RunningB
         assert error() == 0
         allow(admin, acl(Resource.TOPIC, "*", WRITE, Permission.DENY))
         assert error() == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+@pytest.mark.broker_settings({**GUARDED, "allow.everyone.if.no.acl.found": "true"})
+def test_what_no_acl_is_about_is_everybodys_where_that_is_set(broker: RunningBroker) -> None:
+    for topic in ("t", "u", "prefix-1"):
+        broker.topics.create(topic)
+
+    def hidden(client: Client) -> list[str | None]:
+        asked = MetadataRequest([MetadataRequestTopic(name=topic) for topic in ("t", "u", "prefix-1")])
+        return [each.name for each in client.call(asked, 9).topics if each.error_code == DENIED]
+
+    with ann(broker) as client, bob(broker) as admin:
+        assert hidden(client) == []
+        allow(admin, acl(Resource.TOPIC, "t", Operation.READ, principal="User:eve"))
+        allow(admin, acl(Resource.TOPIC, "prefix", Operation.READ, pattern=Pattern.PREFIXED, host="10.9.9.9"))
+        assert hidden(client) == ["t", "prefix-1"], "an ACL is about them, be it of whomever"
+        allow(admin, acl(Resource.TOPIC, "t", Operation.WRITE))
+        assert hidden(client) == ["prefix-1"]
+        take_all_back(admin)
+        assert hidden(client) == []

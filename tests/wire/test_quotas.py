@@ -225,13 +225,21 @@ def test_topics_beyond_the_mutation_quota_are_refused_and_the_client_waits(broke
         assert (again.responses[0].error_code, again.throttle_time_ms) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 12_000)
 
 
-def test_a_topic_that_is_made_by_itself_is_charged_to_nobody(broker: RunningBroker, admin: Client) -> None:
+def test_a_topic_that_is_made_by_itself_is_charged_to_who_asked_for_it(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, CLIENT, controller_mutation_rate=1.0)
-    with broker.client() as client:
-        client.call(create_request("a", 11), 7)
+
+    def made(client: Client) -> list[str]:
         client.call(MetadataRequest([MetadataRequestTopic(name=f"made-{number}") for number in range(5)], True), 9)
-        broker.call_until(lambda running: running.services.topics.topic("made-4") is not None)
-        assert client.call(create_request("b", 1), 7).topics[0].error_code == 0, "the bucket is empty, and not overdrawn"
+        with broker.client("last") as last:  # what was decided before it is done
+            last.call(create_request(f"last-{broker.clock.now_ms()}", 1), 7)
+        return [name for name in broker.topics.names() if name.startswith("made")]
+
+    with broker.client() as client:
+        client.call(create_request("a", 12), 7)
+        assert made(client) == [], "the bucket is overdrawn"
+        broker.clock.advance(5)
+        assert len(made(client)) == 5
+        assert client.call(create_request("b", 1), 7).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
 def test_clients_that_do_not_know_the_error_are_served_and_wait(broker: RunningBroker, admin: Client) -> None:
@@ -255,12 +263,16 @@ def test_who_has_to_wait_is_not_idle_and_whoever_leaves_meanwhile_is_noticed(bro
     broker.call_until(lambda running: running.connection_count == 1)
 
 
-def test_connections_beyond_the_brokers_rate_are_answered_later(broker: RunningBroker, admin: Client) -> None:
-    admin.call(alter_broker({"max.connection.creation.rate": "1"}))
+@pytest.mark.parametrize("whose", ["", "listener.name.plaintext."])
+def test_connections_beyond_a_rate_are_answered_later(broker: RunningBroker, admin: Client, whose: str) -> None:
+    admin.call(alter_broker({f"{whose}max.connection.creation.rate": "1"}))
     for _ in range(10):
-        broker.client().close()
+        with broker.client() as early:
+            assert early.call(ASK, 3).error_code == 0
+    made = broker.call(lambda running: running.connections_made)
     with broker.client() as late:
         late.send(ASK, 3)
+        broker.call_until(lambda running: running.connections_made > made)
         assert is_silent(late, admin)
         broker.clock.advance(1)
         assert answer(late, ASK, 3).error_code == 0

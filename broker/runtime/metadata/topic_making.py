@@ -5,15 +5,35 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.rejected import Rejected
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.image import TopicImage
+    from ottla.broker.core.principal import Principal
 
 peer_logger = logging.getLogger(PEERS)
+
+
+class Client(Protocol):
+    """Who it is, and from where; by a delegation token or not."""
+
+    @property
+    def host(self) -> str: ...
+    @property
+    def principal(self) -> Principal: ...
+    @property
+    def by_token(self) -> bool: ...
+
+
+class Asker(NamedTuple):
+    """The client that asked for topics which are not there. `charge` is told of the partitions that are made here, and raises Rejected."""
+
+    client: Client
+    client_id: str | None
+    charge: Callable[[int], None]
 
 
 class TopicMaker(Protocol):
@@ -29,8 +49,9 @@ class TopicMaker(Protocol):
         where nothing was decided."""
         ...
 
-    def begin_auto_create(self, names: Iterable[str]) -> None:
-        """Begins to make missing topics as `auto_create` does; returns at once. One that is being made so is not begun again.
+    def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
+        """Begins to make missing topics as `auto_create` does; returns at once. One that is being made so is not begun again. With `asker`
+        that client is judged by the controller, and charged; without one the broker needs them itself.
 
         Nobody is told what becomes of it but the log: whoever needs the topic asks whether it is there.
         """
@@ -48,18 +69,18 @@ class TopicMaker(Protocol):
 class AutoCreation:
     """Topics that are being made in the background by `create`, which gives an error or None for each name, or raises Rejected."""
 
-    def __init__(self, create: Callable[[Sequence[str]], Awaitable[dict[str, Rejected | None]]]) -> None:
+    def __init__(self, create: Callable[[Sequence[str], Asker | None], Awaitable[dict[str, Rejected | None]]]) -> None:
         self._create = create
         self._making: set[asyncio.Task[None]] = set()
         self._being_made: set[str] = set()
 
-    def begin(self, names: Iterable[str]) -> None:
+    def begin(self, names: Iterable[str], asker: Asker | None = None) -> None:
         """See `TopicMaker.begin_auto_create`."""
         wanted = [name for name in names if name not in self._being_made]
         if not wanted:
             return
         self._being_made.update(wanted)
-        making = asyncio.get_running_loop().create_task(self._make(wanted))
+        making = asyncio.get_running_loop().create_task(self._make(wanted, asker))
         self._making.add(making)
         making.add_done_callback(self._making.discard)
 
@@ -73,9 +94,9 @@ class AutoCreation:
         for making in self._making:
             making.cancel()
 
-    async def _make(self, names: Sequence[str]) -> None:
+    async def _make(self, names: Sequence[str], asker: Asker | None) -> None:
         try:
-            answers = await self._create(names)
+            answers = await self._create(names, asker)
         except Rejected as error:
             first = shown(names[0])
             peer_logger.warning("%d topic(s) were asked for, the first is %s, and none can be created: %s", len(names), first, error)

@@ -20,7 +20,7 @@ from ottla.broker.controller.placement import Placement
 from ottla.broker.controller.producer_ids import allocate_block
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.metadata.controller import Controller
-from ottla.broker.runtime.metadata.topic_making import AutoCreation
+from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
@@ -143,14 +143,15 @@ class TopicService:
 
         return await self.decide(lambda: remove_expired_tokens(self.catalog.image, now_ms))
 
-    async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
+    async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
         """Creates missing topics with the broker's defaults, internal ones with their own. None: the topic is there and is served."""
-        created = await self.create_topics([self._defaults_for(name) for name in names])
+        wanted = [self._defaults_for(name) for name in names]
+        created = await (self.create_topics(wanted) if asker is None else self.create_topics(wanted, charge=asker.charge))
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
-    def begin_auto_create(self, names: Iterable[str]) -> None:
+    def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
         """Begins to make missing topics with the broker's defaults; see `TopicMaker.begin_auto_create`."""
-        self._auto_creation.begin(names)
+        self._auto_creation.begin(names, asker)
 
     async def ensure(self, name: str) -> TopicImage:
         """The topic, served; created with its defaults if it is not there. Raises Rejected."""

@@ -2,7 +2,8 @@
 `RPCProducerIdManager`).
 
 Rules: the controller decides with its own defaults but for what this broker's settings say explicitly; an internal topic is asked for with
-explicit numbers and settings. What was created is known here when the metadata log says so, never from the answer.
+explicit numbers and settings. What a client asked for is asked for in its name, so that the controller judges and charges the client, as
+for any topic that it creates. What was created is known here when the metadata log says so, never from the answer.
 """
 
 from __future__ import annotations
@@ -13,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.configs.topic_config import internal_topic_configs, internal_topic_partitions, internal_topic_replicas
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.metadata.topic_making import AutoCreation
+from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
+from ottla.broker.runtime.nodes.envelopes import Forwarding, VersionNotKnown
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -49,6 +52,7 @@ class RemoteTopics:
         timers: Timers,
     ) -> None:
         self._channel = channel
+        self._forwarding = Forwarding(channel)
         self._catalog = catalog
         self._settings = settings
         self._broker_epoch = broker_epoch
@@ -57,15 +61,15 @@ class RemoteTopics:
         self._auto_creation = AutoCreation(self.auto_create)
         self._ids_given = 0
 
-    async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
+    async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
         """See `TopicMaker.auto_create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
-        wanted = [self._wanted(name) for name in names]
-        response: CreateTopicsResponse = await self._ask(CreateTopicsRequest(wanted, timeout_ms=self._settings.request_timeout_ms))
+        request = CreateTopicsRequest([self._wanted(name) for name in names], timeout_ms=self._settings.request_timeout_ms)
+        response: CreateTopicsResponse = await (self._ask(request) if asker is None else self._ask_for(asker, request))
         return {topic.name: _refusal(topic.error_code, topic.error_message) for topic in response.topics}
 
-    def begin_auto_create(self, names: Iterable[str]) -> None:
+    def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
         """See `TopicMaker.begin_auto_create`."""
-        self._auto_creation.begin(names)
+        self._auto_creation.begin(names, asker)
 
     async def ensure(self, name: str) -> TopicImage:
         """The topic. Raises Rejected(COORDINATOR_NOT_AVAILABLE) where it is not there: it is being made, whoever needs it comes again."""
@@ -107,6 +111,14 @@ class RemoteTopics:
         partitions = settings.num_partitions if "num.partitions" in settings.explicit else CONTROLLERS_CHOICE
         replicas = settings.default_replication_factor if "default.replication.factor" in settings.explicit else CONTROLLERS_CHOICE
         return CreatableTopic(name, partitions, replicas)
+
+    async def _ask_for(self, asker: Asker, request: CreateTopicsRequest) -> Any:
+        _, newest = self._channel.versions(ApiKey.CREATE_TOPICS) or (0, CreateTopicsRequest.MAX_VERSION)
+        version = min(newest, CreateTopicsRequest.MAX_VERSION)
+        try:
+            return await self._forwarding.forward(request, version, asker.client_id, asker.client)
+        except VersionNotKnown as error:
+            raise Rejected(ErrorCode.UNSUPPORTED_VERSION, str(error)) from error
 
     async def _ask(self, request: Message) -> Any:
         try:

@@ -32,6 +32,16 @@ def test_a_listener_for_brokers_is_not_held_up() -> None:
     assert [found.accept("L", "h", 1, 0, for_brokers=True).wait_ms for _ in range(20)] == [0] * 20
 
 
+def test_a_listener_has_a_rate_of_its_own_one_for_brokers_too() -> None:
+    for for_brokers in (False, True):
+        found = quota()
+        waits = [found.accept("L", "h", ANY, 0, listener_rate=1, for_brokers=for_brokers).wait_ms for _ in range(12)]
+        assert waits == [*([0] * 10), 1_000, 2_000]
+        assert found.accept("M", "h", ANY, 0, listener_rate=1).wait_ms == 0
+    both = quota()
+    assert [both.accept("L", "h", 1, 0, listener_rate=100).wait_ms for _ in range(11)][-1] == 1_000, "the narrower one holds"
+
+
 def test_those_beyond_their_addresss_rate_are_refused_and_do_not_count() -> None:
     found = quota(h=1.0)
     accepted = [found.accept("L", "h", ANY, 0) for _ in range(30)]

@@ -2,27 +2,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.metadata_records import PartitionRecord, TopicRecord
+from ottla.broker.core.principal import Principal
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings_load import load
 from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
+from ottla.broker.runtime.metadata.topic_making import Asker
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.nodes.remote_topics import REFUSED_MS, RemoteTopics
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k19_create_topics import CreatableTopicResult, CreateTopicsResponse
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsResponse
+from ottla.protocol.principal import read_principal
 from tests.support.node_links import LinkedPlace
 from tests.support.simulation import settle
 
 CONTROLLER = Node(3000, "controller", 9093)
-SERVED = {ApiKey.CREATE_TOPICS: (2, 7), ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0)}
+SERVED = {ApiKey.CREATE_TOPICS: (2, 7), ApiKey.ENVELOPE: (0, 0), ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0)}
 
 
 class Member(LinkedPlace):
@@ -92,6 +96,24 @@ async def test_internal_topics_are_asked_for_with_this_brokers_numbers_and_setti
     assert ("cleanup.policy", "compact") in [(config.name, config.value) for config in offsets.configs]
     assert (transactions.num_partitions, transactions.replication_factor) == (3, 1)
     assert "min.insync.replicas" in [config.name for config in transactions.configs]
+
+
+class Ann(NamedTuple):
+    host: str = "10.0.0.9"
+    principal: Principal = Principal("User", "ann")
+    by_token: bool = True
+
+
+async def test_what_a_client_asked_for_is_asked_for_in_its_name(member: Member) -> None:
+    topics = await member.begin()
+    topics.begin_auto_create(["a"], Asker(Ann(), "app", lambda _: None))
+    await settle()
+    (envelope,) = member.asked
+    who = read_principal(bytes(envelope.request_principal))
+    assert (who.type, who.name, who.token_authenticated) == ("User", "ann", True)
+    assert bytes(envelope.client_host_address) == bytes([10, 0, 0, 9])
+    inside = decode_request(envelope.request_data)
+    assert (inside.header.client_id, inside.header.api_version, [topic.name for topic in inside.body.topics]) == ("app", 7, ["a"])
 
 
 @pytest.mark.parametrize(("code", "there"), [(ErrorCode.TOPIC_ALREADY_EXISTS, True), (ErrorCode.INVALID_REPLICATION_FACTOR, False)])
