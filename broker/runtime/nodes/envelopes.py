@@ -7,7 +7,7 @@ It is written anew from what was read, so that its answer, too, is one that this
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerShut, ControllerUnreachable
@@ -21,21 +21,10 @@ from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
-    from ottla.broker.core.principal import Principal
+    from ottla.broker.runtime.metadata.topic_making import Client
 
 _CORRELATION_ID = 0
 _NO_ADDRESS = bytes(4)
-
-
-class Client(Protocol):
-    """Who asks, and from where; by a delegation token or not."""
-
-    @property
-    def host(self) -> str: ...
-    @property
-    def principal(self) -> Principal: ...
-    @property
-    def by_token(self) -> bool: ...
 
 
 class VersionNotKnown(Exception):
