@@ -372,7 +372,7 @@ class Broker:
         from ottla.broker.net.links import links_of  # noqa: PLC0415 # as `_join`
 
         world = self.world
-        return links_of(self.settings, network=world.network, clock=world.clock, timers=self.timers, random=world.random)
+        return links_of(self.settings, self._locks, network=world.network, clock=world.clock, timers=self.timers, random=world.random)
 
     def _own_controller(self) -> ControllerPart:
         from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # as `_join`
@@ -412,7 +412,7 @@ class Broker:
         )
         shared.acceptance = lambda listener, host: accept(self.services, listener, host, for_brokers=listener == between_brokers)
         self._obey_quotas()
-        if any(lock.tls is not None for lock in self._locks.values()):
+        if any(lock.tls is not None for lock in self._locks.values()) or (self._links is not None and self._links.keys):
             self._follow_stores()
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         if settings.delegation_token_secret_key and (deciding := self.services.deciding) is not None:
@@ -424,7 +424,8 @@ class Broker:
     def _follow_stores(self) -> None:
         from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as `_join`
 
-        changes, configs = StoreChanges(self.settings, self._locks), self.services.broker_configs
+        keys = {} if self._links is None else self._links.keys
+        changes, configs = StoreChanges(self.settings, self._locks, keys), self.services.broker_configs
 
         def take() -> None:
             changes.take(configs.of_this_broker())

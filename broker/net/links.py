@@ -5,9 +5,11 @@ Where they are PLAINTEXT nothing of TLS or log-ins is imported, and nothing is b
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.net.listeners import of_brokers, of_controllers
 from ottla.broker.net.node_client import NodeClient, Patience
 
@@ -18,22 +20,28 @@ if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
     from ottla.broker.net.listeners import BetweenNodes
+    from ottla.broker.net.locks import ListenerLock
     from ottla.broker.net.network import Network
     from ottla.broker.runtime.nodes.link import Connect
+    from ottla.broker.security.tls_client import TlsKey
 
 
 class NodeLinks(NamedTuple):
-    """To brokers, and to controllers."""
+    """To brokers, and to controllers; and the keys to their TLS, by the names of listeners."""
 
     to_broker: Connect
     to_controller: Connect
+    keys: Mapping[str, TlsKey]
 
 
-def links_of(settings: BrokerSettings, *, network: Network, clock: Clock, timers: Timers, random: Random) -> NodeLinks:
-    """Those of a member. Raises SettingsError for a lock to which it has no key."""
+def links_of(
+    settings: BrokerSettings, locks: Mapping[str, ListenerLock], *, network: Network, clock: Clock, timers: Timers, random: Random
+) -> NodeLinks:
+    """Those of a member whose own listeners have these locks. Raises SettingsError for a lock to which it has no key."""
     patience = Patience(settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms)
     common: dict[str, Any] = {"network": network, "clock": clock, "timers": timers, "random": random}
     common |= {"client_id": f"broker-{settings.node_id}", "patience": patience}
+    keys: dict[str, TlsKey] = {}
 
     def to(at: BetweenNodes) -> Connect:
         if not at.protocol:
@@ -41,6 +49,25 @@ def links_of(settings: BrokerSettings, *, network: Network, clock: Clock, timers
         from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # who secures nothing does not pay for it
         from ottla.broker.net.ways_in import Traveller, way_in  # noqa: PLC0415 # as above
 
-        return partial(SecuredNodeClient, way_in=way_in(settings, at, Traveller(random.randbytes, clock.now_ms)), **common)
+        way = way_in(settings, at, Traveller(random.randbytes, clock.now_ms))
+        if way.tls is not None:
+            keys[at.name] = way.tls
+        return partial(SecuredNodeClient, way_in=way, **common)
 
-    return NodeLinks(to(of_brokers(settings)), to(of_controllers(settings)))
+    brokers, controllers = of_brokers(settings), of_controllers(settings)
+    links = NodeLinks(to(brokers), to(controllers), keys)
+    if brokers.name in keys:
+        _check_own_listener(brokers, keys[brokers.name], locks[brokers.name])
+    return links
+
+
+def _check_own_listener(at: BetweenNodes, key: TlsKey, lock: ListenerLock) -> None:
+    """All brokers are meant to be alike: who could not come in at itself is let in by nobody."""
+    from ottla.broker.security.pem import StoreError  # noqa: PLC0415 # as above
+    from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # as above
+
+    assert lock.tls is not None, "a listener that is dialled with TLS has it"
+    try:
+        check_handshake(key.context, lock.tls.context)
+    except StoreError as error:
+        raise SettingsError(f"{at.setting}: {at.name}: {error}") from error

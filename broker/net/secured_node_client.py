@@ -51,7 +51,7 @@ class SecuredNodeClient(NodeClient):
             if self._way_in.tls is None:
                 await super()._reach(wire)
             else:
-                await self._shake_hands(wire, self._way_in.tls)
+                await self._shake_hands(wire, self._way_in.tls.context)
             if self._way_in.sasl is not None:
                 await self._log_in(wire, self._way_in.sasl)
         except AuthenticationFailed as error:

@@ -22,17 +22,22 @@ from ottla.broker.core.settings import lock_key
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
+    import ssl
+
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.net.locks import ListenerLock
+    from ottla.broker.security.tls import Stores, TlsLock
+    from ottla.broker.security.tls_client import TlsKey
 
 logger = logging.getLogger(__name__)
 
 
 class StoreChanges:
-    """Of a broker's listeners. `wanted` are all settings of this broker that were changed while it runs, as texts by full names."""
+    """Of a broker's listeners, and of its `keys` to those of other nodes, by their names. `wanted` are all settings of this broker that
+    were changed while it runs, as texts by full names."""
 
-    def __init__(self, settings: BrokerSettings, locks: Mapping[str, ListenerLock]) -> None:
-        self._settings = settings
+    def __init__(self, settings: BrokerSettings, locks: Mapping[str, ListenerLock], keys: Mapping[str, TlsKey]) -> None:
+        self._settings, self._keys = settings, keys
         self._locks = {name: lock.tls for name, lock in locks.items() if lock.tls is not None}
 
     def check(self, wanted: Mapping[str, str]) -> None:
@@ -42,7 +47,7 @@ class StoreChanges:
             security = ListenerSecurity(self._settings, name, over)
             if not tls.is_of(security):
                 try:
-                    tls.renewed(security)
+                    self._renewed(name, tls, security)
                 except (ValueError, OSError) as error:
                     text = f"Invalid dynamic configuration: Validation of dynamic config update of SSLFactory failed: {error}"
                     raise Rejected(ErrorCode.INVALID_REQUEST, text) from error
@@ -55,11 +60,39 @@ class StoreChanges:
             if tls.is_of(security) and not tls.is_stale():
                 continue
             try:
-                tls.take(tls.renewed(security))
+                renewed, key = self._renewed(name, tls, security)
             except (ValueError, OSError) as error:
                 logger.error("The stores of listener %s stay as they were: %s", name, error)
             else:
+                tls.take(renewed)
+                if key is not None:
+                    self._keys[name].take(key, security)
                 logger.info("Listener %s has the certificate and the trust of its stores as they are now", name)
+
+        for name in self._keys.keys() - self._locks.keys():
+            self._take_key(name, ListenerSecurity(self._settings, name, over))
+
+    def _take_key(self, name: str, security: ListenerSecurity) -> None:
+        """To a listener that is other nodes' alone."""
+        key = self._keys[name]
+        try:
+            if not key.is_of(security):
+                key.take(key.renewed(security), security)
+        except (ValueError, OSError) as error:
+            logger.error("The stores for dialling listener %s stay as they were: %s", name, error)
+
+    def _renewed(self, name: str, tls: TlsLock, security: ListenerSecurity) -> tuple[tuple[ssl.SSLContext, Stores], ssl.SSLContext | None]:
+        """What is served with, and dialled with where brokers dial each other here: the old and the new come in at each other, so that they
+        can be changed broker by broker. Raises ValueError, OSError."""
+        renewed = tls.renewed(security)
+        if name not in self._keys:
+            return renewed, None
+        from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # only a cluster's broker has keys
+
+        old, new = self._keys[name].context, self._keys[name].renewed(security)
+        check_handshake(old, renewed[0])
+        check_handshake(new, tls.context)
+        return renewed, new
 
 
 def _typed(wanted: Mapping[str, str]) -> dict[str, Value]:

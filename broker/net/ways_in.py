@@ -12,9 +12,8 @@ Source: KAFKA ChannelBuilders.clientChannelBuilder, JaasContext.loadServerContex
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -29,6 +28,7 @@ from ottla.broker.security.scram import SCRAM_KINDS
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.net.listeners import BetweenNodes
+    from ottla.broker.security.tls_client import TlsKey
 
 _BEARER: Final = "OAUTHBEARER"
 _HANDLERS: Final = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
@@ -40,14 +40,14 @@ class SaslLogIn:
     """`tokens` begins a log-in by the mechanism."""
 
     mechanism: str
-    tokens: Callable[[], Tokens]
+    tokens: Callable[[], Tokens] = field(repr=False)  # which knows the password
 
 
 @dataclass(frozen=True, slots=True)
 class WayIn:
     """Of one listener; None for what it does not ask."""
 
-    tls: ssl.SSLContext | None
+    tls: TlsKey | None
     sasl: SaslLogIn | None
 
 
@@ -66,11 +66,11 @@ def way_in(settings: BrokerSettings, at: BetweenNodes, me: Traveller) -> WayIn:
     return WayIn(tls, _sasl(settings, at, security, me) if at.protocol.uses_sasl else None)
 
 
-def _tls(at: BetweenNodes, security: ListenerSecurity) -> ssl.SSLContext:
-    from ottla.broker.security.tls_client import client_context  # noqa: PLC0415 # log-ins without TLS do not pay for OpenSSL
+def _tls(at: BetweenNodes, security: ListenerSecurity) -> TlsKey:
+    from ottla.broker.security.tls_client import TlsKey  # noqa: PLC0415 # log-ins without TLS do not pay for OpenSSL
 
     try:
-        return client_context(security, lambda path: Path(path).read_bytes())
+        return TlsKey(security, lambda path: Path(path).read_bytes())
     except (ValueError, OSError) as error:
         raise SettingsError(f"{at.setting}: {at.name} cannot be dialled with TLS: {error}") from error
 

@@ -108,7 +108,7 @@ class TlsLock:
 
     def is_stale(self) -> bool:
         """Whether a file of its stores was written since."""
-        now = _written(self._stores.security)
+        now = files_written(self._stores.security)
         return any(each is not None and each != before for each, before in zip(now, self._stores.written, strict=True))
 
     def renewed(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
@@ -150,7 +150,7 @@ class TlsLock:
         return self._rules.name_for(java_name(load_der_x509_certificate(certificate).subject.public_bytes()))
 
     def _made(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
-        written = _written(security)  # before they are read: what is written meanwhile is read again
+        written = files_written(security)  # before they are read: what is written meanwhile is read again
         context = held_to(security, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         context.sslobject_class = _Handshake
         material = key_material(security, self._read)
@@ -181,7 +181,7 @@ def _names(certificate: Certificate) -> frozenset[GeneralName]:
         return frozenset()
 
 
-def _written(security: ListenerSecurity) -> list[int | None]:
+def files_written(security: ListenerSecurity) -> list[int | None]:
     """When the files of the stores were written, in nanoseconds; None for one that is not there."""
     found: list[int | None] = []
     for store in ("keystore", "truststore"):

@@ -3,37 +3,86 @@
 Rules that hold inside:
 - Nobody is believed unseen: the certificate is checked against the truststore, and its names against the host that was dialled, unless
   `ssl.endpoint.identification.algorithm` is set to nothing.
-- The stores are those of the listener that is dialled, which a node and its peers share.
+- The stores are those of the listener that is dialled, which a node and its peers share. Where they change while it runs, what is dialled
+  from then on is dialled with the new ones.
 
-Source: KAFKA DefaultSslEngineFactory, SslTransportLayer.
+Source: KAFKA DefaultSslEngineFactory, SslFactory, SslTransportLayer.
 """
 
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.core.security_keys import RELOADABLE
 from ottla.broker.security.pem import StoreError
 from ottla.broker.security.stores import key_material, trust_anchors
-from ottla.broker.security.tls import held_to, show, trust
+from ottla.broker.security.tls import CarriedContext, files_written, held_to, show, trust
 
 if TYPE_CHECKING:
     from ottla.broker.core.listener_security import ListenerSecurity
     from ottla.broker.security.stores import Read
 
+_TURNS: Final = 10
+_NO_HANDSHAKE: Final = (
+    "A client SSLEngine created with the provided settings can't connect to a server SSLEngine created with those settings"
+)
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 
 
-def client_context(security: ListenerSecurity, read: Read) -> ssl.SSLContext:
-    """For dialling a listener with these settings. Raises StoreError, OSError, ValueError."""
-    context = held_to(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    algorithm = security.text(_ALGORITHM)
-    if algorithm is not None and algorithm.lower() != "https":
-        raise StoreError(f"{_ALGORITHM}={algorithm} is not supported: allowed are https, and nothing")
-    context.check_hostname = algorithm is not None
-    context.verify_mode = ssl.CERT_REQUIRED
-    trust(context, trust_anchors(security, read))
-    material = key_material(security, read)
-    if material is not None:
-        show(context, material)
-    return context
+class TlsKey:
+    """The context for dialling one listener, as it is now. Raises StoreError, OSError, ValueError."""
+
+    def __init__(self, security: ListenerSecurity, read: Read) -> None:
+        self._read = read
+        self.context = self.renewed(security)
+        self._stores = _stores(security)
+
+    def is_of(self, security: ListenerSecurity) -> bool:
+        """Whether its stores are those that these settings name, as the files are now."""
+        return self._stores == _stores(security)
+
+    def renewed(self, security: ListenerSecurity) -> ssl.SSLContext:
+        """For `take`: a context of these settings. Raises as the key."""
+        context = held_to(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        algorithm = security.text(_ALGORITHM)
+        if algorithm is not None and algorithm.lower() != "https":
+            raise StoreError(f"{_ALGORITHM}={algorithm} is not supported: allowed are https, and nothing")
+        context.check_hostname = algorithm is not None
+        context.verify_mode = ssl.CERT_REQUIRED
+        trust(context, trust_anchors(security, self._read))
+        material = key_material(security, self._read)
+        if material is not None:
+            show(context, material)
+        return context
+
+    def take(self, renewed: ssl.SSLContext, security: ListenerSecurity) -> None:
+        """For every connection from now on."""
+        self.context, self._stores = renewed, _stores(security)
+
+
+def check_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    """Whether who dials with the one comes in at the other, whatever the host is called. Raises StoreError (SslEngineValidator)."""
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    carried = CarriedContext(ssl.PROTOCOL_TLS_SERVER)
+    carried.shared = server
+    by_name, client.check_hostname = client.check_hostname, False
+    try:
+        here, there = client.wrap_bio(to_client, to_server), carried.wrap_bio(to_server, to_client, server_side=True)
+        left = [here, there]
+        for end in (here, there) * _TURNS:
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+                left = [each for each in left if each is not end]
+        if left:
+            raise StoreError(f"{_NO_HANDSHAKE}: it comes to no end")
+    except ssl.SSLError as error:
+        why = getattr(error, "verify_message", None) or error.reason or error
+        raise StoreError(f"{_NO_HANDSHAKE}: {why}") from error
+    finally:
+        client.check_hostname = by_name
+
+
+def _stores(security: ListenerSecurity) -> list[object]:
+    return [*(security.value(name) for name in sorted(RELOADABLE)), *files_written(security)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import load
 from ottla.broker.net.listeners import of_brokers
 from ottla.broker.net.ways_in import Traveller, WayIn, way_in
@@ -30,8 +31,8 @@ def log_ins(listener: str) -> dict[str, str]:
     }
 
 
-def way(listener: str, protocol: str, mechanism: str = "PLAIN", now_ms: int = 0, **others: str | dict[str, str]) -> WayIn:
-    """In at other brokers' listener of this name, for one that has the settings `others` (a dict: as it is)."""
+def member(listener: str, protocol: str, mechanism: str = "PLAIN", **others: str | dict[str, str]) -> BrokerSettings:
+    """A broker of a cluster whose brokers dial each other at this listener, with the settings `others` (a dict: as it is)."""
     given = {
         "process.roles": "broker",
         "node.id": "7",
@@ -45,5 +46,10 @@ def way(listener: str, protocol: str, mechanism: str = "PLAIN", now_ms: int = 0,
     }
     for name, value in others.items():
         given |= value if isinstance(value, dict) else {name.replace("_", "."): value}
-    settings = load(given, {}, None).settings
+    return load(given, {}, None).settings
+
+
+def way(listener: str, protocol: str, mechanism: str = "PLAIN", now_ms: int = 0, **others: str | dict[str, str]) -> WayIn:
+    """In at other brokers' listener of this name, for a `member` with these settings."""
+    settings = member(listener, protocol, mechanism, **others)
     return way_in(settings, of_brokers(settings), Traveller(Random(1).randbytes, lambda: now_ms))

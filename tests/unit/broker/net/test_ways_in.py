@@ -23,12 +23,13 @@ def test_what_a_listener_does_not_ask_is_not_brought(tmp_path: Path) -> None:
     assert both.tls is not None
     assert both.sasl is not None
     assert list(both.sasl.tokens()) == [f"\0node\0{PASSWORD}".encode()]
+    assert PASSWORD not in repr(both)
 
 
 def test_a_node_without_a_truststore_believes_whom_the_system_believes(tmp_path: Path) -> None:
     found = way("A", "SSL").tls
     assert found is not None
-    assert found.check_hostname
+    assert found.context.check_hostname
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""Links of a member to locked listeners, and how their keys follow stores that change while it runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.links import NodeLinks, links_of
+from ottla.broker.net.listeners import listeners_of
+from ottla.broker.net.locks import ListenerLock, Surroundings, locks_of
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.net.store_changes import StoreChanges
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.sim.memory_network import MemoryNetwork
+from tests.support.certificates import HOST, Certificates
+from tests.support.ways import member
+
+CANNOT = "A client SSLEngine created with the provided settings can't connect to a server SSLEngine"
+
+
+def linked(settings: BrokerSettings) -> tuple[NodeLinks, Mapping[str, ListenerLock]]:
+    clock, timers, random = VirtualClock(), Timers(), Random(1)
+    around = Surroundings(lambda _kind, _name, _by_token: None, random.getrandbits, clock, timers)
+    locks = locks_of(settings, listeners_of(settings), around)
+    return links_of(settings, locks, network=MemoryNetwork(), clock=clock, timers=timers, random=random), locks
+
+
+def test_plain_listeners_are_dialled_as_they_are() -> None:
+    links, _ = linked(member("A", "PLAINTEXT"))
+    assert {type(connect(Node(1, "h", 1))) for connect in links[:2]} == {NodeClient}
+    assert links.keys == {}
+
+
+@pytest.mark.parametrize("client_auth", ["none", "required"])
+def test_a_broker_that_would_not_be_let_in_by_its_like_does_not_start(tmp_path: Path, client_auth: str) -> None:
+    made, strangers = Certificates(tmp_path / "made"), Certificates(tmp_path / "strangers")
+    ours = {**made.pem_settings(), "listener.name.a.ssl.client.auth": client_auth}
+    linked(member("A", "SSL", ours=ours))
+    theirs = {**ours, "ssl.truststore.location": str(strangers.ca)}
+    with pytest.raises(SettingsError, match=f"inter.broker.listener.name: A: {CANNOT} .*: unable to get local"):
+        linked(member("A", "SSL", ours=theirs))
+
+
+def test_keys_follow_the_stores_of_their_listeners_where_the_old_and_the_new_come_in_at_each_other(tmp_path: Path) -> None:
+    made, strangers = Certificates(tmp_path / "made"), Certificates(tmp_path / "strangers")
+    both = {"listener.security.protocol.map": "A:SSL,C:SSL", "ssl.allow.dn.changes": "true"}
+    settings = member("A", "SSL", ours={**made.pem_settings(), **both})
+    links, locks = linked(settings)
+    changes = StoreChanges(settings, locks, links.keys)
+    before = {name: key.context for name, key in links.keys.items()}
+
+    def now() -> set[str]:
+        """Whose key is another one."""
+        return {name for name, key in links.keys.items() if key.context is not before[name]}
+
+    changes.take({})
+    assert now() == set()
+    trusted = {"listener.name.a.ssl.truststore.location": str(strangers.ca)}
+    with pytest.raises(Rejected, match=CANNOT):
+        changes.check(trusted)
+    changes.take(trusted)  # which somebody wrote elsewhere
+    assert now() == set()
+    renewed = {"listener.name.a.ssl.keystore.location": str(made.of("next", HOST, "localhost"))}
+    changes.check(renewed)
+    changes.take(renewed)
+    assert now() == {"A"}
+    os.utime(made.server, ns=(1, 1))
+    changes.take(renewed)
+    assert now() == {"A", "C"}
