@@ -2,6 +2,7 @@
 
 Rule: what an answer said for sure has to be so in the end. A request that nobody answered may be carried out at any later time, and so
 may one that was sent again in between: only the topic of one id is known to be gone, and of a setting that it has a value that was sent.
+How many have to be in sync is not set where nobody is: it clears who is eligible (KIP-966), and nobody may ever lead, as in Kafka.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class SimAdmin(SimClient):
     async def _set(self) -> None:
         """Of a fixed topic how many have to be in sync; of another how long it is kept."""
         name = self._any_extra() if self.random.random() < 0.3 else self.random.choice(list(self.fixed))
-        if not name or name in self.unclean:
+        if not name or name in self.unclean or (name in self.fixed and not self._is_led(name)):
             return
         setting, value = (MIN_ISR, str(self.random.randint(1, 2))) if name in self.fixed else (RETENTION, str(10**8 + self._made))
         self._sent.setdefault((name, setting), []).append(value)
@@ -167,6 +168,10 @@ class SimAdmin(SimClient):
     def _any_extra(self) -> str | None:
         there = self._there()
         return self.random.choice(there) if there else None
+
+    def _is_led(self, name: str) -> bool:
+        image = self.cluster.image
+        return all(each.isr for each in image.topics[image.topic_ids[name]].partitions.values())
 
     def _settled(self, name: str, error: int | None) -> bool:
         """Whether it is done. Of a topic of which that cannot be said nothing more is claimed."""

@@ -22,6 +22,8 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 WINDOW: Final = 5
 _PRODUCE_VERSION: Final = 12
+FIRST_LOST: Final = 0.1
+"""How often of several batches the first does not arrive, and the others do, which have to be refused: they come before their turn."""
 UNKNOWN: Final = ErrorCode.NETWORK_EXCEPTION
 """Of a send that nobody answered."""
 
@@ -90,7 +92,8 @@ class SimProducer(SimClient):
                 sequence += len(window[-1].records)
                 if self.random.random() < 0.5:
                     break
-            await self.send_all(window)
+            may_lose = self.idempotent and len(window) > 1 and window[0].sequence > 0
+            await self.send_all(window, first_lost=may_lose and self.random.random() < FIRST_LOST)
             window = [batch for batch in window if not batch.done]
             if self.acks == 1:
                 # No time-out tells it that its leader is cut off: it asks anew (metadata.max.age.ms). So both sides of a cut get records.
@@ -105,11 +108,11 @@ class SimProducer(SimClient):
             records.append((None, b"%s/%d" % (self.name.encode(), self.values)))
         return SimBatch(place, sequence, tuple(records))
 
-    async def send_all(self, batches: list[SimBatch]) -> list[ErrorCode]:
+    async def send_all(self, batches: list[SimBatch], *, first_lost: bool = False) -> list[ErrorCode]:
         """Sends batches of one partition, one after the other without waiting; what became of each."""
         place = batches[0].place
         leader = await self.leader_of(place)
-        errors = await asyncio.gather(*(self._send(leader, batch) for batch in batches))
+        errors = await asyncio.gather(*(self._send(leader, batch, lost=first_lost and batch is batches[0]) for batch in batches))
         first_open = next((n for n, batch in enumerate(batches) if not batch.done), len(batches))
         for number, error in enumerate(errors):
             if error is not ErrorCode.NONE:
@@ -127,14 +130,15 @@ class SimProducer(SimClient):
                 f"{self.name}: {error.name} for sequence {batch.sequence} of {batch.place}, all before it acknowledged"
             )
 
-    async def _send(self, leader: int, batch: SimBatch) -> ErrorCode:
+    async def _send(self, leader: int, batch: SimBatch, *, lost: bool) -> ErrorCode:
         number = self.history.next_number()
         batch.sent_number = batch.sent_number or number
         answer: PartitionProduceResponse | None = None
         try:
             data = TopicProduceData(batch.place[0], partition_data=[PartitionProduceData(batch.place[1], self._bytes_of(batch))])
             request = ProduceRequest(self.transactional_id, self.acks, 5_000, [data])
-            answer = (await self.call(leader, request, _PRODUCE_VERSION)).responses[0].partition_responses[0]
+            if not lost:
+                answer = (await self.call(leader, request, _PRODUCE_VERSION)).responses[0].partition_responses[0]
         except (LinkBroken, UnsupportedByPeer):
             pass
         error = UNKNOWN if answer is None else ErrorCode(answer.error_code)
