@@ -26,11 +26,10 @@ from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
-from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.faults.disk import FillableFiles
-from ottla.broker.net.connection import MostConnections, Shared
+from ottla.broker.net.connection import Shared, connection_limits
 from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
 from ottla.broker.net.server import NO_LOCKS, Server
 from ottla.broker.net.session import ByteBudget
@@ -404,12 +403,7 @@ class Broker:
         self._shared = shared = Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
         between_brokers = inter_broker_listener(settings) if len(self._server.listeners) > 1 else None
-        shared.most_connections = lambda listener, host: MostConnections(
-            settings.max_connections,
-            settings.max_connections_of(listener),
-            ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
-            of_brokers=listener == between_brokers,
-        )
+        shared.most_connections = connection_limits(settings, between_brokers)
         shared.acceptance = lambda listener, host: accept(self.services, listener, host, for_brokers=listener == between_brokers)
         self._obey_quotas()
         if any(lock.tls is not None for lock in self._locks.values()) or (self._links is not None and self._links.keys):

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.authorizer import authorizer_of
 from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.controller_routes import ControllerDispatcher
-from ottla.broker.api.quota_switch import obey
+from ottla.broker.api.quota_switch import accept, obey
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
-from ottla.broker.net.connection import Shared
+from ottla.broker.net.connection import Shared, connection_limits
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, host_and_port
 from ottla.broker.net.server import NO_LOCKS, Server
 from ottla.broker.net.session import ByteBudget
@@ -109,6 +109,8 @@ class ControllerPart:
         role.followers.append(lambda published: self._obey_quotas(services) if published.changes.client_quotas else None)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         shared = Shared(self._dispatcher, world.clock, self._timers, settings.socket_request_max_bytes, budget)
+        shared.most_connections = connection_limits(settings)
+        shared.acceptance = lambda listener, host: accept(services, listener, host, for_brokers=False)
         await self._server.start(shared, self._locks)
         self._server.watch_idle(settings.connections_max_idle_ms)
         self._server.watch_memory()

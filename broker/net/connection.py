@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.core import limits
+from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.net.listeners import plain_address
 from ottla.broker.net.session import ByteBudget, Session
@@ -18,6 +19,7 @@ from ottla.broker.net.session import ByteBudget, Session
 if TYPE_CHECKING:
     from ottla.broker.api.dispatch import Dispatcher
     from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import TimerHandle, Timers
     from ottla.broker.quotas.connections import Acceptance
 
@@ -32,6 +34,16 @@ class MostConnections(NamedTuple):
     at_listener: int = 2**31 - 1
     from_address: int = 2**31 - 1
     of_brokers: bool = False
+
+
+def connection_limits(settings: BrokerSettings, between_brokers: str | None = None) -> Callable[[str, str], MostConnections]:
+    """As the settings have them now, at a listener from an address. `between_brokers` is the listener of brokers beside others."""
+    return lambda listener, host: MostConnections(
+        settings.max_connections,
+        settings.max_connections_of(listener),
+        ip_overrides(settings.max_connections_per_ip_overrides).get(host, settings.max_connections_per_ip),
+        of_brokers=listener == between_brokers,
+    )
 
 
 class Shared:

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.process import StartError
-from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.nodes.link import LinkBroken, Node
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
@@ -23,7 +23,7 @@ from ottla.protocol.messages.k58_envelope import EnvelopeRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
-from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, in_an_owned_cluster
+from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, in_an_owned_cluster, run_owned
 
 
 def alone(scene: Callable[[OwnedCluster], Awaitable[None]]) -> None:
@@ -38,6 +38,18 @@ async def ask(cluster: OwnedCluster, request: Message, version: int | None = Non
         return await cluster.done(client.call(request, timeout_ms=10_000, version=version))
     finally:
         client.close()
+
+
+def test_its_listener_has_the_limits_of_any() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        node = Node(CONTROLLER, "c3000", 9093)
+        held = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="held")
+        await cluster.done(held.call(ApiVersionsRequest("test", "1"), timeout_ms=10_000, version=None))
+        with pytest.raises(LinkBroken, match="hung up"):
+            await ask(cluster, ApiVersionsRequest("test", "1"))
+        held.close()
+
+    run_owned(scene, 0, {"max.connections": "1"})
 
 
 def test_a_new_controller_begins_with_what_its_directory_was_formatted_with() -> None:
