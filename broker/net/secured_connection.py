@@ -74,9 +74,9 @@ class SecuredConnection(Connection):
         if self._is_lost:
             return
         if error is None and self._session.runnable:
+            asyncio.get_running_loop().call_soon(self.connection_lost, None)
             self._session.run()
             self._session.take_output()
-            asyncio.get_running_loop().call_soon(self.connection_lost, None)
             return
         self._is_lost = True
         super().connection_lost(error)
