@@ -15,7 +15,7 @@ Source: KAFKA KafkaApis (handleProduceRequest, handleFetchRequest), RequestHandl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.quotas.clients import NANOS_TO_PERCENT, Mutations
 from ottla.broker.quotas.quotas import Quotas
@@ -53,15 +53,6 @@ _OF_NODES: Final = frozenset(
     }
 )
 """What only other nodes ask (KAFKA: ApiKeys.clusterAction)."""
-
-
-class OfANode(Protocol):
-    """What is needed of a broker's services, or a controller's."""
-
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def quotas(self) -> Quotas | None: ...
 
 
 class Throttling:
