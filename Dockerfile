@@ -30,25 +30,24 @@ RUN /build/bin/pip --python /opt/ottla/bin/python install -c constraints.txt "$(
     && find numpy -name tests -type d -prune -exec rm -rf {} +
 
 FROM ${BASE_IMAGE} AS runtime
-RUN groupadd --system --gid 10001 ottla \
-    && useradd --system --uid 10001 --gid ottla --home-dir /data --shell /usr/sbin/nologin ottla \
-    && install -d -o ottla -g ottla /data
-ENV PATH=/opt/ottla/bin:$PATH PYTHONUNBUFFERED=1 OTTLA_LOG_DIR=/data
-USER ottla
-WORKDIR /data
-VOLUME /data
-ENTRYPOINT ["ottla"]
+# In the place of Kafka's images (docs/containers.md): their user, and a shell that keeps variables like KAFKA_…_SCRAM-SHA-512_….
+RUN useradd --uid 1000 --gid 0 --home-dir /home/appuser --shell /bin/bash appuser && ln -sf bash /bin/sh
+ENV PATH=/opt/ottla/bin:/opt/kafka/bin:$PATH PYTHONUNBUFFERED=1
 
 FROM runtime AS audit
 COPY --from=build-audit /opt/ottla /opt/ottla
+USER 1000:0
+WORKDIR /data
+ENTRYPOINT ["ottla"]
 CMD ["audit", "/data"]
 
 FROM runtime AS broker
 COPY --from=build /opt/ottla /opt/ottla
-# Clients of the host come in through the published port 9092; other containers use 29092, where each is told the address that it dialled.
-ENV OTTLA_LISTENERS=PLAINTEXT://0.0.0.0:9092,INTERNAL://0.0.0.0:29092 \
-    OTTLA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9092 \
-    OTTLA_LISTENER_SECURITY_PROTOCOL_MAP=PLAINTEXT:PLAINTEXT,INTERNAL:PLAINTEXT
+COPY container /tmp/container
+RUN /tmp/container/install / && rm -rf /tmp/container
+USER 1000:0
+WORKDIR /opt/kafka
+VOLUME ["/data", "/var/lib/kafka/data", "/bitnami/kafka"]
 EXPOSE 9092 29092
 HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=3 CMD ["ottla", "health"]
-CMD ["serve"]
+ENTRYPOINT ["ottla-entrypoint"]

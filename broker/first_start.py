@@ -5,22 +5,30 @@ Without that setting a node whose directory nobody formatted does not start, as 
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.metadata_records import UserScramCredentialRecord
 from ottla.broker.cluster.raft_records import VoterEndpoint
-from ottla.broker.cluster.release_levels import bootstrap_levels
-from ottla.broker.core.settings_load import data_dir
-from ottla.broker.net.listeners import controller_listeners_of, endpoints_of
+from ottla.broker.cluster.release_levels import bootstrap_levels, level_name
+from ottla.broker.core.membership import MORE_VOTERS
+from ottla.broker.core.settings_load import SettingsError, data_dir
+from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, listeners_of
+from ottla.broker.security.add_scram import parsed_scram
 from ottla.broker.storage.formatting import format_directory
 
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
 
 
-def format_where_new(settings: BrokerSettings, now_ms: int) -> bool:
+def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str] = ()) -> bool:
     """Formats the directory of a node with `process.roles` and `cluster.id`, if nobody did; whether it was done.
 
-    A controller that nothing names is its quorum's voter (`--standalone`). Raises SettingsError, and LogDirRefused where the directory is
+    A controller that nothing names is its quorum's voter (`--standalone`); a controller's new cluster knows the users of `scram`, which are
+    as `--add-scram` takes them. Raises SettingsError, and LogDirRefused where the directory is
     another node's or of another cluster.
     """
     if settings.cluster_id is None or not (settings.is_member or settings.is_controller):
@@ -28,11 +36,88 @@ def format_where_new(settings: BrokerSettings, now_ms: int) -> bool:
     dynamic = not settings.controller_quorum_voters
     levels = bootstrap_levels({}, None, dynamic_quorum=dynamic)
     voter_at = own_endpoints(settings) if settings.is_controller and dynamic else []
+    users = scram_records(scram) if settings.is_controller else []
     return format_directory(
-        data_dir(settings), settings.cluster_id, settings.node_id, levels, now_ms, ignore_formatted=True, voter_at=voter_at
+        data_dir(settings), settings.cluster_id, settings.node_id, levels, now_ms, ignore_formatted=True, voter_at=voter_at, users=users
     )
+
+
+def scram_records(arguments: Iterable[str]) -> list[UserScramCredentialRecord]:
+    """Of users as `--add-scram` takes them. Raises SettingsError, without a password in its text."""
+    records = []
+    for argument in arguments:
+        try:
+            name, kind, kept = parsed_scram(argument, os.urandom)
+        except ValueError as error:
+            raise SettingsError(f"--add-scram: {error}") from None
+        records.append(UserScramCredentialRecord(name, kind.number, kept.salt, kept.stored_key, kept.server_key, kept.iterations))
+    return records
 
 
 def own_endpoints(settings: BrokerSettings) -> list[VoterEndpoint]:
     """Where a quorum's one voter is reached. Raises SettingsError."""
     return [VoterEndpoint(at.name, at.host, at.port) for at in endpoints_of(controller_listeners_of(settings))]
+
+
+@dataclass(frozen=True, slots=True)
+class Formatting:
+    """What `ottla format` and `kafka-storage format` are asked for beside the cluster; each as the option of that name."""
+
+    ignore_formatted: bool = False
+    release_version: str | None = None
+    features: Sequence[str] = ()
+    standalone: bool = False
+    no_initial_controllers: bool = False
+    initial_controllers: str | None = None
+    scram: Sequence[str] = ()
+
+
+def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, asked: Formatting) -> str:
+    """Formats the directory of a node with `process.roles`; what is to be told. Raises SettingsError, LogDirRefused and UnknownLevel."""
+    if asked.initial_controllers:
+        raise SettingsError(f"--initial-controllers is for Apache Kafka's controllers; {MORE_VOTERS}")
+    if not settings.process_roles:
+        raise SettingsError("only a node with process.roles is formatted; a node of its own is by its first start (cluster.id)")
+    listeners_of(settings)
+    voter_at = _voter_at(settings, asked)
+    levels = bootstrap_levels(_levels(asked.features), asked.release_version, dynamic_quorum=not settings.controller_quorum_voters)
+    path = data_dir(settings)
+    made = format_directory(
+        path,
+        cluster_id,
+        settings.node_id,
+        levels,
+        now_ms,
+        ignore_formatted=asked.ignore_formatted,
+        voter_at=voter_at,
+        users=scram_records(asked.scram),
+    )
+    if not made:
+        return "All of the log directories are already formatted."
+    kind = "dynamic metadata voter" if voter_at else "metadata"
+    return f"Formatting {kind} directory {path} with {METADATA_VERSION} {level_name(levels[METADATA_VERSION])}."
+
+
+def _voter_at(settings: BrokerSettings, asked: Formatting) -> list[VoterEndpoint]:
+    """Where the quorum's one voter is reached, where voters can change and this is it."""
+    if not settings.is_controller:
+        if asked.standalone:
+            raise SettingsError("--standalone can only be used on a controller")
+        return []
+    if settings.controller_quorum_voters:
+        if asked.standalone:
+            raise SettingsError("--standalone cannot be used where controller.quorum.voters names the voter")
+        return []
+    if asked.no_initial_controllers or not asked.standalone:
+        raise SettingsError(f"controller.quorum.voters is not set on this controller: --standalone makes it the voter; {MORE_VOTERS}")
+    return own_endpoints(settings)
+
+
+def _levels(features: Iterable[str]) -> dict[str, int]:
+    levels = {}
+    for item in features:
+        name, equals, level = item.partition("=")
+        if not equals or not level.strip().isdecimal():
+            raise SettingsError(f"--feature {item}: expected NAME=LEVEL")
+        levels[name.strip()] = int(level)
+    return levels

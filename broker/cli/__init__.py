@@ -11,6 +11,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.broker.cli.kafka_tools import TOOLS, named, run
+
 if TYPE_CHECKING:
     import typer
 
@@ -44,7 +46,8 @@ EXIT_INTERRUPTED = 130
 def main() -> None:
     """Entry point of the console script."""
     try:
-        _run(sys.argv[1:])
+        tool = named(sys.argv[0])
+        _run(sys.argv[1:] if tool is None else [tool, *sys.argv[1:]])
     except KeyboardInterrupt:  # wherever it came, in the middle of an import for instance
         raise SystemExit(EXIT_INTERRUPTED) from None
 
@@ -60,6 +63,8 @@ def _run(argv: list[str]) -> None:
         from ottla.broker.cli.health import main as health  # noqa: PLC0415 # asked every few seconds: as light as the serving path
 
         raise SystemExit(health(argv[1:]))
+    if argv and argv[0] in TOOLS:
+        raise SystemExit(run(argv[0], argv[1:]))
     app = _typer_app(argv)
     try:
         app()

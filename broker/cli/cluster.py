@@ -13,13 +13,19 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from ottla.broker.cli.common import CliError, host_port
+from ottla.broker.cli.basics import CliError, host_port
 from ottla.broker.cli.security import connect
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError, UnsupportedVersion
 from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse, MetadataResponseTopic
+from ottla.protocol.messages.k03_metadata import (
+    MetadataRequest,
+    MetadataRequestTopic,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponseTopic,
+)
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.protocol.schema import Message
 
@@ -44,7 +50,19 @@ def name_of(error_code: int) -> str:
 def check(error_code: int, what: str, message: str | None = None) -> None:
     """Raises `CliError` for anything but NONE; `what` says what was tried."""
     if error_code != ErrorCode.NONE:
-        raise CliError(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}")
+        raise AnsweredError(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}", error_code)
+
+
+class AnsweredError(CliError):
+    """An answer is an error: `code` is the peer's."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Unreachable(CliError):
+    """No broker answers."""
 
 
 class NotServed(CliError):
@@ -80,10 +98,14 @@ class AdminClient:
                 return self._call(*host_port(address.strip()), request)
             except OSError as error:
                 refused.append(f"{address}: {error.strerror or error}")
-        raise CliError(
+        raise Unreachable(
             f"no broker can be reached ({'; '.join(refused)}). "
             "Start one with `ottla serve --data-dir data`, or name a running one with --bootstrap-server HOST:PORT."
         )
+
+    def each_broker(self, request: Message) -> list[tuple[MetadataResponseBroker, Any]]:
+        """The brokers that metadata names, each with its own answer."""
+        return [(broker, self.node(broker.node_id, request)) for broker in self.metadata().brokers]
 
     def controller(self, request: Message) -> Any:
         metadata = self.metadata()

@@ -17,8 +17,24 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from ottla.broker.cli.basics import DEFAULT_PORT, CliError, host_port, pairs
+
+__all__ = [
+    "BOOTSTRAP",
+    "AsJson",
+    "Bootstrap",
+    "CliError",
+    "ExtraMissing",
+    "Yes",
+    "command",
+    "host_port",
+    "note",
+    "pairs",
+    "print_json",
+    "print_table",
+]
+
 P = ParamSpec("P")
-DEFAULT_PORT = 9092
 PLAIN_WIDTH = 1_000
 
 Bootstrap = Annotated[
@@ -36,41 +52,12 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON instead of a ta
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
-class CliError(Exception):
-    """Something the user can act on; printed as it is. `exit_code` becomes the command's."""
-
-    def __init__(self, message: str, exit_code: int = 1) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
 class ExtraMissing(Exception):
     """A command's packages are those of an extra that is not installed; the text says how to get them."""
 
     def __init__(self, extra: str, error: ModuleNotFoundError) -> None:
         super().__init__(f"needs the packages of the extra '{extra}': pip install 'ottla[{extra}]' ({error})")
         self.extra = extra
-
-
-def host_port(address: str) -> tuple[str, int]:
-    """`host[:port]`, `[ipv6]:port`; the port is Kafka's 9092 where none is given. Raises `CliError`."""
-    host, colon, port = address.rpartition(":")
-    if not colon or host.endswith(":") or address.endswith("]"):
-        host, port = address, str(DEFAULT_PORT)
-    if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise CliError(f"{address!r} is no address: it looks like localhost:9092")
-    return host.strip("[]"), int(port)
-
-
-def pairs(settings: Iterable[str]) -> dict[str, str]:
-    """`name=value` arguments. Raises `CliError`."""
-    read = {}
-    for setting in settings:
-        name, equals, value = setting.partition("=")
-        if not equals or not name:
-            raise CliError(f"{setting!r} is not of the form name=value")
-        read[name.strip()] = value
-    return read
 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:

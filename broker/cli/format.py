@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ottla.broker.cli.common import CliError, command
-from ottla.broker.cluster.features import METADATA_VERSION
-from ottla.broker.cluster.metadata_records import UserScramCredentialRecord
-from ottla.broker.cluster.raft_records import VoterEndpoint
-from ottla.broker.cluster.release_levels import UnknownLevel, bootstrap_levels, level_name
+from ottla.broker.cluster.release_levels import UnknownLevel
 from ottla.broker.core.clock import Clock
-from ottla.broker.core.membership import MORE_VOTERS
-from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.settings_load import SettingsError, data_dir, load
-from ottla.broker.first_start import own_endpoints
-from ottla.broker.net.listeners import listeners_of
-from ottla.broker.security.add_scram import parsed_scram
+from ottla.broker.core.settings_load import SettingsError, load
+from ottla.broker.first_start import Formatting, format_node
 from ottla.broker.storage.errors import LogDirRefused
-from ottla.broker.storage.formatting import format_directory
 
 
 @command
@@ -55,70 +46,17 @@ def format_(
 
     For example: ottla format --cluster-id MkU3OEVBNTcwNTJENDM2Qg --config broker.properties
     """
-    if initial_controllers:
-        raise CliError(f"--initial-controllers is for Apache Kafka's controllers; {MORE_VOTERS}")
     try:
-        settings = _settings(config)
-        voter_at = _voter_at(settings, standalone=standalone, no_voters=no_initial_controllers)
-        dynamic = not settings.controller_quorum_voters
-        levels = bootstrap_levels(_levels(feature or ()), release_version, dynamic_quorum=dynamic)
-        path = data_dir(settings)
-        now_ms = Clock().now_ms()
-        made = format_directory(
-            path,
-            cluster_id,
-            settings.node_id,
-            levels,
-            now_ms,
+        settings = load({}, os.environ, config).settings
+        asked = Formatting(
             ignore_formatted=ignore_formatted,
-            voter_at=voter_at,
-            users=[_user(argument) for argument in add_scram or ()],
+            release_version=release_version,
+            features=feature or (),
+            standalone=standalone,
+            no_initial_controllers=no_initial_controllers,
+            initial_controllers=initial_controllers,
+            scram=add_scram or (),
         )
+        print(format_node(settings, cluster_id, Clock().now_ms(), asked))
     except (SettingsError, LogDirRefused, UnknownLevel) as error:
         raise CliError(str(error)) from error
-    if made:
-        kind = "dynamic metadata voter" if voter_at else "metadata"
-        print(f"Formatting {kind} directory {path} with {METADATA_VERSION} {level_name(levels[METADATA_VERSION])}.")
-    else:
-        print("All of the log directories are already formatted.")
-
-
-def _settings(config: Path) -> BrokerSettings:
-    settings = load({}, os.environ, config).settings
-    if not settings.process_roles:
-        raise CliError(f"{config}: only a node with process.roles is formatted; a node of its own is by its first start (cluster.id)")
-    listeners_of(settings)
-    return settings
-
-
-def _voter_at(settings: BrokerSettings, *, standalone: bool, no_voters: bool) -> list[VoterEndpoint]:
-    """Where the quorum's one voter is reached, where voters can change and this is it."""
-    if not settings.is_controller:
-        if standalone:
-            raise CliError("--standalone can only be used on a controller")
-        return []
-    if settings.controller_quorum_voters:
-        if standalone:
-            raise CliError("--standalone cannot be used where controller.quorum.voters names the voter")
-        return []
-    if no_voters or not standalone:
-        raise CliError(f"controller.quorum.voters is not set on this controller: --standalone makes it the voter; {MORE_VOTERS}")
-    return own_endpoints(settings)
-
-
-def _user(argument: str) -> UserScramCredentialRecord:
-    try:
-        name, kind, kept = parsed_scram(argument, os.urandom)
-    except ValueError as error:
-        raise CliError(f"--add-scram: {error}") from None
-    return UserScramCredentialRecord(name, kind.number, kept.salt, kept.stored_key, kept.server_key, kept.iterations)
-
-
-def _levels(features: Sequence[str]) -> dict[str, int]:
-    levels = {}
-    for item in features:
-        name, equals, level = item.partition("=")
-        if not equals or not level.strip().isdecimal():
-            raise CliError(f"--feature {item}: expected NAME=LEVEL")
-        levels[name.strip()] = int(level)
-    return levels

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
+from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
 from ottla.broker.groups.embedded_protocol import assigned_places
-from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
-from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
 from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
@@ -20,9 +18,6 @@ from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 app = typer.Typer(help="List, describe, reset and delete consumer groups of any Kafka cluster.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
-NO_OFFSET = -1
-NAMED = 9
-"""The last version of OffsetCommit and OffsetFetch that names topics: the later ones have ids, and say nothing of a topic that is gone."""
 INACTIVE = frozenset({"Empty", "Dead"})
 
 
@@ -94,22 +89,8 @@ def _described(cluster: AdminClient, group: str) -> DescribedGroup:
     return found
 
 
-def _committed(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
-    """What the group has committed, by partition."""
-    whole = OffsetFetchRequestGroup(group_id=group, topics=None)
-    answer: Any = cluster.coordinator(group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]), max_version=NAMED)
-    found = answer.groups[0] if answer.groups else answer
-    check(found.error_code, f"offsets of group {group!r}")
-    return {
-        TopicPartition(topic.name, partition.partition_index): partition.committed_offset
-        for topic in found.topics
-        for partition in topic.partitions
-        if partition.committed_offset != NO_OFFSET
-    }
-
-
 def _progress(cluster: AdminClient, group: str, owners: dict[TopicPartition, str]) -> list[_Progress]:
-    committed = _committed(cluster, group)
+    committed = committed_offsets(cluster, group)
     places = sorted(committed.keys() | owners.keys(), key=lambda place: (place.topic, place.partition))
     ends = cluster.offsets(places, LATEST) if places else {}
     return [_Progress(place, committed.get(place), ends[place], owners.get(place)) for place in places]
@@ -154,7 +135,7 @@ def reset_offsets(
         if state not in INACTIVE:
             raise CliError(f"group {group!r} is {state}: its members would overwrite the offsets. Stop them first")
         places = _places(cluster, topics)
-        before, starts, ends = _committed(cluster, group), cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
+        before, starts, ends = committed_offsets(cluster, group), cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
         if shift_by is not None:
             wanted = {place: before.get(place, starts[place]) + shift_by for place in places}
         else:
@@ -162,7 +143,8 @@ def reset_offsets(
         after = {place: min(max(offset, starts[place]), ends[place]) for place, offset in wanted.items()}
         print_table(("topic", "partition", "before", "after"), [(p.topic, p.partition, before.get(p), after[p]) for p in places])
         if execute:
-            _commit(cluster, group, after)
+            commit(cluster, group, after)
+            note(f"committed {len(after)} offset{'' if len(after) == 1 else 's'}")
         else:
             note("Nothing changed yet: add --execute to commit these offsets.")
 
@@ -191,32 +173,3 @@ def _wanted(
         return dict.fromkeys(places, int(to))
     at = cluster.offsets(places, timestamp_ms(to))
     return {place: ends[place] if offset == NO_OFFSET else offset for place, offset in at.items()}
-
-
-def timestamp_ms(text: str) -> int:
-    """An ISO 8601 time; UTC where it names no zone. Raises `CliError`."""
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise CliError(f"--to {text!r} is neither earliest, latest, an offset nor a time such as 2026-01-31T12:00") from None
-    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
-
-
-def _commit(cluster: AdminClient, group: str, offsets: dict[TopicPartition, int]) -> None:
-    """As an administrator: no member, no generation."""
-    topics = [
-        OffsetCommitRequestTopic(
-            name=name,
-            partitions=[
-                OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset, committed_metadata="")
-                for place, offset in offsets.items()
-                if place.topic == name
-            ],
-        )
-        for name in sorted({place.topic for place in offsets})
-    ]
-    answer = cluster.coordinator(group, OffsetCommitRequest(group_id=group, topics=topics), max_version=NAMED)
-    for topic in answer.topics:
-        for partition in topic.partitions:
-            check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")
-    note(f"committed {len(offsets)} offset{'' if len(offsets) == 1 else 's'}")

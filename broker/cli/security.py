@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import javaproperties
-
-from ottla.broker.cli.common import CliError
+from ottla.broker.cli.basics import CliError
 from ottla.broker.security.login_client import NotTrusted, log_in
+from ottla.protocol.bodiless import module_of
 from ottla.protocol.client import TIMEOUT_S, Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
@@ -32,9 +32,17 @@ def use(file: Path) -> None:
     """From now on every connection is made so. Raises `CliError`."""
     try:
         with file.open(encoding="utf-8") as lines:
-            _Given.security = security_of(javaproperties.load(lines))
+            _Given.security = security_of(module_of("javaproperties", "reading").load(lines))
     except (OSError, ValueError) as error:
         raise CliError(f"{file}: {error}", exit_code=2) from None
+
+
+def use_properties(properties: Mapping[str, str]) -> None:
+    """As `use`, where they are read already. Raises `CliError`."""
+    try:
+        _Given.security = security_of(properties)
+    except (OSError, ValueError) as error:
+        raise CliError(str(error), exit_code=2) from None
 
 
 def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S) -> Client:

@@ -5,22 +5,49 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.settings_load import Loaded
     from ottla.broker.entrance import OwnLock
     from ottla.broker.faults.engine import Faults
+    from ottla.broker.process import Beside
 
 EXIT_USAGE = 2
 _PORT_MAX = 65_535
 _BROKERS_MAX = 100
 _PORT = 9092
+READY = (
+    "[BrokerLifecycleManager id={0}] The broker is unfenced. Transitioning from RECOVERY to RUNNING. (Ottla)",
+    "[KafkaRaftServer nodeId={0}] Kafka Server started (Ottla)",
+    "[KafkaServer id={0}] started (Ottla)",
+)
+"""What programs look for in the output of a Kafka that they start: of KRaft, and of ZooKeeper's days."""
+
+
+@dataclass(frozen=True, slots=True)
+class InKafkasPlace:
+    """A start in the place of Apache Kafka's own: an unknown setting is a warning, and READY is printed."""
+
+    settings: Mapping[str, str] = field(default_factory=dict)
+    """Out of KAFKA_ variables; they win over the file's."""
+    scram: Sequence[str] = ()
+    """Whom a new cluster knows, as `ottla format --add-scram` takes them."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The variable that gave a setting, by the setting."""
+
+    def origin(self, problem: str) -> str:
+        """Which variables the settings come from that a problem names; empty where it names none."""
+        named = [name for name in self.variables if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", problem)]
+        return "".join(f"\n({name} comes from {self.variables[name]})" for name in named)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -53,7 +80,15 @@ def parser() -> argparse.ArgumentParser:
         type=_user,
         metavar="NAME:PASSWORD",
         dest="users",
-        help="only who logs in is served, by PLAIN or SCRAM; may be repeated (a command line is seen by others: for tests)",
+        help="only who logs in is served, by PLAIN or SCRAM; may be repeated (and OTTLA_USERS); seen by others: for tests",
+    )
+    made.add_argument(
+        "--topic",
+        action="append",
+        default=[],
+        metavar="NAME[:PARTITIONS[:REPLICAS[:POLICY]]]",
+        dest="topics",
+        help="a topic that is to be there from the start; may be repeated (and OTTLA_TOPICS)",
     )
     made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the broker listens")
     made.add_argument(
@@ -108,54 +143,105 @@ def serve() -> None:
     raise SystemExit(main(["--help"]))
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
     """Run a broker until it is stopped; the process's exit code."""
     options = parser().parse_args(argv)
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
     )
-    from ottla.broker.app import run  # noqa: PLC0415 # --help and a wrong option need not load the broker
-    from ottla.broker.core.peer_log import PEERS, PeerLines  # noqa: PLC0415 # as above
-    from ottla.broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as above
-    from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as above
-    from ottla.broker.faults.rules import FaultSyntax, parse_rule  # noqa: PLC0415 # as above
+    from ottla.broker.core.peer_log import PEERS, PeerLines  # noqa: PLC0415 # --help and a wrong option need not load the broker
+    from ottla.broker.core.settings_load import SettingsError  # noqa: PLC0415 # as above
+    from ottla.broker.faults.rules import FaultSyntax  # noqa: PLC0415 # as above
     from ottla.broker.process import StartError  # noqa: PLC0415 # as above
 
     logging.getLogger(PEERS).addFilter(PeerLines())
     try:
-        if options.brokers is not None:
-            return _run_together(options)
-        assignments = {**parse_assignments(options.assignments), **_shorthands(options)}
-        lock = _own_lock(options, assignments) if options.tls or options.users else None
-        loaded = load(assignments if lock is None else {**lock.settings, **assignments}, os.environ, options.config)
-        loaded.settings.users = {} if lock is None else lock.users
-        faults = Faults(parse_rule(text) for text in options.fault)
-        for note in loaded.notes:
-            logging.getLogger("ottla.broker").info("%s", note)
-        if loaded.settings.is_controller or loaded.settings.is_member:
-            _format_where_new(loaded.settings)
-        if loaded.settings.is_controller and not loaded.settings.is_member:
-            return _run_controller(loaded.settings, options)
-        tell = None if lock is None else lock.told
-        if options.admin_port is None:
-            return run(loaded.settings, faults, options.port_file, tell=tell)
-        return _run_with_admin(loaded.settings, faults, options, tell)
+        options.users += _users_of_variables(os.environ)
+        return _run_together(options) if options.brokers is not None else _run_one(options, in_place)
     except (SettingsError, FaultSyntax) as error:
-        print(f"ottla serve: {error}", file=sys.stderr)
+        print(f"ottla serve: {error}{in_place.origin(str(error)) if in_place is not None else ''}", file=sys.stderr)
         return EXIT_USAGE
     except StartError as error:
         print(f"ottla serve: {error}", file=sys.stderr)
         return 1
 
 
-def _format_where_new(settings: BrokerSettings) -> None:
+def _users_of_variables(env: Mapping[str, str]) -> list[tuple[str, str]]:
+    from ottla.broker.core.settings_load import SettingsError  # noqa: PLC0415 # as in main
+
+    try:
+        return [_user(item) for item in env.get("OTTLA_USERS", "").split(",") if item]
+    except argparse.ArgumentTypeError as error:
+        raise SettingsError(f"OTTLA_USERS: {error}") from None
+
+
+def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int:
+    from ottla.broker.app import run  # noqa: PLC0415 # as in main
+    from ottla.broker.core.settings_load import load, parse_assignments  # noqa: PLC0415 # as in main
+    from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as in main
+    from ottla.broker.faults.rules import parse_rule  # noqa: PLC0415 # as in main
+
+    assignments = {**parse_assignments(options.assignments), **_shorthands(options)}
+    lock = _own_lock(options, assignments) if in_place is None and (options.tls or options.users) else None
+    loaded = load(
+        assignments if lock is None else {**lock.settings, **assignments},
+        os.environ,
+        options.config,
+        of_image=None if in_place is None else in_place.settings,
+        tolerant=in_place is not None,
+    )
+    settings = loaded.settings
+    settings.users = dict(options.users)
+    faults = Faults(parse_rule(text) for text in options.fault)
+    _say(loaded)
+    if settings.is_controller or settings.is_member:
+        _format_where_new(settings, in_place.scram if in_place is not None else ())
+    if settings.is_controller and not settings.is_member:
+        return _run_controller(settings, options)
+    tell = _ready_lines(settings) if in_place is not None else None if lock is None else lock.told
+    beside = _with_topics(options.topics)
+    if options.admin_port is None:
+        return run(settings, faults, options.port_file, tell=tell, beside=beside)
+    return _run_with_admin(settings, faults, options, tell, beside)
+
+
+def _say(loaded: Loaded) -> None:
+    logger = logging.getLogger("ottla.broker")
+    for note in loaded.notes:
+        logger.info("%s", note)
+    for warning in loaded.warnings:
+        logger.warning("%s; it is ignored, as Apache Kafka ignores it", warning)
+
+
+def _ready_lines(settings: BrokerSettings) -> Callable[[str], str]:
+    return lambda _: "\n".join(READY).format(settings.node_id)
+
+
+def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Beside[Any] | None:
+    """Makes the topics that the start asks for before anybody is told that the broker is there."""
+    asked = os.environ.get("OTTLA_TOPICS", "")
+    if not given and not asked.strip():
+        return None
+    from ottla.broker.start_topics import make_topics, parsed_topic, parsed_topics  # noqa: PLC0415 # most starts ask for none
+
+    topics = [*map(parsed_topic, given), *parsed_topics(asked)]
+
+    @asynccontextmanager
+    async def beside(node: Any) -> AsyncIterator[None]:
+        await make_topics(broker_of(node), topics)
+        yield
+
+    return beside
+
+
+def _format_where_new(settings: BrokerSettings, scram: Sequence[str]) -> None:
     from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only nodes of a cluster pay for it
     from ottla.broker.first_start import format_where_new  # noqa: PLC0415 # as above
     from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
     from ottla.broker.storage.errors import LogDirRefused  # noqa: PLC0415 # as above
 
     try:
-        if format_where_new(settings, Clock().now_ms()):
+        if format_where_new(settings, Clock().now_ms(), scram):
             logging.getLogger("ottla.broker").info(
                 "The data directory is new: formatted for node %d of cluster %s", settings.node_id, settings.cluster_id
             )
@@ -200,7 +286,9 @@ def _run_together(options: argparse.Namespace) -> int:
 
     tell = None if lock is None else lock.told
     return run_node(
-        lambda: NodesTogether(layout, settings_of, lambda: Faults(parse_rule(text) for text in options.fault), tell=tell), options.port_file
+        lambda: NodesTogether(layout, settings_of, lambda: Faults(parse_rule(text) for text in options.fault), tell=tell),
+        options.port_file,
+        _with_topics(options.topics, lambda nodes: next(iter(nodes.brokers.values()))),
     )
 
 
@@ -238,7 +326,13 @@ def _listener_name(options: argparse.Namespace) -> str:
     return "SECURE" if options.tls or options.users else "PLAINTEXT"
 
 
-def _run_with_admin(settings: BrokerSettings, faults: Faults, options: argparse.Namespace, tell: Callable[[str], str] | None) -> int:
+def _run_with_admin(
+    settings: BrokerSettings,
+    faults: Faults,
+    options: argparse.Namespace,
+    tell: Callable[[str], str] | None,
+    with_topics: Beside[Broker] | None,
+) -> int:
     host, port = options.admin_host, options.admin_port
     from ottla.broker.admin.tokens import TOKEN_ENV, new_token  # noqa: PLC0415 # as in main
     from ottla.broker.app import run  # noqa: PLC0415 # as in main
@@ -257,7 +351,7 @@ def _run_with_admin(settings: BrokerSettings, faults: Faults, options: argparse.
 
     @asynccontextmanager
     async def beside(broker: Broker) -> AsyncIterator[None]:
-        async with admin_port(broker, faults, clock, port, host, token=token) as bound:
+        async with (with_topics or nullcontext)(broker), admin_port(broker, faults, clock, port, host, token=token) as bound:
             logging.getLogger("ottla.broker").info("The admin port is http://%s", host_and_port(host, bound))
             yield
 

@@ -3,7 +3,7 @@ later wins.
 
 Rules: every mistake stops the start and is told at once, with the setting's name, its value and what is allowed; an unknown name comes
 with the nearest known one; so does a lock of Kafka's that would not hold here; Kafka's other settings that mean nothing here are listed
-in `Loaded.notes`.
+in `Loaded.notes`. In the place of Kafka (`tolerant`), which starts with names that it does not know, they are `Loaded.warnings`.
 """
 
 from __future__ import annotations
@@ -23,8 +23,19 @@ from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, a
 from ottla.protocol.bodiless import module_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
-OF_THE_TOOLS = frozenset({"OTTLA_BOOTSTRAP_SERVER", "OTTLA_ADMIN", "OTTLA_ADMIN_TOKEN", "OTTLA_CLIENT_CONFIG", "OTTLA_PASSWORD"})
-"""Variables that the other commands read: no settings of a broker."""
+OF_THE_TOOLS = frozenset(
+    {
+        "OTTLA_BOOTSTRAP_SERVER",
+        "OTTLA_ADMIN",
+        "OTTLA_ADMIN_TOKEN",
+        "OTTLA_CLIENT_CONFIG",
+        "OTTLA_PASSWORD",
+        "OTTLA_TOPICS",
+        "OTTLA_USERS",
+        "OTTLA_OPTIONS",
+    }
+)
+"""Variables that commands read: no settings of a broker."""
 
 _UNDERLINES = re.compile("_+")
 _MEANT = {1: ".", 2: "_", 3: "-"}
@@ -47,16 +58,27 @@ class Loaded:
 
     settings: BrokerSettings
     notes: list[str]
+    warnings: list[str]
 
 
-def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> Loaded:
-    """Read all sources; raises SettingsError. `env` is the whole environment, of which only `OTTLA_…` counts."""
+def load(
+    cli: Mapping[str, str], env: Mapping[str, str], file: Path | None, *, of_image: Mapping[str, str] | None = None, tolerant: bool = False
+) -> Loaded:
+    """Read all sources; raises SettingsError. `env` is the whole environment, of which only `OTTLA_…` counts. `of_image` is what was read
+    out of `KAFKA_…` variables; it comes after the file."""
     mistakes: list[str] = []
+    unknown: list[str] = []
     texts: dict[str, tuple[str, str]] = {}
     notes: list[str] = []
     options = _java_properties(env.get("KAFKA_OPTS", ""))
     of_the_jvm = {name: options[name] for name in _OF_THE_JVM if name in options}
-    for source, given in (("file", _read_file(file)), ("environment", of_the_jvm | _from_environment(env)), ("command line", cli)):
+    sources = (
+        ("file", read_properties(file)),
+        ("KAFKA_ variables", of_image or {}),
+        ("environment", of_the_jvm | _from_environment(env)),
+        ("command line", cli),
+    )
+    for source, given in sources:
         if "log.dir" in given:
             texts.pop("log.dirs", None)  # an earlier source's, which would win over the later one's log.dir
         if (problem := _two_ids(given)) is not None:
@@ -70,12 +92,14 @@ def load(cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> L
             elif is_ignored(name):
                 notes.append(_without_effect(name, source))
             else:
-                mistakes.append(_unknown(given_name, source))
+                unknown.append(_unknown(given_name, source))
+    if not tolerant:
+        mistakes += unknown
     settings = _parsed(texts, mistakes)
     settings.login_file = options[_LOGIN_FILE].removeprefix("=") if _LOGIN_FILE in options else None
     _check_together(settings)
     notes += [_without_effect(name, source) for name, (_, source) in texts.items() if _has_no_effect(name, settings)]
-    return Loaded(settings, notes + list(advice(settings)))
+    return Loaded(settings, notes + list(advice(settings)), unknown)
 
 
 def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> BrokerSettings:
@@ -140,7 +164,8 @@ def parse_assignments(items: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def _read_file(file: Path | None) -> dict[str, str]:
+def read_properties(file: Path | None) -> dict[str, str]:
+    """A file of properties, nothing where there is none; raises SettingsError."""
     if file is None:
         return {}
     try:

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from ottla.broker.api.context import Listener
 from ottla.broker.cluster.metadata_records import Endpoint
+from ottla.broker.core.quorum_addresses import voters
 from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
@@ -50,7 +51,19 @@ def listeners_of(settings: BrokerSettings) -> list[Listener]:
 def controller_listeners_of(settings: BrokerSettings) -> list[Listener]:
     """Those of a controller."""
     own = _controller_names(settings)
-    return [listener for listener in _all_listeners(settings) if listener.name in own]
+    return [_at_voters_address(settings, listener) for listener in _all_listeners(settings) if listener.name in own]
+
+
+def _at_voters_address(settings: BrokerSettings, listener: Listener) -> Listener:
+    """KAFKA KafkaConfig.effectiveAdvertisedControllerListeners: the first one, at every address and not advertised, is told where
+    controller.quorum.voters says that this node is."""
+    first = settings.controller_listener_names[0].upper()
+    if listener.name != first or listener.advertised_host is not None or listener.host not in _ANYWHERE:
+        return listener
+    for voter in voters(settings.controller_quorum_voters):
+        if voter.node_id == settings.node_id:
+            return replace(listener, advertised_host=voter.host, advertised_port=voter.port)
+    return listener
 
 
 def _controller_names(settings: BrokerSettings) -> set[str]:

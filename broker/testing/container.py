@@ -34,7 +34,7 @@ _ASK_TIMEOUT_S = 5.0
 _ADDRESS_FILE = "/tmp/ottla-advertised"
 _WAIT_FOR_ADDRESS = (
     f"until [ -s {_ADDRESS_FILE} ]; do sleep 0.02; done; OTTLA_ADVERTISED_LISTENERS=$(cat {_ADDRESS_FILE}); rm {_ADDRESS_FILE}; "
-    'export OTTLA_ADVERTISED_LISTENERS; exec ottla "$@"'
+    'export OTTLA_ADVERTISED_LISTENERS; exec ottla-entrypoint "$@"'
 )
 _GIVE_ADDRESS = f'printf %s "$1" > {_ADDRESS_FILE}.part && mv {_ADDRESS_FILE}.part {_ADDRESS_FILE}'
 _COUNTED = ("seen", "hits", "consumed")

@@ -14,6 +14,7 @@ from typer.main import get_command
 
 from ottla.broker.cli import COMMANDS
 from ottla.broker.cli.health import parser as health_parser
+from ottla.broker.cli.kafka_tools import TOOLS
 from ottla.broker.cli.serve import parser as serve_parser
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,6 +79,8 @@ def options_of(words: list[str]) -> set[str] | None:
     name = words[0]
     if name in OWN_PARSERS:
         return set(re.findall(r"--[a-z-]+", OWN_PARSERS[name]().format_help()))
+    if name in TOOLS:
+        return set(re.findall(r"--[a-z-]+", import_module(TOOLS[name]).parser().format_help()))
     if name not in COMMANDS:
         return None
     module, _, attribute = COMMANDS[name].partition(":")

@@ -140,7 +140,7 @@ def test_nobody_in_it_is_root_and_its_health_check_says_healthy(testcontainers: 
     began, wall = time.monotonic(), time.time()
     with testcontainers() as broker:
         container = broker.get_wrapped_container()
-        assert broker.exec(["id", "-u"]).output.strip() == b"10001"
+        assert broker.exec(["id", "-u"]).output.strip() == b"1000"
         assert {row[0] for row in container.top()["Processes"]}.isdisjoint({"root", "0"})
         wait_until_healthy(docker_client, wall, {"container": container.id})
         print(f"healthy after {time.monotonic() - began:.2f} s")

@@ -12,6 +12,7 @@ from ottla.broker.core.rejected import Rejected
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.image import TopicImage
+    from ottla.broker.controller.create_topics import NewTopic
     from ottla.broker.core.principal import Principal
 
 peer_logger = logging.getLogger(PEERS)
@@ -42,6 +43,10 @@ class TopicMaker(Protocol):
 
     async def allocate_producer_ids(self) -> range:
         """A block of producer ids that no other request was given. Raises Rejected when none can be had."""
+        ...
+
+    async def create(self, topics: Sequence[NewTopic]) -> dict[str, Rejected | None]:
+        """Creates topics as they are asked for. None: the topic is there, made now or before. Raises Rejected where nothing was decided."""
         ...
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:

@@ -149,6 +149,10 @@ class TopicService:
         created = await (self.create_topics(wanted) if asker is None else self.create_topics(wanted, charge=asker.charge))
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
+    async def create(self, topics: Sequence[NewTopic]) -> dict[str, Rejected | None]:
+        """See `TopicMaker.create`."""
+        return {topic.name: None if _exists(topic.error) else topic.error for topic in await self.create_topics(topics)}
+
     def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
         """Begins to make missing topics with the broker's defaults; see `TopicMaker.begin_auto_create`."""
         self._auto_creation.begin(names, asker)

@@ -8,7 +8,7 @@ for any topic that it creates. What was created is known here when the metadata 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.cluster.topic_names import is_internal
@@ -28,6 +28,7 @@ from ottla.protocol.schema import Message
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster.image import TopicImage
+    from ottla.broker.controller.create_topics import NewTopic
     from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
@@ -63,7 +64,24 @@ class RemoteTopics:
 
     async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
         """See `TopicMaker.auto_create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
-        request = CreateTopicsRequest([self._wanted(name) for name in names], timeout_ms=self._settings.request_timeout_ms)
+        return await self._create([self._wanted(name) for name in names], asker)
+
+    async def create(self, topics: Sequence[NewTopic]) -> dict[str, Rejected | None]:
+        """See `TopicMaker.create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
+        return await self._create(
+            [
+                CreatableTopic(
+                    topic.name,
+                    topic.num_partitions,
+                    topic.replication_factor,
+                    configs=[CreatableTopicConfig(name, value) for name, value in topic.configs],
+                )
+                for topic in topics
+            ]
+        )
+
+    async def _create(self, wanted: list[CreatableTopic], asker: Asker | None = None) -> dict[str, Rejected | None]:
+        request = CreateTopicsRequest(wanted, timeout_ms=self._settings.request_timeout_ms)
         response: CreateTopicsResponse = await (self._ask(request) if asker is None else self._ask_for(asker, request))
         return {topic.name: _refusal(topic.error_code, topic.error_message) for topic in response.topics}
 

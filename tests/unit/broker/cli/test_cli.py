@@ -24,7 +24,7 @@ from ottla.broker.cli.cluster import AdminClient, check, name_of
 from ottla.broker.cli.common import CliError, command, host_port, pairs
 from ottla.broker.cli.consume import consume, json_line, plain_line
 from ottla.broker.cli.dump_log import dump_log
-from ottla.broker.cli.groups import timestamp_ms
+from ottla.broker.cli.group_offsets import timestamp_ms
 from ottla.broker.cli.produce import produce, split_line
 from ottla.broker.cli.verify import verify
 

@@ -56,16 +56,23 @@ def test_a_locked_broker_is_asked_as_the_file_says(
 
 
 @pytest.mark.parametrize(
-    ("listeners", "expected"),
+    ("env", "expected"),
     [
-        ("", "127.0.0.1:9092"),
-        ("PLAINTEXT://:9093", "127.0.0.1:9093"),
-        ("PLAINTEXT://10.0.0.7:9092", "10.0.0.7:9092"),
-        ("PLAINTEXT://[::]:9092", "::1:9092"),
+        ({}, ("127.0.0.1:9092", False)),
+        ({"OTTLA_LISTENERS": "PLAINTEXT://:9093"}, ("127.0.0.1:9093", False)),
+        ({"OTTLA_LISTENERS": "PLAINTEXT://10.0.0.7:9092"}, ("10.0.0.7:9092", False)),
+        ({"OTTLA_LISTENERS": "PLAINTEXT://[::]:9092"}, ("::1:9092", False)),
+        ({"KAFKA_ADVERTISED_LISTENERS": "PLAINTEXT://far.away:9095"}, ("127.0.0.1:9095", False)),
+        (
+            {"KAFKA_CFG_LISTENERS": "CONTROLLER://:9093,CLIENT://:9094", "KAFKA_CFG_CONTROLLER_LISTENER_NAMES": "CONTROLLER"},
+            ("127.0.0.1:9094", False),
+        ),
+        ({"KAFKA_LISTENERS": "A://:1", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:SASL_SSL"}, ("127.0.0.1:1", True)),
+        ({"KAFKA_LISTENERS": "SSL://:1"}, ("127.0.0.1:1", True)),
     ],
 )
-def test_a_listener_on_every_address_is_asked_on_loopback(listeners: str, expected: str) -> None:
-    assert first_listener({"OTTLA_LISTENERS": listeners}) == expected
+def test_the_first_listener_for_clients_is_asked_on_this_machine(env: dict[str, str], expected: tuple[str, bool]) -> None:
+    assert first_listener(env) == expected
 
 
 def test_a_health_check_imports_neither_the_broker_nor_the_command_lines_libraries() -> None:

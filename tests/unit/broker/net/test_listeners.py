@@ -202,3 +202,17 @@ def test_a_node_of_both_roles_has_listeners_for_each() -> None:
     for listeners, words in (("PLAINTEXT://h:1", "C must be among listeners"), ("C://h:1", "one at least must be for clients")):
         with pytest.raises(SettingsError, match=words):
             listeners_of(load({**given, "listeners": listeners}, {}, None).settings)
+
+
+def test_a_controller_at_every_address_is_where_the_voters_say() -> None:
+    """KAFKA KafkaConfig.effectiveAdvertisedControllerListeners."""
+    node = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.voters": "1@kafka:9094",
+        "advertised.listeners": "PLAINTEXT://kafka:9092",
+    }
+    for host, told in (("0.0.0.0", ("kafka", 9094)), ("", ("kafka", 9094)), ("127.0.0.1", ("127.0.0.1", 9093))):
+        settings = load({**node, "listeners": f"PLAINTEXT://:9092,CONTROLLER://{host}:9093"}, {}, None).settings
+        assert [(at.host, at.port) for at in endpoints_of(controller_listeners_of(settings))] == [told]

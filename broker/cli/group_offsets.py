@@ -1,0 +1,57 @@
+"""What a group has committed, and what is committed in its place; without the libraries of the command line."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from ottla.broker.cli.basics import CliError
+from ottla.broker.cli.cluster import AdminClient, TopicPartition, check
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+
+NO_OFFSET: Final = -1
+NAMED: Final = 9
+"""The last version of OffsetCommit and OffsetFetch that names topics: the later ones have ids, and say nothing of a topic that is gone."""
+
+
+def committed_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
+    """What the group has committed, by partition."""
+    whole = OffsetFetchRequestGroup(group_id=group, topics=None)
+    answer: Any = cluster.coordinator(group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]), max_version=NAMED)
+    found = answer.groups[0] if answer.groups else answer
+    check(found.error_code, f"offsets of group {group!r}")
+    return {
+        TopicPartition(topic.name, partition.partition_index): partition.committed_offset
+        for topic in found.topics
+        for partition in topic.partitions
+        if partition.committed_offset != NO_OFFSET
+    }
+
+
+def timestamp_ms(text: str) -> int:
+    """An ISO 8601 time; UTC where it names no zone. Raises `CliError`."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CliError(f"{text!r} is neither earliest, latest, an offset nor a time such as 2026-01-31T12:00") from None
+    return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
+
+
+def commit(cluster: AdminClient, group: str, offsets: dict[TopicPartition, int]) -> None:
+    """As an administrator: no member, no generation."""
+    topics = [
+        OffsetCommitRequestTopic(
+            name=name,
+            partitions=[
+                OffsetCommitRequestPartition(partition_index=place.partition, committed_offset=offset, committed_metadata="")
+                for place, offset in offsets.items()
+                if place.topic == name
+            ],
+        )
+        for name in sorted({place.topic for place in offsets})
+    ]
+    answer = cluster.coordinator(group, OffsetCommitRequest(group_id=group, topics=topics), max_version=NAMED)
+    for topic in answer.topics:
+        for partition in topic.partitions:
+            check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}")

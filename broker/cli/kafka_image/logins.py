@@ -1,0 +1,153 @@
+"""What the images' variables about certificates and users stand for, in Kafka's own settings.
+
+Rule: a file or a variable that is asked for and not there stops the start; no text has a password in it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.core.settings_load import SettingsError
+
+SECRETS: Final = Path("/etc/kafka/secrets")
+_MODULE: Final = "org.apache.kafka.common.security"
+_CERTIFICATES: Final = (Path("/opt/bitnami/kafka/config/certs"), Path("/bitnami/kafka/config/certs"))
+_PROTOCOLS: Final = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
+_SCRAM: Final[tuple[str, ...]] = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS: Final = ",".join(("PLAIN", *_SCRAM))
+
+
+def protocols(settings: Mapping[str, str]) -> dict[str, str]:
+    """The security protocol of each listener, by its name; that of controllers may be left out, and is PLAINTEXT then."""
+    mapped = {
+        item.partition(":")[0].strip().upper(): item.partition(":")[2].strip().upper()
+        for item in settings.get("listener.security.protocol.map", "").split(",")
+        if ":" in item
+    }
+    names = [item.partition("://")[0].strip().upper() for item in settings.get("listeners", "").split(",") if "://" in item]
+    return {name: mapped.get(name, name if name in _PROTOCOLS else "PLAINTEXT") for name in names}
+
+
+def secret_files(env: Mapping[str, str], secrets: Path = SECRETS) -> Iterator[tuple[str, str]]:
+    """`KAFKA_SSL_KEYSTORE_FILENAME` and its like, of Apache's and Confluent's images: names of files in /etc/kafka/secrets."""
+    for variable, setting in (
+        ("KAFKA_SSL_KEYSTORE_FILENAME", "ssl.keystore.location"),
+        ("KAFKA_SSL_TRUSTSTORE_FILENAME", "ssl.truststore.location"),
+    ):
+        if name := env.get(variable):
+            if not (secrets / name).exists():
+                raise SettingsError(f"{variable}: {secrets / name} does not exist")
+            yield setting, str(secrets / name)
+    for variable, setting in (
+        ("KAFKA_SSL_KEY_CREDENTIALS", "ssl.key.password"),
+        ("KAFKA_SSL_KEYSTORE_CREDENTIALS", "ssl.keystore.password"),
+        ("KAFKA_SSL_TRUSTSTORE_CREDENTIALS", "ssl.truststore.password"),
+    ):
+        if name := env.get(variable):
+            try:
+                yield setting, (secrets / name).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                raise SettingsError(f"{variable}: {secrets / name} cannot be read: {error.strerror}") from None
+
+
+def of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings that Bitnami's image makes of its variables about users and certificates."""
+    by_listener = protocols(settings)
+    found: dict[str, str] = {}
+    if any(protocol.startswith("SASL_") for protocol in by_listener.values()):
+        enabled = found["sasl.enabled.mechanisms"] = settings.get("sasl.enabled.mechanisms", _MECHANISMS)
+        between = settings.get("inter.broker.listener.name", "INTERNAL").upper()
+        controllers = {name.strip().upper() for name in settings.get("controller.listener.names", "CONTROLLER").split(",")}
+        for name, protocol in by_listener.items():
+            if protocol.startswith("SASL_") and name in controllers:
+                found |= _logins(name, settings.get("sasl.mechanism.controller.protocol", ""), _controller(env), [_controller(env)])
+            elif protocol.startswith("SASL_"):
+                own = _broker(env) if name == between else None
+                found |= _logins(name, enabled, own, [*_users(env), *([own] if own is not None else [])])
+    if any(protocol.endswith("SSL") for protocol in by_listener.values()):
+        found |= _certificates(env)
+    return found
+
+
+def scram_of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
+    """Users whom a new cluster knows, as `--add-scram` takes them."""
+    enabled = settings.get("sasl.enabled.mechanisms", "").split(",")
+    found = [(kind, user) for kind in _SCRAM if kind in enabled for user in _users(env)]
+    for setting, user in (("sasl.mechanism.inter.broker.protocol", _broker(env)), ("sasl.mechanism.controller.protocol", _controller(env))):
+        found += [(kind, user) for kind in _SCRAM if kind == settings.get(setting)]
+    return [f"{kind}=[name={name},password={password}]" for kind, (name, password) in dict.fromkeys(found)]
+
+
+def _users(env: Mapping[str, str]) -> list[tuple[str, str]]:
+    names, passwords = (
+        re.split("[,; ]+", env.get(variable, "") or default)
+        for variable, default in (("KAFKA_CLIENT_USERS", "user"), ("KAFKA_CLIENT_PASSWORDS", "bitnami"))
+    )
+    if len(names) != len(passwords):
+        raise SettingsError(f"KAFKA_CLIENT_PASSWORDS: there are {len(names)} KAFKA_CLIENT_USERS and {len(passwords)} passwords")
+    return list(zip(names, passwords, strict=True))
+
+
+def _broker(env: Mapping[str, str]) -> tuple[str, str]:
+    return env.get("KAFKA_INTER_BROKER_USER", "user"), env.get("KAFKA_INTER_BROKER_PASSWORD", "bitnami")
+
+
+def _controller(env: Mapping[str, str]) -> tuple[str, str]:
+    return env.get("KAFKA_CONTROLLER_USER", "controller_user"), env.get("KAFKA_CONTROLLER_PASSWORD", "bitnami")
+
+
+def _logins(listener: str, mechanisms: str, own: tuple[str, str] | None, users: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """`own` is who this node is where it dials others at the listener."""
+    shown = "" if own is None else f' username="{own[0]}" password="{_quoted(own[1])}"'
+    for mechanism in filter(None, (item.strip() for item in mechanisms.split(","))):
+        if mechanism == "PLAIN":
+            known = "".join(f' user_{name}="{_quoted(password)}"' for name, password in dict(users).items())
+            text = f"{_MODULE}.plain.PlainLoginModule required{shown}{known};"
+        elif mechanism.startswith("SCRAM-"):
+            text = f"{_MODULE}.scram.ScramLoginModule required{shown};"
+        else:
+            continue
+        yield f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config", text
+
+
+def _quoted(password: str) -> str:
+    return password.replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _certificates(env: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    kind = env.get("KAFKA_TLS_TYPE", "JKS").upper()
+    yield "ssl.client.auth", env.get("KAFKA_TLS_CLIENT_AUTH", "required")
+    yield "ssl.keystore.type", kind
+    yield "ssl.truststore.type", kind
+    password = env.get("KAFKA_CERTIFICATE_PASSWORD", "")
+    if password:
+        yield "ssl.key.password", password
+    ending = kind.lower()
+    trusted = Path(env.get("KAFKA_TLS_TRUSTSTORE_FILE") or _found(f"kafka.truststore.{ending}"))
+    if kind == "PEM":
+        yield "ssl.keystore.key", _text(_found("kafka.keystore.key"))
+        yield "ssl.keystore.certificate.chain", _text(_found("kafka.keystore.pem"))
+        yield "ssl.truststore.certificates", _text(trusted)
+        return
+    yield "ssl.keystore.location", str(_found(f"kafka.keystore.{ending}"))
+    yield "ssl.truststore.location", str(trusted)
+    if password:
+        yield "ssl.keystore.password", password
+        yield "ssl.truststore.password", password
+
+
+def _found(name: str) -> Path:
+    for directory in _CERTIFICATES:
+        if (directory / name).exists():
+            return directory / name
+    raise SettingsError(f"{name} is needed for TLS: neither {_CERTIFICATES[0]} nor {_CERTIFICATES[1]} has it")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read: {error.strerror}") from None

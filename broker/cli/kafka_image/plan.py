@@ -1,0 +1,151 @@
+"""How a container in the place of one of Kafka's images starts: out of its variables and a mounted file, the settings of the broker.
+
+Rules that hold inside:
+- A directory that is formatted says itself of which cluster it is, whatever `CLUSTER_ID` is, as with those images.
+- What Kafka reads otherwise than Ottla is rewritten here and nowhere else (`adapted`), each with a warning where somebody could miss it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.cli.kafka_image.logins import of_bitnami, scram_of_bitnami, secret_files
+from ottla.broker.cli.kafka_image.variables import Flavour, settings_of, variable_of
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, random_id
+from ottla.broker.storage.partition_metadata import encode_uuid
+
+CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
+"""That of apache/kafka where nobody gives one."""
+DATA: Final[Mapping[Flavour, str]] = {
+    Flavour.APACHE: "/tmp/kafka-logs",
+    Flavour.CONFLUENT: "/var/lib/kafka/data",
+    Flavour.BITNAMI: "/bitnami/kafka/data",
+}
+DATA_OF_ALL: Final = "/var/lib/kafka/data"
+WITHOUT_VARIABLES: Final[Mapping[str, str]] = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.voters": "1@localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listeners": "PLAINTEXT://:9092,CONTROLLER://:9093",
+    "advertised.listeners": "PLAINTEXT://localhost:9092",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL",
+    "log.dirs": "/tmp/kraft-combined-logs",
+    "offsets.topic.replication.factor": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+}
+"""Of apache/kafka, where it is told nothing."""
+_AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
+_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+
+
+@dataclass(frozen=True, slots=True)
+class ImageStart:
+    """What is to be started, and what is to be said about it. `scram` are users as `--add-scram` takes them."""
+
+    settings: Mapping[str, str]
+    scram: Sequence[str]
+    topics: str
+    warnings: Sequence[str]
+    variables: Mapping[str, str]
+    """The variable that gave a setting, by the setting."""
+
+
+def planned(flavour: Flavour | None, env: Mapping[str, str], mounted: Mapping[str, str], *, as_told: Flavour) -> ImageStart:
+    """The start of a container. `flavour` is the image whose script was called, None where none was, and the variables are `as_told`.
+    Raises SettingsError."""
+    read = settings_of(as_told, env)
+    settings = {**mounted, **read}
+    if not settings and as_told is not Flavour.BITNAMI:
+        settings = dict(WITHOUT_VARIABLES)
+    warnings = list(_host_name(settings))
+    settings |= secret_files(env)
+    if "log.dirs" not in settings and "log.dir" not in settings:
+        settings["log.dirs"] = _data_dir(flavour, as_told)
+    _listeners(settings)
+    if as_told is Flavour.BITNAMI:
+        settings |= of_bitnami(env, settings)
+    scram = scram_of_bitnami(env, settings) if as_told is Flavour.BITNAMI else []
+    if (cluster_id := _cluster_id(as_told, env, settings)) is not None:
+        settings["cluster.id"] = cluster_id
+    warnings += adapted(settings)
+    variables = {name: variable for name in read if (variable := variable_of(as_told, env, name)) is not None}
+    return ImageStart(settings, scram, env.get("KAFKA_CREATE_TOPICS", ""), warnings, variables)
+
+
+def adapted(settings: dict[str, str]) -> list[str]:
+    """Rewrites in place what Kafka reads otherwise; what is to be said about it."""
+    return [*_advertised(settings), *_zookeeper(settings), *_authorizer(settings)]
+
+
+def _data_dir(flavour: Flavour | None, as_told: Flavour) -> str:
+    """Where nobody says which image it is, the data of one that ran before is found where that had it."""
+    if flavour is not None or as_told is Flavour.BITNAMI:
+        return DATA[as_told]
+    before = (DATA[Flavour.APACHE], WITHOUT_VARIABLES["log.dirs"], DATA[Flavour.BITNAMI])
+    return next((path for path in before if (Path(path) / FILE_NAME).exists() or os.path.ismount(path)), DATA_OF_ALL)
+
+
+def _listeners(settings: dict[str, str]) -> None:
+    """Without listeners, those that are advertised, at every address."""
+    roles = settings.get("process.roles", "")
+    advertised = settings.get("advertised.listeners", "")
+    if roles == "controller":
+        if advertised:
+            raise SettingsError("advertised.listeners: KAFKA_ADVERTISED_LISTENERS is not supported on a KRaft controller")
+        settings.pop("advertised.listeners", None)
+    elif advertised and not settings.get("listeners"):
+        settings["listeners"] = re.sub(r"://(\[[^\]]*\]|[^:,]*):", "://0.0.0.0:", advertised)
+
+
+def _host_name(settings: dict[str, str]) -> Iterator[str]:
+    """Settings of Kafka before 3.0, which images of others still take."""
+    host, port = settings.pop("advertised.host.name", None), settings.pop("advertised.port", None)
+    bound_host, bound_port = settings.pop("host.name", None), settings.pop("port", None)
+    if host is not None and "advertised.listeners" not in settings:
+        settings["advertised.listeners"] = f"PLAINTEXT://{host}:{port or bound_port or 9092}"
+        settings.setdefault("listeners", f"PLAINTEXT://{bound_host or ''}:{bound_port or 9092}")
+        yield f"advertised.host.name is of Kafka before 3.0: taken as advertised.listeners={settings['advertised.listeners']}"
+
+
+def _cluster_id(as_told: Flavour, env: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
+    meta = Path(settings.get("log.dirs") or settings["log.dir"]) / FILE_NAME
+    try:
+        return decode_meta(meta.read_bytes()).cluster_id
+    except FileNotFoundError:
+        pass
+    except (OSError, ValueError) as error:
+        raise SettingsError(f"{meta}: {error}") from None
+    if as_told is Flavour.BITNAMI:
+        given = env.get("KAFKA_CLUSTER_ID") or env.get("KAFKA_KRAFT_CLUSTER_ID")
+        return given or (encode_uuid(random_id(os.urandom)) if "process.roles" in settings else None)
+    return env.get("CLUSTER_ID") or (CLUSTER_ID if "process.roles" in settings else None)
+
+
+def _advertised(settings: dict[str, str]) -> Iterator[str]:
+    """An empty host is this machine's name, as in Kafka."""
+    if "://:" in (advertised := settings.get("advertised.listeners", "")):
+        settings["advertised.listeners"] = advertised.replace("://:", f"://{socket.getfqdn()}:")
+        yield f"advertised.listeners={advertised} names no host: clients are told {socket.getfqdn()}"
+
+
+def _zookeeper(settings: dict[str, str]) -> Iterator[str]:
+    given = [name for name in settings if name.startswith("zookeeper.")]
+    for name in given:
+        del settings[name]
+    if given and not settings.get("process.roles"):
+        yield "there is no ZooKeeper here: this broker is a cluster of its own, whatever zookeeper.connect names"
+
+
+def _authorizer(settings: dict[str, str]) -> Iterator[str]:
+    if settings.get("authorizer.class.name") in _AUTHORIZERS:
+        yield f"authorizer.class.name={settings['authorizer.class.name']} is of ZooKeeper's days: {_AUTHORIZER} does it"
+        settings["authorizer.class.name"] = _AUTHORIZER

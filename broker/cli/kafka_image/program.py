@@ -1,0 +1,104 @@
+"""`ottla kafka-image`: what the scripts of the image call.
+
+`run [FLAVOUR] [VARIABLE=VALUE…]` reads, formats and serves in one process, and writes nothing but the data directory.
+`configure FLAVOUR FILE` writes the settings down, for scripts that go on with `kafka-storage format` and `kafka-server-start`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from ottla.broker.cli.kafka_image.plan import ImageStart, planned
+from ottla.broker.cli.kafka_image.variables import Flavour, asks_for_kafka, flavour_of, with_files
+from ottla.broker.cli.serve import InKafkasPlace
+from ottla.broker.cli.serve import main as serve
+from ottla.broker.core.settings_load import SettingsError, read_properties
+from ottla.protocol.bodiless import module_of
+
+EXIT_USAGE: Final = 2
+MOUNTED: Final[Mapping[Flavour, Path]] = {
+    Flavour.APACHE: Path("/mnt/shared/config/server.properties"),
+    Flavour.BITNAMI: Path("/bitnami/kafka/config/server.properties"),
+}
+_USAGE: Final = "usage: ottla kafka-image run [apache|confluent|bitnami] [VARIABLE=VALUE…] | configure apache|confluent|bitnami FILE"
+
+
+def main(argv: Sequence[str]) -> int:
+    """The process's exit code."""
+    match list(argv):
+        case ["run", *rest]:
+            flavour = Flavour(rest.pop(0)) if rest and rest[0] in set(Flavour) else None
+            if any("=" not in item for item in rest):
+                return _usage()
+            os.environ.update(item.partition("=")[::2] for item in rest)
+            return _run(flavour)
+        case ["configure", name, file] if name in set(Flavour):
+            return _configure(Flavour(name), Path(file))
+    return _usage()
+
+
+def wanted(env: Mapping[str, str]) -> bool:
+    """Whether a container that is told no command is to be a Kafka: by its variables, or by a file that is mounted."""
+    return asks_for_kafka(env) or any(path.exists() for path in MOUNTED.values())
+
+
+def _usage() -> int:
+    print(_USAGE, file=sys.stderr)
+    return EXIT_USAGE
+
+
+def _run(flavour: Flavour | None) -> int:
+    try:
+        plan = _plan(flavour)
+    except SettingsError as error:
+        print(f"ottla kafka-image: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    _tell(plan)
+    topics = [f"--topic={item}" for item in re.split(r"[,\s]+", plan.topics) if item]
+    return serve([*topics, *options_of(os.environ)], InKafkasPlace(plan.settings, plan.scram, plan.variables))
+
+
+def _configure(flavour: Flavour, file: Path) -> int:
+    try:
+        plan = _plan(flavour)
+        settings = {name: value for name, value in plan.settings.items() if name != "cluster.id" or "process.roles" not in plan.settings}
+        with file.open("w", encoding="latin-1") as out:
+            module_of("javaproperties", "writing").dump(settings, out, timestamp=False)
+    except SettingsError as error:
+        print(f"ottla kafka-image: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except OSError as error:
+        print(f"ottla kafka-image: {file} cannot be written: {error.strerror}", file=sys.stderr)
+        return 1
+    _tell(plan)
+    return 0
+
+
+def _plan(flavour: Flavour | None) -> ImageStart:
+    env = dict(os.environ)
+    as_told = flavour or flavour_of(env)
+    try:
+        if as_told is Flavour.BITNAMI:
+            env = with_files(env)
+    except OSError as error:
+        raise SettingsError(f"{error.filename} cannot be read: {error.strerror}") from None
+    mounted = MOUNTED.get(as_told)
+    if flavour is None and as_told is Flavour.APACHE and not asks_for_kafka(env):
+        mounted = next((path for path in MOUNTED.values() if path.exists()), None)
+    return planned(flavour, env, read_properties(mounted if mounted is not None and mounted.exists() else None), as_told=as_told)
+
+
+def _tell(plan: ImageStart) -> None:
+    for warning in plan.warnings:
+        print(f"===> {warning}", flush=True)
+
+
+def options_of(env: Mapping[str, str]) -> list[str]:
+    """More options of `ottla serve`, for faults and the admin port for instance."""
+    return shlex.split(env.get("OTTLA_OPTIONS", ""))

@@ -1,0 +1,185 @@
+"""Which settings the `KAFKA_…` variables of each image stand for.
+
+Rules that hold inside:
+- Apache's and Confluent's: the prefix goes, `_` becomes `.`, then `...` becomes `-`, then `..` becomes `_`; all in lower case.
+- Bitnami's: the prefix `KAFKA_CFG_` goes and every `_` becomes `.`, but for `sasl_ssl` and `sasl_plaintext`; some names are known without
+  `CFG_`, and some under an older name.
+- What is for the JVM, its logging, or the image itself is no setting.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+_PREFIX: Final = "KAFKA_"
+_CFG: Final = "KAFKA_CFG_"
+
+_OF_THE_JVM: Final = frozenset(
+    _PREFIX + name
+    for name in (
+        "VERSION",
+        "HEAP_OPTS",
+        "LOG4J_OPTS",
+        "OPTS",
+        "JMX_OPTS",
+        "JVM_PERFORMANCE_OPTS",
+        "GC_LOG_OPTS",
+        "LOG4J_ROOT_LOGLEVEL",
+        "LOG4J_LOGGERS",
+        "TOOLS_LOG4J_LOGLEVEL",
+        "JMX_HOSTNAME",
+        "JMX_PORT",
+        "HOME",
+        "USER",
+        "DEBUG",
+    )
+)
+"""The exclusions of both images, and what a JVM's start scripts read."""
+_OF_THE_IMAGE: Final = frozenset(
+    _PREFIX + name
+    for name in (
+        "CREATE_TOPICS",
+        "DATA_DIRS",
+        "SSL_KEYSTORE_FILENAME",
+        "SSL_KEYSTORE_CREDENTIALS",
+        "SSL_KEY_CREDENTIALS",
+        "SSL_TRUSTSTORE_FILENAME",
+        "SSL_TRUSTSTORE_CREDENTIALS",
+    )
+)
+_OF_BITNAMI: Final = frozenset(
+    _PREFIX + name
+    for name in (
+        "CLIENT_USERS",
+        "CLIENT_PASSWORDS",
+        "CLIENT_LISTENER_NAME",
+        "INTER_BROKER_USER",
+        "INTER_BROKER_PASSWORD",
+        "CONTROLLER_USER",
+        "CONTROLLER_PASSWORD",
+        "CERTIFICATE_PASSWORD",
+        "TLS_TYPE",
+        "TLS_CLIENT_AUTH",
+        "TLS_TRUSTSTORE_FILE",
+        "KRAFT_CLUSTER_ID",
+        "CLUSTER_ID",
+        "INITIAL_CONTROLLERS",
+        "SKIP_KRAFT_STORAGE_INIT",
+        "KRAFT_BOOTSTRAP_SCRAM_USERS",
+        "MOUNTED_CONF_DIR",
+    )
+)
+_SUFFIXES: Final = frozenset(
+    {
+        "ADVERTISED_LISTENERS",
+        "AUTO_CREATE_TOPICS_ENABLE",
+        "BROKER_ID",
+        "CONTROLLER_QUORUM_VOTERS",
+        "DEFAULT_REPLICATION_FACTOR",
+        "DELETE_TOPIC_ENABLE",
+        "INTER_BROKER_LISTENER_NAME",
+        "LISTENERS",
+        "LISTENER_SECURITY_PROTOCOL_MAP",
+        "LOG_DIRS",
+        "LOG_FLUSH_INTERVAL_MESSAGES",
+        "LOG_FLUSH_INTERVAL_MS",
+        "LOG_MESSAGE_FORMAT_VERSION",
+        "LOG_RETENTION_BYTES",
+        "LOG_RETENTION_CHECK_INTERVALS_MS",
+        "LOG_RETENTION_HOURS",
+        "LOG_SEGMENT_BYTES",
+        "MESSAGE_MAX_BYTES",
+        "NODE_ID",
+        "NUM_IO_THREADS",
+        "NUM_NETWORK_THREADS",
+        "NUM_PARTITIONS",
+        "NUM_RECOVERY_THREADS_PER_DATA_DIR",
+        "OFFSETS_TOPIC_REPLICATION_FACTOR",
+        "PROCESS_ROLES",
+        "SOCKET_RECEIVE_BUFFER_BYTES",
+        "SOCKET_REQUEST_MAX_BYTES",
+        "SOCKET_SEND_BUFFER_BYTES",
+        "SSL_ENDPOINT_IDENTIFICATION_ALGORITHM",
+        "TRANSACTION_STATE_LOG_MIN_ISR",
+        "TRANSACTION_STATE_LOG_REPLICATION_FACTOR",
+        "ZOOKEEPER_CONNECT",
+        "ZOOKEEPER_CONNECTION_TIMEOUT_MS",
+    }
+)
+"""What Bitnami's image takes without `CFG_` too."""
+_OLDER: Final[Mapping[str, str]] = {
+    "KAFKA_LOGS_DIRS": "LOG_DIRS",
+    "KAFKA_SEGMENT_BYTES": "LOG_SEGMENT_BYTES",
+    "KAFKA_MAX_MESSAGE_BYTES": "MESSAGE_MAX_BYTES",
+    "KAFKA_ZOOKEEPER_CONNECT_TIMEOUT_MS": "ZOOKEEPER_CONNECTION_TIMEOUT_MS",
+}
+
+
+class Flavour(StrEnum):
+    """Whose image the container stands for."""
+
+    APACHE = "apache"
+    CONFLUENT = "confluent"
+    BITNAMI = "bitnami"
+
+
+def asks_for_kafka(env: Mapping[str, str]) -> bool:
+    """Whether these are the variables of one of Kafka's images."""
+    return any(name.startswith(_PREFIX) and name not in _OF_THE_JVM for name in env)
+
+
+def flavour_of(env: Mapping[str, str]) -> Flavour:
+    """Whose variables these are, where no script says it. Apache's and Confluent's have the same names."""
+    bitnamis = any(name.startswith(_CFG) or name in _OF_BITNAMI for name in env) or "ALLOW_PLAINTEXT_LISTENER" in env
+    return Flavour.BITNAMI if bitnamis else Flavour.APACHE
+
+
+def settings_of(flavour: Flavour, env: Mapping[str, str]) -> dict[str, str]:
+    """The settings that the variables stand for, by Kafka's names, in the order of the variables' names."""
+    if flavour is Flavour.BITNAMI:
+        return {property_of(suffix, flavour): env[name] for name, suffix in sorted(_of_bitnami(env).items())}
+    return {
+        property_of(name.removeprefix(_PREFIX), flavour): env[name]
+        for name in sorted(env)
+        if name.startswith(_PREFIX) and name not in _OF_THE_JVM | _OF_THE_IMAGE and not name.startswith(_CFG)
+    }
+
+
+def variable_of(flavour: Flavour, env: Mapping[str, str], setting: str) -> str | None:
+    """Which variable gave the setting."""
+    if flavour is Flavour.BITNAMI:
+        names = [name for name, suffix in _of_bitnami(env).items() if property_of(suffix, flavour) == setting]
+    else:
+        names = [name for name in env if name.startswith(_PREFIX) and property_of(name.removeprefix(_PREFIX), flavour) == setting]
+    return max(names, default=None)
+
+
+def property_of(suffix: str, flavour: Flavour) -> str:
+    """The setting that a variable's name means, without its prefix."""
+    name = suffix.lower().replace("_", ".")
+    if flavour is Flavour.BITNAMI:
+        return name.replace("sasl.ssl", "sasl_ssl").replace("sasl.plaintext", "sasl_plaintext")
+    return name.replace("...", "-").replace("..", "_")
+
+
+def with_files(env: Mapping[str, str]) -> dict[str, str]:
+    """Bitnami's variables whose values lie in files: `KAFKA_CLIENT_PASSWORDS_FILE` and its like. Raises OSError."""
+    found = dict(env)
+    for name in [*_OF_BITNAMI, f"{_CFG}SASL_ENABLED_MECHANISMS", "KAFKA_OPTS"]:
+        if path := found.pop(f"{name}_FILE", ""):
+            found[name] = Path(path).read_text(encoding="utf-8").rstrip("\n")
+    return found
+
+
+def _of_bitnami(env: Mapping[str, str]) -> dict[str, str]:
+    """Variables, and what is behind their prefix. One without `CFG_` wins, as there."""
+    found = {name: name.removeprefix(_CFG) for name in env if name.startswith(_CFG)}
+    for name in env:
+        suffix = _OLDER.get(name) or name.removeprefix(_PREFIX)
+        if name.startswith(_PREFIX) and suffix in _SUFFIXES:
+            found.pop(_CFG + suffix, None)
+            found[name] = suffix
+    return found

@@ -1,0 +1,45 @@
+"""Kafka's own command-line tools, under their names, with the options that health checks, init containers and people use.
+
+`ottla kafka-topics …` runs one anywhere; in the image each has a link of its own name, with and without `.sh`. Rules that hold here:
+- Options, exit codes and the lines that scripts look for are Kafka's (4.3.1). What is not known is refused by its name.
+- A tool waits for a cluster that cannot be reached yet, as Kafka's does, a minute by default.
+- Nothing of Typer or Rich is imported: a health check is a new process every few seconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Final
+
+_HERE: Final = "ottla.broker.cli.kafka_tools"
+TOOLS: Final[Mapping[str, str]] = {
+    "kafka-topics": f"{_HERE}.topics",
+    "kafka-configs": f"{_HERE}.configs",
+    "kafka-acls": f"{_HERE}.acls",
+    "kafka-consumer-groups": f"{_HERE}.consumer_groups",
+    "kafka-get-offsets": f"{_HERE}.get_offsets",
+    "kafka-console-producer": f"{_HERE}.console_producer",
+    "kafka-console-consumer": f"{_HERE}.console_consumer",
+    "kafka-broker-api-versions": f"{_HERE}.broker_api_versions",
+    "kafka-storage": f"{_HERE}.storage",
+    "kafka-server-start": f"{_HERE}.server_start",
+    "zookeeper-server-start": f"{_HERE}.zookeeper",
+    "cub": f"{_HERE}.utility_belt",
+    "ub": f"{_HERE}.utility_belt",
+    "kafka-image": "ottla.broker.cli.kafka_image.program",
+}
+"""The module of each; its `main` takes the arguments and gives the exit code."""
+
+
+def named(program: str) -> str | None:
+    """The tool as which this program was called, by a link to `ottla`."""
+    name = Path(program).name.removesuffix(".sh")
+    return name if name in TOOLS else None
+
+
+def run(tool: str, argv: Sequence[str]) -> int:
+    """The exit code."""
+    code: int = import_module(TOOLS[tool]).main(argv)
+    return code

@@ -1,0 +1,38 @@
+"""What the two consoles share: properties from a file and from the command line, and what becomes of them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.cli.basics import CliError, pairs
+from ottla.broker.cli.kafka_tools.options import ToolParser
+from ottla.broker.cli.security import for_aiokafka, use_properties
+from ottla.broker.core.settings_load import SettingsError, read_properties
+
+
+def client_options(made: ToolParser, kind: str) -> None:
+    """Where the properties of a producer or a consumer come from."""
+    made.add_argument("--command-config", f"--{kind}.config", dest="config", type=Path, metavar="FILE")
+    made.listed("--command-property", f"--{kind}-property", dest="client_properties")
+
+
+def client_properties(options: argparse.Namespace) -> dict[str, str]:
+    """All of them; how connections are made follows from now on. Raises `CliError`."""
+    try:
+        found = {**read_properties(options.config), **pairs(options.client_properties)}
+    except SettingsError as error:
+        raise CliError(str(error)) from None
+    use_properties(found)
+    return found
+
+
+def arguments(found: dict[str, str], known: dict[str, Any]) -> dict[str, Any]:
+    """Arguments of aiokafka's clients: `known` are how each property is read, by its name; others have no effect here."""
+    return for_aiokafka() | dict(read(found[name]) for name, read in known.items() if name in found)
+
+
+def is_true(text: str) -> bool:
+    """As Java reads a boolean."""
+    return text.strip().lower() == "true"

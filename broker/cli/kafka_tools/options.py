@@ -1,0 +1,149 @@
+"""What the tools share: how options are read, how a cluster is reached and waited for, how a tool fails.
+
+Source: KAFKA CommandLineUtils (usage errors end with exit code 1), and the clients' default.api.timeout.ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, NoReturn
+
+from ottla.broker.cli.basics import CliError
+from ottla.broker.cli.cluster import AdminClient, AnsweredError, Unreachable, check
+from ottla.broker.cli.security import use
+from ottla.protocol.bodiless import module_of
+from ottla.protocol.error_codes import ErrorCode
+
+OF_KAFKA: Final = "4.3.1"
+_PATIENCE_MS: Final = 60_000
+_PAUSE_S: Final = 0.1
+
+
+class ToolParser(argparse.ArgumentParser):
+    """Options as Kafka's tools have them: a mistake is told with exit code 1, and an option may be shortened while it is clear."""
+
+    def __init__(self, prog: str, description: str = "", **more: Any) -> None:
+        super().__init__(prog=prog, description=description, **more)
+        self.add_argument("--version", action="version", version=f"{OF_KAFKA} (Ottla)", help="the version of Kafka whose tools these are")
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{message}\n\n{self.format_usage()}", file=sys.stderr, end="")
+        raise SystemExit(1)
+
+    def flag(self, *names: str, about: str = "") -> None:
+        """An option without a value."""
+        self.add_argument(*names, action="store_true", help=about)
+
+    def listed(self, *names: str, about: str = "", dest: str | None = None) -> None:
+        """An option that may be repeated."""
+        name = dest or names[0].lstrip("-").replace("-", "_")
+        self.add_argument(*names, action="append", default=[], help=about, dest=name)
+
+    def cluster_options(self, *more_config_names: str) -> None:
+        """Where the cluster is, and how to come in."""
+        self.add_argument("--bootstrap-server", "--broker-list", metavar="HOST:PORT[,…]", help="the servers to connect to")
+        self.add_argument(
+            "--command-config", *more_config_names, dest="command_config", type=Path, metavar="FILE", help="client.properties"
+        )
+        self.add_argument("--zookeeper", help=argparse.SUPPRESS)
+
+    def read(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Raises SystemExit for a mistake, and where a cluster is needed and none named."""
+        options = self.parse_args(argv)
+        if getattr(options, "zookeeper", None):
+            self.error("zookeeper is not a recognized option: there is no ZooKeeper here, name a broker with --bootstrap-server")
+        if "bootstrap_server" in options and not options.bootstrap_server:
+            self.error('Missing required argument "[bootstrap-server]"')
+        return options
+
+    def one_of(self, options: argparse.Namespace, *actions: str) -> str:
+        """The one action that was asked for. Raises SystemExit."""
+        asked = [name for name in actions if getattr(options, name.replace("-", "_"))]
+        if len(asked) != 1:
+            self.error(f"Command must include exactly one action: {', '.join(f'--{name}' for name in actions)}")
+        return asked[0]
+
+
+def cluster_of(options: argparse.Namespace) -> AdminClient:
+    """Connected, when the first broker answers. Raises `CliError` after a minute, or default.api.timeout.ms of the configuration."""
+    patience_ms = float(read_config(options).get("default.api.timeout.ms", _PATIENCE_MS))
+    deadline = time.monotonic() + patience_ms / 1000
+    told = False
+    while True:
+        client = AdminClient(options.bootstrap_server)
+        try:
+            client.metadata()
+        except Unreachable as error:
+            if time.monotonic() > deadline:
+                raise
+            if not told:
+                print(f"WARN {error}", file=sys.stderr)
+            told = True
+            time.sleep(_PAUSE_S)
+        else:
+            return client
+
+
+def read_config(options: argparse.Namespace) -> dict[str, str]:
+    """The file of --command-config, which from now on says how connections are made. Raises `CliError`."""
+    if options.command_config is None:
+        return {}
+    use(options.command_config)
+    with options.command_config.open(encoding="utf-8") as lines:
+        found: dict[str, str] = module_of("javaproperties", "reading").load(lines)
+    return found
+
+
+def guarded(what: str) -> Callable[[Callable[[Sequence[str]], int]], Callable[[Sequence[str]], int]]:
+    """Turns a failure into Kafka's line on standard output, which scripts look for, and exit code 1."""
+
+    def around(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
+        def run(argv: Sequence[str]) -> int:
+            try:
+                return main(argv)
+            except CliError as error:
+                print(f"{what}{error}")
+                return 1
+            except BrokenPipeError:  # whoever reads our output has seen enough
+                sys.stderr.close()
+                return 0
+
+        return run
+
+    return around
+
+
+def accepted(code: int, message: str | None) -> None:
+    """An error is told in the broker's own words, as Kafka's tools tell it. Raises `AnsweredError`."""
+    if code != ErrorCode.NONE and message:
+        raise AnsweredError(message, code)
+    check(code, "The broker refuses")
+
+
+def comma_list(text: str) -> list[tuple[str, str]]:
+    """`k1=v1,k2=[v2,v3]`: pairs, of which brackets hold together what has commas. Raises `CliError`."""
+    items, depth, current = list[str](), 0, ""
+    for letter in text:
+        depth += (letter == "[") - (letter == "]")
+        if letter == "," and depth == 0:
+            items.append(current)
+            current = ""
+        else:
+            current += letter
+    found = []
+    for item in filter(None, (each.strip() for each in [*items, current])):
+        name, equals, value = item.partition("=")
+        if not equals or not name:
+            raise CliError('requirement failed: Invalid entity config: all configs to be added must be in the format "key=val".')
+        found.append((name.strip(), value[1:-1] if value.startswith("[") and value.endswith("]") else value))
+    return found
+
+
+def columns(rows: Sequence[Sequence[Any]], widths: Sequence[int]) -> str:
+    """Rows as Kafka's tools print them: a line begins with its line break."""
+    last = len(widths)
+    return "".join("\n" + " ".join(f"{cell!s:<{widths[at]}}" if at < last else str(cell) for at, cell in enumerate(row)) for row in rows)

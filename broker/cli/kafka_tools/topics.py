@@ -1,0 +1,189 @@
+"""`kafka-topics`: list, create, describe, alter and delete topics (Kafka's TopicCommand)."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+from ottla.broker.cli.basics import CliError
+from ottla.broker.cli.cluster import AdminClient
+from ottla.broker.cli.kafka_tools.options import ToolParser, accepted, cluster_of, guarded
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataResponsePartition, MetadataResponseTopic
+from ottla.protocol.messages.k19_create_topics import (
+    CreatableReplicaAssignment,
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+)
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
+from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+
+TIMEOUT_MS: Final = 60_000
+_TOPIC: Final = 2
+_DEFAULT: Final = 5
+_COLLISION: Final = (
+    "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
+    "To avoid issues it is best to use either, but not both."
+)
+_REPORTS: Final = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
+
+
+def parser() -> ToolParser:
+    """The options."""
+    made = ToolParser("kafka-topics", "This tool helps to create, delete, describe, or change a topic.")
+    made.cluster_options()
+    for action in ("list", "create", "delete", "alter", "describe"):
+        made.flag(f"--{action}")
+    made.add_argument("--topic", help="the topic; but for create it may be a regular expression")
+    made.add_argument("--partitions", type=int)
+    made.add_argument("--replication-factor", type=int)
+    made.add_argument("--replica-assignment", metavar="ID:ID,ID:ID", help="the replicas of each partition")
+    made.listed("--config", about="NAME=VALUE, for create")
+    for name in ("--if-exists", "--if-not-exists", "--exclude-internal", "--topics-with-overrides"):
+        made.flag(name)
+    for name in _REPORTS:
+        made.flag(f"--{name.replace('_', '-')}")
+    return made
+
+
+@guarded("Error while executing topic command : ")
+def main(argv: Sequence[str]) -> int:
+    """The exit code."""
+    read = parser()
+    options = read.read(argv)
+    action = read.one_of(options, "list", "describe", "create", "alter", "delete")
+    if action in {"create", "delete", "alter"} and not options.topic:
+        read.error('Missing required argument "[topic]"')
+    if action == "alter" and options.config:
+        read.error('Option combination "[alter],[config]" can\'t be used with "[alter]" (the kafka-configs tool can be used)')
+    if action == "alter" and options.partitions is None:
+        read.error('Missing required argument "[partitions]"')
+    with cluster_of(options) as cluster:
+        {"list": _list, "describe": _describe, "create": _create, "alter": _alter, "delete": _delete}[action](cluster, options)
+    return 0
+
+
+def _list(cluster: AdminClient, options: argparse.Namespace) -> None:
+    print("\n".join(topic.name or "" for topic in _matching(cluster, options)))
+
+
+def _matching(cluster: AdminClient, options: argparse.Namespace) -> list[MetadataResponseTopic]:
+    found = [topic for topic in cluster.topics() if not (topic.is_internal and options.exclude_internal)]
+    if not options.topic:
+        return found
+    try:
+        wanted = re.compile("|".join(item.strip() for item in options.topic.strip("\"'").split(",")))
+    except re.error as error:
+        raise CliError(f"{options.topic} is an invalid regex: {error}") from None
+    return [topic for topic in found if wanted.fullmatch(topic.name or "")]
+
+
+def _existing(cluster: AdminClient, options: argparse.Namespace) -> list[MetadataResponseTopic]:
+    found = _matching(cluster, options)
+    if options.topic and not found and not options.if_exists:
+        raise CliError(f"Topic '{options.topic}' does not exist as expected")
+    return found
+
+
+def _create(cluster: AdminClient, options: argparse.Namespace) -> None:
+    if "." in options.topic or "_" in options.topic:
+        print(_COLLISION)
+    if options.partitions is not None and options.partitions < 1:
+        raise CliError("The partitions must be greater than 0")
+    if options.replication_factor is not None and not 1 <= options.replication_factor < 2**15:
+        raise CliError("The replication factor must be between 1 and 32767 inclusive")
+    placed = [
+        CreatableReplicaAssignment(index, _ids(item)) for index, item in enumerate((options.replica_assignment or "").split(",")) if item
+    ]
+    wanted = CreatableTopic(
+        options.topic,
+        -1 if placed else options.partitions or -1,
+        -1 if placed else options.replication_factor or -1,
+        placed,
+        [CreatableTopicConfig(*_pair(item)) for item in options.config],
+    )
+    (answer,) = cluster.controller(CreateTopicsRequest([wanted], timeout_ms=TIMEOUT_MS)).topics
+    if answer.error_code == ErrorCode.TOPIC_ALREADY_EXISTS and options.if_not_exists:
+        return
+    accepted(answer.error_code, answer.error_message)
+    print(f"Created topic {options.topic}.")
+
+
+def _ids(item: str) -> list[int]:
+    if not all(part.strip().isdecimal() for part in item.split(":")):
+        raise CliError(f"{item!r} is no list of broker ids: it looks like 1:2")
+    return [int(part) for part in item.split(":")]
+
+
+def _pair(item: str) -> tuple[str, str]:
+    name, equals, value = item.partition("=")
+    if not equals or not name.strip() or not value.strip():
+        raise CliError('requirement failed: Invalid topic config: all configs to be added must be in the format "key=val".')
+    return name.strip(), value.strip()
+
+
+def _alter(cluster: AdminClient, options: argparse.Namespace) -> None:
+    wanted = [CreatePartitionsTopic(topic.name or "", options.partitions, None) for topic in _existing(cluster, options)]
+    for result in cluster.controller(CreatePartitionsRequest(wanted, timeout_ms=TIMEOUT_MS)).results if wanted else ():
+        accepted(result.error_code, result.error_message)
+
+
+def _delete(cluster: AdminClient, options: argparse.Namespace) -> None:
+    names = [topic.name or "" for topic in _existing(cluster, options)]
+    request = DeleteTopicsRequest([DeleteTopicState(name) for name in names], names, TIMEOUT_MS)
+    for answer in cluster.controller(request).responses if names else ():
+        accepted(answer.error_code, answer.error_message)
+
+
+def _describe(cluster: AdminClient, options: argparse.Namespace) -> None:
+    reports = [name for name in _REPORTS if getattr(options, name)]
+    for topic in _existing(cluster, options):
+        configs = _configs(cluster, topic.name or "")
+        changed = [f"{each.name}={each.value}" for each in configs if each.config_source != _DEFAULT]
+        partitions = sorted(topic.partitions, key=lambda each: each.partition_index)
+        if not reports and not (options.topics_with_overrides and not changed):
+            replicas = len(partitions[0].replica_nodes) if partitions else 0
+            cells = (f"Topic: {topic.name}", f"TopicId: {_uuid(topic.topic_id)}", f"PartitionCount: {len(partitions)}")
+            print("\t".join((*cells, f"ReplicationFactor: {replicas}", f"Configs: {','.join(changed)}")))
+        least = next((int(each.value) for each in configs if each.name == "min.insync.replicas"), 1)
+        for partition in () if options.topics_with_overrides else partitions:
+            if not reports or any(_reported(name, partition, least) for name in reports):
+                _print_partition(topic.name or "", partition)
+
+
+def _configs(cluster: AdminClient, topic: str) -> list[Any]:
+    (result,) = cluster.any(DescribeConfigsRequest([DescribeConfigsResource(_TOPIC, topic, None)])).results
+    accepted(result.error_code, result.error_message)
+    found: list[Any] = result.configs
+    return found
+
+
+def _reported(name: str, partition: MetadataResponsePartition, least: int) -> bool:
+    in_sync, leaderless = len(partition.isr_nodes), partition.leader_id < 0
+    match name:
+        case "under_replicated_partitions":
+            return len(partition.replica_nodes) > in_sync
+        case "unavailable_partitions":
+            return leaderless
+        case "under_min_isr_partitions":
+            return leaderless or in_sync < least
+    return in_sync == least
+
+
+def _print_partition(topic: str, partition: MetadataResponsePartition) -> None:
+    leader = partition.leader_id if partition.leader_id >= 0 else "none"
+    replicas, in_sync = (",".join(map(str, ids)) for ids in (partition.replica_nodes, partition.isr_nodes))
+    print(
+        f"\tTopic: {topic}\tPartition: {partition.partition_index}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {in_sync}"
+        "\tElr: \tLastKnownElr: "
+    )
+
+
+def _uuid(raw: bytes) -> str:
+    from base64 import urlsafe_b64encode  # noqa: PLC0415 # for one action of five
+
+    return urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode()

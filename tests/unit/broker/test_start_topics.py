@@ -1,0 +1,24 @@
+"""Topics of a start."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.start_topics import parsed_topics
+
+
+def test_a_list_of_topics_is_read_with_and_without_numbers() -> None:
+    assert parsed_topics(" a:3:1,b\nc.d-e_f:1:1:compact ") == [
+        NewTopic("a", 3, 1, configs=[]),
+        NewTopic("b", -1, -1, configs=[]),
+        NewTopic("c.d-e_f", 1, 1, configs=[("cleanup.policy", "compact")]),
+    ]
+    assert parsed_topics("") == []
+
+
+@pytest.mark.parametrize("text", ["a:many", ":1:1", "a:1:1:compact:more"])
+def test_what_is_no_topic_stops_the_start(text: str) -> None:
+    with pytest.raises(SettingsError, match="a topic is NAME"):
+        parsed_topics(text)
