@@ -107,6 +107,8 @@ class ControllerPart:
         self._dispatcher = ControllerDispatcher(services)
         self._obey_quotas(services)
         role.followers.append(lambda published: self._obey_quotas(services) if published.changes.client_quotas else None)
+        if any(lock.tls is not None for lock in self._locks.values()):
+            self._follow_stores(role)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         shared = Shared(self._dispatcher, world.clock, self._timers, settings.socket_request_max_bytes, budget)
         shared.most_connections = connection_limits(settings)
@@ -123,6 +125,15 @@ class ControllerPart:
         settings, random_bits = self._settings, self._world.random.getrandbits
         credentials = Credentials(lambda: self.role.newest.image, settings.users, random_bits, settings.delegation_token_secret_key)
         return locks_of(settings, listeners, Surroundings(credentials.find, random_bits, self._world.clock, self._timers))
+
+    def _follow_stores(self, role: ControllerRole) -> None:
+        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as in `_locks_of`
+
+        changes, configs, me = StoreChanges(self._settings, self._locks, {}), role.decisions.broker_configs, str(self._settings.node_id)
+        changes.take(configs.of_this_broker())
+        role.followers.append(
+            lambda published: changes.take(configs.of_this_broker()) if me in published.changes.brokers_set else None,
+        )
 
     def _obey_quotas(self, services: ControllerServices) -> None:
         obey(services, self._dispatcher, self.role.state.image.client_quotas)

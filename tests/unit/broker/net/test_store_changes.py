@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import socket
 import ssl
 from pathlib import Path
+from random import SystemRandom
 
 import pytest
 
+from client_compat.support.ports import free_port
 from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.raft_records import VoterEndpoint
+from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.configs.config_op import OpType
+from ottla.broker.controller_node import ControllerNode
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
+from ottla.broker.core.settings_load import load
+from ottla.broker.storage.formatting import format_directory
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import MetadataRequest
@@ -23,6 +32,7 @@ from ottla.protocol.messages.k44_incremental_alter_configs import (
 from tests.support.certificates import Certificates
 from tests.support.running_broker import HOST, RunningBroker
 
+CLUSTER_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 KEYSTORE, TRUSTSTORE = (f"listener.name.s.ssl.{name}.location" for name in ("keystore", "truststore"))
 REFUSED = ErrorCode.INVALID_REQUEST
 
@@ -139,3 +149,40 @@ def test_who_may_not_alter_is_told_nothing_of_files(tmp_path: Path) -> None:
     with scene.broker, scene.connect() as client:
         for file in (scene.made.ca, tmp_path / "none"):
             assert scene.alter(client, KEYSTORE, str(file)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+
+
+async def test_a_controllers_listeners_follow_their_stores_too(tmp_path: Path) -> None:
+    made, port, directory = Certificates(tmp_path / "tls"), free_port(), tmp_path / "controller"
+    first, second = (made.of(name, HOST, unit="node") for name in ("first", "second"))
+    settings = {
+        **made.pem_settings(),
+        "process.roles": "controller",
+        "node.id": "1",
+        "log.dir": str(directory),
+        "listeners": f"CONTROLLER://{HOST}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{port}",
+        "listener.security.protocol.map": "CONTROLLER:SSL",
+        "ssl.keystore.location": str(first),
+    }
+    levels, at = bootstrap_levels({}, None, dynamic_quorum=True), [VoterEndpoint("CONTROLLER", HOST, port)]
+    format_directory(directory, CLUSTER_ID, 1, levels, 0, voter_at=at, random_bytes=SystemRandom().randbytes)
+    node = ControllerNode(load(settings, {}, None).settings)
+
+    def shown_then_altered() -> bytes:
+        context = ssl.create_default_context(cafile=made.ca)
+        with socket.create_connection((HOST, port)) as plain, context.wrap_socket(plain, server_hostname=HOST) as connected:
+            certificate = connected.getpeercert(binary_form=True)
+        with Client(HOST, port, wrap=lambda connected: context.wrap_socket(connected, server_hostname=HOST)) as client:
+            op = AlterableConfig("listener.name.controller.ssl.keystore.location", OpType.SET, str(second))
+            request = IncrementalAlterConfigsRequest([AlterConfigsResource(ResourceType.BROKER, "1", [op])])
+            assert client.call(request, 1).responses[0].error_code == 0
+        assert certificate is not None
+        return certificate
+
+    await node.start()
+    try:
+        assert await asyncio.to_thread(shown_then_altered) == certificate(first)
+        assert await asyncio.to_thread(shown_then_altered) == certificate(second)
+    finally:
+        await node.stop()
