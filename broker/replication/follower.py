@@ -97,7 +97,7 @@ class Follower:
 
     def __init__(self, log: FollowerLog, leader_epoch: int, backoff_ms: int = BACKOFF_MS) -> None:
         self.log = log
-        self._backoff_ms = backoff_ms
+        self._backoff_ms = max(1, backoff_ms)  # a leader that cannot be asked is not asked without end in one turn
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = log.epochs.latest
         self.truncating = self.last_fetched_epoch == NO_EPOCH

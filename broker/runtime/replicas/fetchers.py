@@ -183,11 +183,10 @@ class _Fetcher:
                 self._plan.request_failed(self._now_ms)
 
     async def _round(self) -> None:
-        if self._unsynced:
-            await self._until_synced()
-        for key, cut in self._plan.truncations(self._now_ms):
+        now_ms = await self._until_synced()
+        for key, cut in self._plan.truncations(now_ms):
             self._carry_out(key, cut)
-        request = self._plan.next_request(self._now_ms)
+        request = self._plan.next_request(now_ms)
         if request is None:
             await self._until_something_is_to_be_asked()
             return
@@ -283,20 +282,22 @@ class _Fetcher:
         for key, sent in out_of_range:
             await self._ask_offsets(key, sent)
 
-    async def _until_synced(self) -> None:
-        """Afterwards no sync is due of any partition that may be asked for: one that cannot begin is tried again after a pause."""
-        stuck = set()
-        while self._unsynced:
-            key = self._unsynced.pop()
-            pauses = key in self._plan and self._plan[key].is_delayed(self._now_ms)
-            if (pauses or not await self._is_synced(key)) and key in self._plan:
+    async def _until_synced(self) -> int:
+        """The time at which no sync is due of any partition but those that pause: one that cannot begin is tried again after that."""
+        while True:
+            now_ms = self._now_ms
+            key = next((key for key in self._unsynced if key not in self._plan or not self._plan[key].is_delayed(now_ms)), None)
+            if key is None:
+                return now_ms
+            self._unsynced.discard(key)
+            if not await self._is_synced(key) and key in self._plan:
+                self._unsynced.add(key)
                 self._plan.back_off(key, self._now_ms)
-                stuck.add(key)
-        self._unsynced = stuck
+                await asyncio.sleep(0)  # however short the pause is
 
     async def _is_synced(self, key: PartitionKey) -> bool:
         """Waits as long as a sync is under way that the partition has to have, and is fetched; False where none can begin, or it failed."""
-        while (partition := self.partitions.get(key)) is not None and partition.sync_is_due:
+        while key in self._plan and (partition := self.partitions.get(key)) is not None and partition.sync_is_due:
             sync = partition.flush()
             if sync is None or (sync.done() and (sync.cancelled() or sync.exception() is not None)):
                 return False

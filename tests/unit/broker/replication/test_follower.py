@@ -107,6 +107,13 @@ def test_a_pause_is_not_made_longer_by_another_error() -> None:
     assert made.is_ready(BACKOFF_MS)
 
 
+def test_a_pause_of_no_time_is_one_all_the_same() -> None:
+    """replica.fetch.backoff.ms=0: what fails at once would be asked for without end, and nobody else would have his turn."""
+    made = Follower(ListLog(1), 7, backoff_ms=0)
+    made.back_off(50)
+    assert (made.is_delayed(50), made.is_delayed(51)) == (True, False)
+
+
 def test_an_epoch_that_was_fenced_when_a_newer_one_is_known_already_is_tried_again() -> None:
     made, _ = follower(1)
     assert made.refused(ErrorCode.FENCED_LEADER_EPOCH, FetchPartition(0, 6, 1, 1, 0, 1000), 0) is FetchAction.BACK_OFF

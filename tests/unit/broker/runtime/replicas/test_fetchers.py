@@ -381,6 +381,26 @@ async def test_a_sync_that_cannot_begin_is_begun_after_a_pause_and_others_of_the
         follower.scene.close()
 
 
+async def test_what_pauses_is_not_told_of_either_when_another_sync_outlasts_the_pause(synced: Follower, disk: Disk) -> None:
+    """One cannot begin its sync, and pauses; its fetcher waits for the disk of another, and the pause ends meanwhile."""
+    disk.gate.release(1000)
+    await until_it_asks_again(synced, 1)
+    await synced.follow(1)
+    disk.exhausted = True
+    await synced.answer(data(0, b"b", base_offset=1))
+    assert (await until_it_asks_again(synced, 2), disk.refused) == ([(1, 0)], 2)
+    disk.exhausted = False
+    disk.arm()
+    await synced.answer(data(1, b"a"))
+    await synced.wait(BACKOFF_MS)
+    assert len(synced.fetches()) == 3
+    disk.gate.release(1000)
+    async with asyncio.timeout(5):
+        while (0, 2) not in sum(synced.fetches(), []):  # noqa: ASYNC110, RUF017 # the disk answers from its thread; few are asked
+            await asyncio.sleep(0)
+    assert synced.partition(0).log.recovery_point == 2
+
+
 @pytest.mark.parametrize("ending", ["leads", "goes"])
 async def test_nobody_waits_for_the_disk_of_a_partition_that_is_fetched_no_more(synced: Follower, disk: Disk, ending: str) -> None:
     await synced.follow(1)
