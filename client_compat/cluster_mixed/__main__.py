@@ -13,6 +13,7 @@ from client_compat.cluster_mixed.faults import EVERY, Fault
 from client_compat.cluster_mixed.report import MARKER, SEED_MAX, conduct
 from client_compat.kafka.cluster import MIXED, Cluster, Kind, kinds_of
 from client_compat.kafka.jars import default_version
+from client_compat.kafka.locked import USERS, locked
 from client_compat.support import program
 from client_compat.support.program import replace
 
@@ -30,6 +31,9 @@ def main(
         typer.Option(help="Only this one; may be repeated. Takeover: the other kind of broker is put on each directory in turn, and back."),
     ] = None,
     client: Annotated[list[str] | None, typer.Option(help="Only this client; may be repeated.")] = None,
+    are_locked: Annotated[
+        bool, typer.Option("--locked", help="Nodes reach each other through TLS, by SCRAM and PLAIN; clients as ever.")
+    ] = False,
     careless: Annotated[
         bool, typer.Option(help="acks=1, no idempotence, unclean elections: records are lost, and the run says so.")
     ] = False,
@@ -48,7 +52,7 @@ def main(
     version = controller_version or default_version()
     whose = "Ottla" if controller == Kind.OTTLA else f"Apache Kafka {version}"
     led = "the first of them the controller, too" if combined else f"{controllers} controller(s) of {whose}"
-    console.print(f"Brokers {brokers}, {led}, seed {seed}.")
+    console.print(f"Brokers {brokers}, {led}{', locked to each other' if are_locked else ''}, seed {seed}.")
     chosen = fault or EVERY
     can_be_cut = Fault.LINK in chosen
     cluster = Cluster(
@@ -59,6 +63,9 @@ def main(
         controller_kind=controller,
         can_be_cut=can_be_cut,
         combined=combined,
+        between=are_locked,
+        users=USERS if are_locked else (),
+        settings=locked(directory.absolute() / "tls") if are_locked else {},
     )
     conduct(console, cluster, client, faults, chosen, seed=seed, careless=careless, minutes=minutes)
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from confluent_kafka import KafkaError, Message, Producer
 
 from client_compat.kafka.cluster import Cluster, Kind, running
+from client_compat.kafka.locked import USERS, locked
 from client_compat.support.brokers import HOST
 from client_compat.support.reading import read_with_confluent
 from ottla.protocol.client import Client
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.apache_kafka import jars_or_skip
-from tests.support.locked_cluster import USERS, locked
 
 TOPICS = {"plain": {}, "transactional": {"transactional.id": "tx"}}
 PARTITIONS, ROUNDS, PATIENCE_S = 3, 10, 60

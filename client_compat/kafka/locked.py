@@ -1,0 +1,41 @@
+"""Nodes of a cluster that are locked to each other: TLS and SCRAM between brokers, TLS and PLAIN at the controllers. Clients come in by an
+open listener, so that nothing of a run works, or fails, for another reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trustme
+
+from client_compat.kafka.cluster import BETWEEN
+from client_compat.support.brokers import HOST
+from client_compat.support.pem import write_key_and_chain
+
+_MODULES = "org.apache.kafka.common.security"
+_USER, _AT_CONTROLLERS, _AT_BROKERS = "node", "for controllers", "for brokers"
+USERS = (f"SCRAM-SHA-512=[name={_USER},password={_AT_BROKERS}]",)
+"""Whom the cluster has to know from the start."""
+
+
+def locked(directory: Path) -> dict[str, str]:
+    """Settings of each of its nodes, whoever it is of; `directory` gets their certificate, and that of who made it."""
+    directory.mkdir(parents=True, exist_ok=True)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(directory / "ca.pem")
+    scram = f'{_MODULES}.scram.ScramLoginModule required username="{_USER}" password="{_AT_BROKERS}";'
+    plain = f'{_MODULES}.plain.PlainLoginModule required username="{_USER}" password="{_AT_CONTROLLERS}" user_{_USER}="{_AT_CONTROLLERS}";'
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(write_key_and_chain(directory / "node.pem", authority.issue_cert(HOST))),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{BETWEEN}:SASL_SSL,CONTROLLER:SASL_SSL",
+        "listener.name.between.sasl.enabled.mechanisms": "SCRAM-SHA-512",
+        "listener.name.between.scram-sha-512.sasl.jaas.config": scram,
+        "sasl.mechanism.inter.broker.protocol": "SCRAM-SHA-512",
+        "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.controller.plain.sasl.jaas.config": plain,
+        "sasl.mechanism.controller.protocol": "PLAIN",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{_USER};User:ANONYMOUS",
+    }
