@@ -33,6 +33,7 @@ _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 _RENEWED: Final = (0.85, 0.95)
 """A log-in is renewed between these parts of its time, so that those of a cluster are not all at once (SaslClientAuthenticator)."""
 
+_CUT_OFF: Final = "it hung up while TLS began: it may have none, or go away"
 _SAID_CHARS: Final = 500
 
 peer_logger = logging.getLogger(PEERS)
@@ -67,11 +68,14 @@ class SecuredNodeClient(NodeClient):
         except ssl.SSLError as error:
             plain.abort()
             raise AuthenticationFailed(f"{self._address}: SSL handshake failed: {_reason(error)}") from error
+        except OSError as error:  # which the loop may leave without a word
+            plain.abort()
+            raise ConnectionResetError(_CUT_OFF) from error
         except BaseException:
             plain.abort()
             raise
         if transport is None or transport.is_closing():
-            raise ConnectionResetError("it hung up while TLS began")
+            raise ConnectionResetError(_CUT_OFF)
         wire.connection_made(transport)
 
     async def _log_in(self, wire: Wire, sasl: SaslLogIn) -> None:

@@ -299,5 +299,5 @@ def test_a_node_believes_no_other_host_and_no_other_authority(
                 runner.run(OverSockets(ports).known(at, way_in))
             told = f"Connection to node 7 failed authentication due to: {caught.value}" in caplog.text
             assert told is isinstance(caught.value, AuthenticationFailed)
-        with pytest.raises(LinkBroken):
+        with pytest.raises(LinkBroken, match="it hung up while TLS began"):
             runner.run(OverSockets(ports).known("PLAINTEXT", way("PLAINTEXT", "SASL_SSL", ours=made.pem_settings())))
