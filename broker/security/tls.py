@@ -46,6 +46,16 @@ _CIPHERS: Final = {
     "AES_128_CBC_SHA": "AES128-SHA",
     "AES_256_CBC_SHA": "AES256-SHA",
 }
+_GROUP: Final = b"""-----BEGIN DH PARAMETERS-----
+MIIBCAKCAQEA//////////+t+FRYortKmq/cViAnPTzx2LnFg84tNpWp4TZBFGQz
++8yTnc4kmz75fS/jY2MMddj2gbICrsRhetPfHtXV/WVhJDP1H18GbtCFY2VVPe0a
+87VXE15/V8k1mE8McODmi3fipona8+/och3xWKE2rec1MKzKT0g6eXq8CrGCsyT7
+YdEIqUuyyOP7uWrat2DX9GgdT0Kj3jlN9K5W7edjcrsZCwenyO4KbXCeAvzhzffi
+7MA0BM0oNC9hkXL+nOmFg/+OTxIy7vKBg8P+OxtMb61zO7X8vC7CIAXFjvGDfRaD
+ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
+-----END DH PARAMETERS-----
+"""
+"""The group of 2048 bits that everybody knows (RFC 7919, ffdhe2048): without one no suite of DHE can be agreed upon."""
 _SPARE_MAX: Final = 32
 _AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -200,6 +210,9 @@ def held_to(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLConte
     context.minimum_version, context.maximum_version = _versions(security.items("ssl.enabled.protocols"), suites)
     if older := [name for name in suites if name not in _OF_1_3]:
         context.set_ciphers(":".join(map(openssl_name, older)))
+        if any(name.startswith("TLS_DHE_") for name in older):
+            with _file_of(_GROUP) as path:
+                context.load_dh_params(path)
     return context
 
 

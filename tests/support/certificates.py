@@ -26,10 +26,11 @@ class Certificates:
         self.server = self.of("server", HOST, "localhost")
         self.client = self.of("client", "ann@example.org", common_name="ann")
 
-    def of(self, file: str, *names: str, common_name: str | None = None, unit: str | None = None) -> Path:
-        """Without a unit its name is one that no other has."""
+    def of(self, file: str, *names: str, common_name: str | None = None, unit: str | None = None, rsa: bool = False) -> Path:
+        """Without a unit its name is one that no other has. The key is of an elliptic curve, or else RSA's."""
+        kind = trustme.KeyType.RSA if rsa else trustme.KeyType.ECDSA
         issued = self._authority.issue_cert(
-            *names, common_name=common_name, organization_name="Ottla's, tests", organization_unit_name=unit
+            *names, common_name=common_name, organization_name="Ottla's, tests", organization_unit_name=unit, key_type=kind
         )
         key = load_pem_private_key(issued.private_key_pem.bytes(), None)
         pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

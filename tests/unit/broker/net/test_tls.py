@@ -235,6 +235,15 @@ def test_cipher_suites_are_those_of_the_setting_by_javas_names(tmp_path: Path, m
             served(running, context)
 
 
+def test_a_suite_of_dhe_can_be_agreed_upon(tmp_path: Path, made: Certificates) -> None:
+    server, suite = made.of("rsa", HOST, rsa=True), "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384"
+    with broker(tmp_path, made, ssl_keystore_location=str(server), ssl_cipher_suites=suite) as running:
+        context = trusting(made)
+        context.set_ciphers(openssl_name(suite))
+        with context.wrap_socket(socket.create_connection((HOST, running.port)), server_hostname=HOST) as connection:
+            assert connection.cipher() == ("DHE-RSA-AES256-GCM-SHA384", "TLSv1.2", 256)
+
+
 @pytest.mark.parametrize(
     ("suite", "name"),
     [
