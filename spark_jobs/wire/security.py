@@ -44,6 +44,7 @@ SECRETS: Final = frozenset({"key_password", "password", "jaas"})
 WITHOUT_EFFECT: Final = frozenset({"ssl.truststore.password", "ssl.keystore.password", "ssl.protocol", "ssl.enabled.protocols"})
 """Of Java's client, with nothing to do here: PEM stores have no password of their own, and TLS negotiates its version."""
 _ABOUT_SECURITY: Final = re.compile(r"(enable\.)?(ssl|sasl|security)\.")
+_BY_TOKEN: Final = re.compile(r'\btokenauth\s*=\s*"?true', re.IGNORECASE)
 _JAAS: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _FALSE: Final = frozenset({"false", "0", "no", ""})
 
@@ -121,6 +122,8 @@ def _credentials(given: Mapping[str, str], protocol: str) -> tuple[str, str, str
     mechanism = given.get("mechanism", "").upper()
     if mechanism not in MECHANISMS:
         raise ValueError(f"sasl.mechanism={mechanism or '(none)'}: one of {', '.join(sorted(MECHANISMS))}")
+    if _BY_TOKEN.search(given.get("jaas", "")):
+        raise ValueError("sasl.jaas.config: tokenauth: delegation tokens log nobody in here; the token's owner can")
     jaas = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(given.get("jaas", ""))}
     username, password = (given.get(name) or jaas.get(name, "") for name in ("username", "password"))
     if not username or not password:

@@ -49,6 +49,14 @@ def test_what_is_not_about_security_is_passed_over() -> None:
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI"),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}, "password"),
         ({"ssl.truststore.location": "trust.jks"}, "PEM"),
+        (
+            {
+                "security.protocol": "SASL_SSL",
+                "sasl.mechanism": "SCRAM-SHA-256",
+                "sasl.jaas.config": 'ScramLoginModule required username="id" password="hmac" tokenauth="true";',
+            },
+            "tokenauth",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(properties: dict[str, str], named: str) -> None:
