@@ -1,6 +1,6 @@
 """The image's root in the place of apache/kafka, cp-kafka and bitnami/kafka: as testcontainers start those, and as compose files do.
 
-The scripts are those that the modules of testcontainers write (Java 1.21, Python 4.14, Go 0.39, Node 12), with the same commands, variables
+The scripts are those that the modules of testcontainers write (of the summer of 2026), with the same commands, variables
 and lines that they wait for. Without an engine: tests/support/image_root.py says how.
 """
 

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 
 from ottla.broker.cli.basics import CliError
 from ottla.broker.cli.cluster import AdminClient, AnsweredError, Unreachable, check
-from ottla.broker.cli.security import use
+from ottla.broker.cli.security import use, use_properties
 from ottla.protocol.bodiless import module_of
 from ottla.protocol.error_codes import ErrorCode
 
@@ -91,6 +91,7 @@ def cluster_of(options: argparse.Namespace) -> AdminClient:
 def read_config(options: argparse.Namespace) -> dict[str, str]:
     """The file of --command-config, which from now on says how connections are made. Raises `CliError`."""
     if options.command_config is None:
+        use_properties({})
         return {}
     use(options.command_config)
     with options.command_config.open(encoding="utf-8") as lines:
