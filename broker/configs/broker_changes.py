@@ -17,7 +17,7 @@ from dataclasses import replace
 from typing import Final
 
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Value
-from ottla.broker.core.ignored_settings import is_ignored
+from ottla.broker.core.ignored_settings import IGNORED_SECRETS, is_ignored
 from ottla.broker.core.kept_keys import CLEANER_BUFFER, CLEANER_THREADS, THREADS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.security_settings import lock_problem
@@ -44,7 +44,7 @@ def broker_key(name: str) -> ConfigKey | None:
     if of_all is not None:
         return replace(of_all, name=name)
     if is_ignored(base):
-        return ConfigKey(name, ConfigType.STRING, None, "Kept, without effect.")
+        return ConfigKey(name, ConfigType.PASSWORD if base in IGNORED_SECRETS else ConfigType.STRING, None, "Kept, without effect.")
     return None
 
 

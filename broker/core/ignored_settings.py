@@ -90,6 +90,12 @@ IGNORED_NAMES = frozenset(
 )
 
 
+IGNORED_SECRETS: Final = frozenset(
+    {"sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.assertion.private.key.passphrase"}
+)
+"""Those of them that nobody is to read."""
+
+
 def is_ignored(name: str) -> bool:
     """Whether `name` is a setting of Kafka's that changes nothing here, be it for one listener or for all."""
     match = _OF_A_LISTENER.fullmatch(name)

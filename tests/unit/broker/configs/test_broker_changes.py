@@ -129,7 +129,15 @@ def test_the_key_of_one_listener_is_that_of_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("base", "hidden"), [("ssl.keystore.location", False), ("ssl.keystore.password", True), ("ssl.keystore.key", True)]
+    ("base", "hidden"),
+    [
+        ("ssl.keystore.location", False),
+        ("ssl.keystore.password", True),
+        ("ssl.keystore.key", True),
+        ("sasl.oauthbearer.client.credentials.client.id", False),
+        ("sasl.oauthbearer.client.credentials.client.secret", True),
+        ("sasl.oauthbearer.assertion.private.key.passphrase", True),
+    ],
 )
 def test_the_passwords_of_a_listener_are_hidden(base: str, hidden: bool) -> None:
     key = broker_key(f"listener.name.external.{base}")
