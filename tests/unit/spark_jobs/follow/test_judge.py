@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
+import pyarrow.compute as pc
 
 from ottla.spark_jobs import views
 from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, TRANSACTION_TIMEOUT_MS, audit
@@ -28,14 +29,17 @@ def rows_of(root: Path) -> pa.Table:
     return pa.Table.from_batches(list(read("batches", [root], SCHEMA.names)), SCHEMA)
 
 
-def followed(root: Path, size: int) -> tuple[list[Told], list[int]]:
+def followed(rows: pa.Table, size: int) -> tuple[list[Told], list[int]]:
     """What is told (rule, severity, kind, place) when `size` batches arrive at a time, and how many rows are remembered after each."""
-    rows = rows_of(root)
+    return told_of([rows.slice(at, size) for at in range(0, rows.num_rows, size)])
+
+
+def told_of(pieces: list[pa.Table]) -> tuple[list[Told], list[int]]:
     state = None
     told: list[Told] = []
     remembered = []
-    for at in range(0, rows.num_rows, size):
-        judged = judge(rows.slice(at, size), state, ARGS, caught_up=at + size >= rows.num_rows)
+    for number, piece in enumerate(pieces, 1):
+        judged = judge(piece, state, ARGS, caught_up=number == len(pieces))
         told += [(f["rule"], f["severity"], f["kind"], place(f)) for f in judged.findings]
         state = judged.state
         remembered.append(state.num_rows)
@@ -46,10 +50,12 @@ def place(f: dict[str, Any]) -> str:
     return f"{f['topic']}-{f['partition']}@{'?' if f['offset'] is None else f['offset']}"
 
 
-def whole(root: Path) -> Counter[Told]:
-    (verdict,) = audit([root], engine="duckdb", samples=10_000, deep=False).directories
-    found = [finding for name in CONTINUOUS for finding in verdict.rules[name].samples]
-    return Counter((f.rule, str(f.severity), f.kind, f.where) for f in found if f.severity != "info" and f.rule != HANGING)
+def whole(roots: list[Path]) -> list[Counter[Told]]:
+    """What the audit says of each, in one run."""
+    verdicts = audit(roots, engine="duckdb", samples=10_000, deep=False).directories
+    found = [[finding for name in CONTINUOUS for finding in verdict.rules[name].samples] for verdict in verdicts]
+    kept = [[f for f in each if f.severity != "info" and f.rule != HANGING] for each in found]
+    return [Counter((f.rule, str(f.severity), f.kind, f.where) for f in each) for each in kept]
 
 
 def without_hanging(told: list[Told]) -> Counter[Told]:
@@ -60,13 +66,22 @@ def without_hanging(told: list[Told]) -> Counter[Told]:
 ALONE = [name for name, case in CASES.items() if not case.directories]
 
 
-@pytest.mark.parametrize("third", range(3))
-def test_piece_by_piece_says_what_the_whole_log_says(tmp_path: Path, third: int) -> None:
-    for name in ALONE[third::3]:
-        CASES[name].write(tmp_path / name)
-        size = max(1, rows_of(tmp_path / name).num_rows // 2 + 1)
-        told, _ = followed(tmp_path / name, size)
-        extra, wanted = without_hanging(told), whole(tmp_path / name)
+def written(directory: Path, names: Iterable[str]) -> dict[str, Path]:
+    """The logs of these cases of the corpus."""
+    for name in names:
+        CASES[name].write(directory / name)
+    return {name: directory / name for name in names}
+
+
+def test_piece_by_piece_says_what_the_whole_log_says(tmp_path: Path) -> None:
+    """All logs arrive together, in two pieces; their partitions have other numbers then, for many are called the same."""
+    roots = written(tmp_path, ALONE)
+    tables = [moved(rows_of(root), number) for number, root in enumerate(roots.values())]
+    first = pa.concat_tables([rows.slice(0, rows.num_rows // 2 + 1) for rows in tables])
+    second = pa.concat_tables([rows.slice(rows.num_rows // 2 + 1) for rows in tables])
+    told = without_hanging(told_of([first, second])[0])
+    for number, (name, wanted) in enumerate(zip(roots, whole(list(roots.values())), strict=True)):
+        extra = Counter({(*what, original(where)): n for (*what, where), n in told.items() if number_of(where) == number})
         assert wanted - extra == Counter(), name
         extra -= wanted
         # A gap is told when it is seen, though what is missing may yet arrive late.
@@ -75,17 +90,37 @@ def test_piece_by_piece_says_what_the_whole_log_says(tmp_path: Path, third: int)
             assert any(rule == "sequence-order" for rule, *_ in wanted), name
 
 
+PARTITIONS_A_LOG = 1_000
+
+
+def moved(rows: pa.Table, number: int) -> pa.Table:
+    """As if it were the log of that number among many."""
+    at = rows.schema.get_field_index("partition")
+    field = rows.schema.field(at)
+    return rows.set_column(at, field, pc.add(rows["partition"], number * PARTITIONS_A_LOG).cast(field.type))
+
+
+def number_of(where: str) -> int:
+    return int(where.rpartition("@")[0].rpartition("-")[2]) // PARTITIONS_A_LOG
+
+
+def original(where: str) -> str:
+    place, _, offset = where.rpartition("@")
+    topic, _, partition = place.rpartition("-")
+    return f"{topic}-{int(partition) % PARTITIONS_A_LOG}@{offset}"
+
+
 def test_batch_by_batch_the_small_logs_too(tmp_path: Path) -> None:
-    for name in ("same_batch_twice", "gap", "overlapping_sequences", "sound"):
-        CASES[name].write(tmp_path / name)
-        assert without_hanging(followed(tmp_path / name, 1)[0]) == whole(tmp_path / name), name
+    roots = written(tmp_path, ("same_batch_twice", "gap", "overlapping_sequences", "sound"))
+    for (name, root), wanted in zip(roots.items(), whole(list(roots.values())), strict=True):
+        assert without_hanging(followed(rows_of(root), 1)[0]) == wanted, name
 
 
 def test_what_is_remembered_does_not_grow_with_the_log(tmp_path: Path) -> None:
     log = PartitionWriter(tmp_path, "t", 0)
     for i in range(200):
         log.data(5, pid=1 + i % 3, seq=i // 3 * 5)
-    told, remembered = followed(tmp_path, 25)
+    told, remembered = followed(rows_of(tmp_path), 25)
     assert told == []
     assert max(remembered[3:]) <= max(remembered[:3]) <= 3 * 6 + 8
 
@@ -95,7 +130,7 @@ def test_an_old_duplicate_is_found_beyond_the_last_five_batches(tmp_path: Path) 
     for i in range(40):
         log.data(5, pid=1, seq=i * 5)
     log.data(5, pid=1, seq=10)
-    assert followed(tmp_path, 10)[0] == [("duplicate-sequence", "violation", "sequences overlap", "t-0@200")]
+    assert followed(rows_of(tmp_path), 10)[0] == [("duplicate-sequence", "violation", "sequences overlap", "t-0@200")]
 
 
 def test_a_producer_is_forgotten_after_its_expiration_but_not_an_open_transaction(tmp_path: Path) -> None:
