@@ -123,7 +123,7 @@ RUST = Language(
     "rust",
     ("cargo",),
     "https://rustup.rs",
-    lambda out: [["cargo", "build", "--quiet", "--release", "--target-dir", str(out / "target")]],
+    lambda out: [["cargo", "build", "--quiet", "--target-dir", str(out / "target")]],
 )
 JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get install maven openjdk-17-jdk-headless", java.build_commands)
 
@@ -155,7 +155,7 @@ def _node(name: str, *, optional: bool = False) -> ClientKind:
 
 
 def _rust(name: str) -> ClientKind:
-    return ClientKind(name, RUST, lambda: [str(RUST.out / "target" / "release" / "ottla-client"), "--client", name])
+    return ClientKind(name, RUST, lambda: [str(RUST.out / "target" / "debug" / "ottla-client"), "--client", name])
 
 
 def _java(name: str) -> ClientKind:
