@@ -15,8 +15,8 @@ PORT ?= 9092
 DIR ?= .demo/idempotent
 ARGS ?=
 SEEDS ?= 100
-# How many workers `make test` has; 0 runs the tests one after the other, in one process.
-JOBS ?= 2
+# How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
+JOBS ?= 3
 
 .PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust browser demo demo-transactions demo-cluster serve test test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 
 from client_compat.differential.probe import Probe
+from client_compat.differential.scenarios.common import until
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
@@ -44,11 +45,26 @@ CHANGES = {
 
 def credentials(probe: Probe) -> None:
     """AlterUserScramCredentials and what is told of it."""
+    known: dict[tuple[str, int], int] = {}
     for label, (deletions, upsertions) in CHANGES.items():
-        probe.ask(label, AlterUserScramCredentialsRequest(deletions, upsertions), 0)
+        answer = probe.ask(label, AlterUserScramCredentialsRequest(deletions, upsertions), 0)
+        changed = {result.user for result in answer.results if not result.error_code}
+        for gone in deletions:
+            if gone.name in changed:
+                known.pop((gone.name, gone.mechanism))
+        known.update({(new.name, new.mechanism): new.iterations for new in upsertions if new.name in changed})
+        _wait_for(probe, known)
         probe.ask(f"after {label}", DescribeUserScramCredentialsRequest(None), 0)
     for label, names in {"two": ["ann", "bob"], "twice": ["ann", "ann"], "unknown": ["nobody"], "none": [], "blank": [""]}.items():
         probe.ask(label, DescribeUserScramCredentialsRequest([UserName(name) for name in names]), 0)
+
+
+def _wait_for(probe: Probe, known: dict[tuple[str, int], int]) -> None:
+    """Until the iterations of these users and mechanisms are told: Apache Kafka's controller answers before its broker has heard."""
+    for _ in until("users are known"):
+        told = probe.quietly(DescribeUserScramCredentialsRequest(None), 0).results
+        if {(user.user, each.mechanism): each.iterations for user in told for each in user.credential_infos} == known:
+            return
 
 
 def out_of_turn(probe: Probe) -> None:
