@@ -98,6 +98,8 @@ def print_run(console: Console, found: MixedRun, directory: Path) -> None:
     console.print(f"{txns.aborted:,} transactions aborted, {txns.unknown:,} commits unanswered.")
     if found.hung:
         console.print(f"[red]Clients that hung, and were killed:[/] {', '.join(found.hung)}; see transactions.log.")
+    if acks.given_up:
+        console.print(f"[yellow]Values given up by a producer that knew no broker any more, and was opened anew:[/] {acks.given_up}.")
     if found.members_hung:
         console.print(f"[yellow]Members that hung, and were killed:[/] {', '.join(found.members_hung)}; see groups.log.")
     if (read := found.groups) is not None:

@@ -24,7 +24,7 @@ from typing import Any, ClassVar, Literal
 
 from client_compat.matrix.clients import CLIENTS as KINDS
 from client_compat.matrix.facades import Client
-from client_compat.support.places import NOT_ACKED, REFUSED, SOMEWHERE, place
+from client_compat.support.places import GIVEN_UP, NOT_ACKED, REFUSED, SOMEWHERE, place
 from client_compat.support.producers import Feed, Item, send_with_aiokafka, send_with_confluent, send_with_program
 from client_compat.support.workers import SPAWN, Workers, log_to
 
@@ -90,7 +90,7 @@ class Shared:
         return cls(RawArray("q", clients), RawArray("q", clients), RawArray("q", [NOT_TOLD] * clients), SPAWN.Event(), SPAWN.Event())
 
 
-class _Values(Feed):
+class Values(Feed):
     """One client's values until it is told to stop."""
 
     in_flight_max: ClassVar[int] = 1_000
@@ -121,9 +121,22 @@ class _Values(Feed):
         self.times[number] = time.time_ns() // 1_000_000
         self._shared.answered[self._client] += 1
 
-    def count_repeated(self, statistics: str) -> None:
-        """librdkafka's `stats_cb`: what it transmitted beyond what it was given was sent again."""
-        topics = json.loads(statistics)["topics"].values()
+    def client_is_new(self) -> None:
+        super().client_is_new()
+        logging.getLogger(self._load.clients[self._client]).error("knew no broker any more, and was opened anew")
+
+    def given_up(self, number: int) -> None:
+        self.places[number] = GIVEN_UP
+
+    def take_statistics(self, text: str) -> None:
+        """librdkafka's `stats_cb`: what it sent again, which is what it transmitted beyond what it was given; and whether it knows brokers.
+        It forgets all where it is told of none, as while every broker is fenced, and asks nobody any more (its issue 5301)."""
+        statistics = json.loads(text)
+        if statistics["brokers"]:
+            self.lost_at = None
+        elif self.lost_at is None:
+            self.lost_at = time.monotonic()
+        topics = statistics["topics"].values()
         transmitted = sum(partition["txmsgs"] for topic in topics for partition in topic["partitions"].values())
         repeated = self._shared.repeated
         repeated[self._client] = max(repeated[self._client], transmitted - len(self.places), 0)
@@ -136,12 +149,12 @@ class _Values(Feed):
 def main(client: int, load: Load, shared: Shared) -> None:
     """The whole life of one producer process."""
     log_to(load.client_log)
-    values = _Values(client, load, shared)
+    values = Values(client, load, shared)
     match load.clients[client]:
         case "aiokafka":
             asyncio.run(_send_with_aiokafka(values, load))
         case "confluent-kafka":
-            send_with_confluent(values, load.topic, {**_confluent_settings(load), "stats_cb": values.count_repeated})
+            send_with_confluent(values, load.topic, {**_confluent_settings(load), "stats_cb": values.take_statistics})
         case name:
             with KINDS[name].program(load.directory / f"program-{name}.log") as program:
                 producer = Client(name, program, load.bootstrap).producer(

@@ -7,6 +7,8 @@ NOT_ACKED = -1
 REFUSED = -2
 SOMEWHERE = -3
 """Acknowledged, but the client could not say where: it was told that the broker has it already."""
+GIVEN_UP = -4
+"""Taken back unanswered, with a client that could not go on: it may be there, once."""
 
 
 def place(partition: int, offset: int) -> int:

@@ -14,12 +14,15 @@ from functools import partial
 from typing import Any, ClassVar
 
 from aiokafka import AIOKafkaProducer
+from confluent_kafka import KafkaError
 from confluent_kafka import Producer as ConfluentProducer
 
 from client_compat.matrix.facades import Producer, Record
 
 SERVE_S = 0.005
+LOST_S = 5.0
 BATCH_RECORDS = 100
+PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 Item = tuple[int, bytes | None, bytes]
 """Number, key, value. The number is the feed's own name for the record."""
 
@@ -28,6 +31,8 @@ class Feed(ABC):
     """What one client is to send, and who hears what became of it."""
 
     in_flight_max: ClassVar[int] = 100_000  # librdkafka's own limit
+    lost_at: float | None = None
+    """Since when the client knows no broker, on the monotonic clock; None while it does, or where it does not say."""
 
     @abstractmethod
     def records(self) -> Iterator[Item | None]:
@@ -40,6 +45,19 @@ class Feed(ABC):
     @abstractmethod
     def failed(self, number: int, error: object) -> None:
         """It was refused for good."""
+
+    @property
+    def client_is_lost(self) -> bool:
+        """Whether the client has known no broker for so long that it never will."""
+        return self.lost_at is not None and time.monotonic() - self.lost_at > LOST_S
+
+    def client_is_new(self) -> None:
+        """The lost one was given up, and another one opened."""
+        self.lost_at = None
+
+    def given_up(self, number: int) -> None:
+        """It was not answered when its client was given up."""
+        self.failed(number, "given up with its client")
 
 
 async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
@@ -66,30 +84,45 @@ async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
 
 
 def send_with_confluent(feed: Feed, topic: str, settings: dict[str, Any]) -> None:
-    """See the module."""
+    """See the module. A producer that cannot go on, as the feed says, is given up with what it was not answered, and another one opened."""
     waiting = 0
 
     def done(number: int, error: Any, message: Any) -> None:
         nonlocal waiting
         waiting -= 1
-        if error is not None:
-            feed.failed(number, error)
-        else:
+        if error is None:
             offset = message.offset()
             feed.acked(number, message.partition(), -1 if offset is None else offset)
+        elif error.code() in PURGED:
+            feed.given_up(number)
+        else:
+            feed.failed(number, error)
 
-    producer = ConfluentProducer({"acks": "all", **settings}, logger=logging.getLogger("confluent-kafka"))
+    def opened() -> ConfluentProducer:
+        return ConfluentProducer({"acks": "all", **settings}, logger=logging.getLogger("confluent-kafka"))
+
+    def served(producer: ConfluentProducer, timeout_s: float = SERVE_S) -> ConfluentProducer:
+        producer.poll(timeout_s)
+        if not feed.client_is_lost:
+            return producer
+        producer.purge()
+        producer.flush()
+        feed.client_is_new()
+        return opened()
+
+    producer = opened()
     for item in feed.records():
         if item is None:
-            producer.poll(SERVE_S)
+            producer = served(producer)
             continue
         number, key, value = item
         while waiting >= feed.in_flight_max:
-            producer.poll(SERVE_S)
+            producer = served(producer)
         waiting += 1
         producer.produce(topic, value, key, on_delivery=partial(done, number))
-        producer.poll(0)
-    producer.flush()
+        producer = served(producer, 0)
+    while producer.flush(SERVE_S):
+        producer = served(producer)
 
 
 def send_with_program(feed: Feed, topic: str, producer: Producer, timeout_ms: int) -> None:

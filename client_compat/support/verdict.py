@@ -6,7 +6,7 @@ from array import array
 from dataclasses import dataclass, field
 
 from client_compat.support.load import Load, parts_of
-from client_compat.support.places import NOT_ACKED, REFUSED, SOMEWHERE, describe_place, place
+from client_compat.support.places import GIVEN_UP, NOT_ACKED, REFUSED, SOMEWHERE, describe_place, place
 from client_compat.support.reading import read_with_aiokafka
 
 SAMPLES_MAX = 10
@@ -25,6 +25,8 @@ class AckVerdict:
     refused: int = 0
     unanswered: int = 0
     foreign: int = 0
+    given_up: int = 0
+    """Taken back unanswered, with a client that could not go on; that is no fault of a broker's."""
     samples: list[str] = field(default_factory=list)
     losses: list[tuple[str, int, int]] = field(default_factory=list)
     """What is lost: client, number, and the place where it was acknowledged."""
@@ -81,6 +83,8 @@ def compare(verdict: AckVerdict, client: str, places: array[int], found: dict[in
             verdict.refused += 1
         elif acked == NOT_ACKED:
             verdict.unanswered += 1
+        elif acked == GIVEN_UP:
+            verdict.given_up += 1
         elif not copies:
             verdict.lost += 1
             verdict.losses.append((client, number, acked))
@@ -88,4 +92,4 @@ def compare(verdict: AckVerdict, client: str, places: array[int], found: dict[in
         elif acked not in (SOMEWHERE, *copies):
             verdict.misplaced += 1
             verdict.note(f"{client} {number}, acknowledged at {describe_place(acked)}, stands at {', '.join(map(describe_place, copies))}")
-        verdict.acked += acked not in (REFUSED, NOT_ACKED)
+        verdict.acked += acked not in (REFUSED, NOT_ACKED, GIVEN_UP)

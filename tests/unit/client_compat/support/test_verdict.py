@@ -6,7 +6,7 @@ from array import array
 
 import pytest
 
-from client_compat.support.places import NOT_ACKED, REFUSED, SOMEWHERE, place
+from client_compat.support.places import GIVEN_UP, NOT_ACKED, REFUSED, SOMEWHERE, place
 from client_compat.support.verdict import AckVerdict, compare
 
 
@@ -48,3 +48,9 @@ def test_what_is_lost_is_told_with_its_place() -> None:
 
 def test_a_value_that_the_client_was_told_is_there_already_may_stand_anywhere() -> None:
     assert judged([place(0, 0), SOMEWHERE], {0: [place(0, 0)], 1: [place(5, 7)]}).good
+
+
+def test_a_value_that_was_given_up_may_stand_or_not_but_not_twice() -> None:
+    verdict = judged([place(0, 0), GIVEN_UP, GIVEN_UP], {0: [place(0, 0)], 2: [place(0, 1)]})
+    assert (verdict.good, verdict.given_up, verdict.acked) == (True, 2, 1)
+    assert judged([place(0, 0), GIVEN_UP], {0: [place(0, 0)], 1: [place(0, 1), place(0, 2)]}).doubled == 1
