@@ -20,7 +20,8 @@ async def handle(ctx: Context, request: AlterClientQuotasRequest) -> AlterClient
         check_cluster(ctx, Operation.ALTER_CONFIGS)
         results = await ctx.services.topic_service.alter_client_quotas(request.entries, validate_only=request.validate_only)
     except Rejected as error:
-        results = {frozenset((part.entity_type, part.entity_name) for part in entry.entity): error for entry in request.entries}
+        named = [[EntityData(part.entity_type, part.entity_name) for part in entry.entity] for entry in request.entries]
+        return AlterClientQuotasResponse(entries=[EntryResult(*error_fields(error), entity) for entity in named])
     return AlterClientQuotasResponse(
         entries=[
             EntryResult(*error_fields(error), [EntityData(kind, name) for kind, name in sorted(target)])

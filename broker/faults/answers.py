@@ -15,6 +15,7 @@ from ottla.broker.faults.subject import PARTITION_NUMBERS, TOPIC_NAMES, TopicNam
 from ottla.protocol.codec import response_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.fields import ArrayOf, wire_fields
+from ottla.protocol.messages.k03_metadata import MetadataResponseTopic
 
 _SAME: Final[tuple[tuple[str, ...], ...]] = (
     TOPIC_NAMES,
@@ -98,6 +99,8 @@ def _answer_for(asked: Any, answer_class: Any, error: ErrorCode) -> Any:
             ours = next((name for name in same if name in names), None)
             if theirs is not None and ours is not None:
                 setattr(answer, ours, getattr(asked, theirs))
+        if isinstance(answer, MetadataResponseTopic) and answer.name is None:
+            answer.name = ""  # of a topic that is asked for by its id; before version 12 an answer has no null for it
         _mirror(asked, answer, error)
         return answer
     same = _stands_for(answer_class) or ()

@@ -16,6 +16,7 @@ from ottla.protocol.messages.k45_alter_partition_reassignments import (
     ReassignableTopic,
 )
 from ottla.protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest
+from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, EntityData, EntryData, OpData
 from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest
@@ -57,3 +58,11 @@ def test_who_may_not_is_refused_and_who_may_is_answered(tmp_path: Path, request_
             assert DENIED in codes(client.call(request_))
         with bob(broker) as client:
             assert DENIED not in codes(client.call(request_))
+
+
+def test_a_denied_change_of_quotas_names_what_was_asked_whatever_that_is(tmp_path: Path) -> None:
+    entity = [EntityData("user", None), EntityData("user", "x"), EntityData("odd", None)]
+    with RunningBroker(tmp_path / "data", GUARDED) as broker, ann(broker) as client:
+        (entry,) = client.call(AlterClientQuotasRequest([EntryData(entity, [OpData("producer_byte_rate", 1.0)])])).entries
+    assert entry.error_code == DENIED
+    assert [(part.entity_type, part.entity_name) for part in entry.entity] == [("user", None), ("user", "x"), ("odd", None)]

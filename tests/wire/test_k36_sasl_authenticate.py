@@ -109,6 +109,13 @@ def test_another_request_in_the_place_of_a_token_is_refused_in_its_own_form(
 
 
 @LOCKED
+def test_a_topic_that_is_named_by_its_id_is_refused_with_an_empty_name(client: Client) -> None:
+    handshake(client)
+    (topic,) = client.call(MetadataRequest([MetadataRequestTopic(topic_id=b"i" * 16, name=None)]), 11).topics
+    assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.ILLEGAL_SASL_STATE, "", b"i" * 16)
+
+
+@LOCKED
 def test_a_produce_before_the_log_in_writes_nothing(broker: RunningBroker) -> None:
     broker.topics.create("t")
     batch = build_batch([SimpleRecord(None, b"v")])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from random import Random
 from typing import Any
 
 import pytest
 
+from client_compat.fuzz.messages import MessageMaker
 from ottla.broker.api.routes import ROUTES
 from ottla.broker.faults.answers import overwrite, refusal
 from ottla.protocol.codec import encode_response, request_class
@@ -58,6 +60,15 @@ def test_a_refusal_without_parts_is_one_error() -> None:
 def test_every_api_that_is_served_can_be_refused_in_every_version(api: Any) -> None:
     for version in range(ROUTES[api].min_version, ROUTES[api].max_version + 1):
         assert encode_response(api, version, 1, refusal(api, request_class(api)(), ERROR))
+
+
+@pytest.mark.parametrize("api", ROUTES, ids=lambda key: key.name)
+def test_whatever_is_asked_can_be_refused(api: Any) -> None:
+    """A log-in refuses requests before anybody looked at them: what they name by an id alone, or not at all, is answered, too."""
+    maker = MessageMaker(Random(int(api)))
+    for version in range(ROUTES[api].min_version, ROUTES[api].max_version + 1):
+        for _ in range(10):
+            assert encode_response(api, version, 1, refusal(api, maker.make(request_class(api), version), ERROR))
 
 
 def test_only_what_is_wanted_is_overwritten() -> None:
