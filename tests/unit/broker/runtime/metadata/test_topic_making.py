@@ -20,7 +20,7 @@ class Making:
         self.answer: asyncio.Future[dict[str, Rejected | None]] = asyncio.get_running_loop().create_future()
         self.creation = AutoCreation(self.create)
 
-    async def create(self, names: Sequence[str]) -> dict[str, Rejected | None]:
+    async def create(self, names: Sequence[str], asker: object) -> dict[str, Rejected | None]:
         self.asked.append(list(names))
         return await asyncio.shield(self.answer)
 
