@@ -39,6 +39,8 @@ class SimClient:
         self._driver = TimerDriver(self.timers, self.clock)
         self._links: dict[int, NodeClient] = {}
         self._leaders: dict[Place, tuple[int, int]] = {}
+        self._newest: dict[Place, int] = {}
+        """The greatest leader epoch that it was told of: what is older comes from a broker that knows less (KAFKA Metadata)."""
         self._coordinators: dict[tuple[str, int], int] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -83,8 +85,9 @@ class SimClient:
             answer = await self.anybody(MetadataRequest([MetadataRequestTopic(name=place[0])], allow_auto_topic_creation=False), 12)
             for topic in answer.topics:
                 for partition in topic.partitions:
-                    if partition.leader_id >= 0 and topic.name is not None:
-                        self._leaders[topic.name, partition.partition_index] = partition.leader_id, partition.leader_epoch
+                    told, epoch = (topic.name or "", partition.partition_index), partition.leader_epoch
+                    if partition.leader_id >= 0 and epoch >= self._newest.get(told, -1):
+                        self._leaders[told], self._newest[told] = (partition.leader_id, epoch), epoch
             if place not in self._leaders:
                 await self.pause()
         return self._leaders[place][0]

@@ -23,8 +23,6 @@ from ottla.broker.sim.simulation import SOURCE, Outcome, Plan, Simulation, simul
 KILL_AND_PAUSE = (Fault(1_500, "kill", 1, 2, 3_000, 0.5), Fault(2_500, "pause", 2, 3, 12_000, 0.5))
 UNCLEAN_SEED = 109
 """Of which an unclean election loses something."""
-DIVERGING_SEED = 5
-"""In which a leader that was cut off goes on and then follows one that has gone on, too."""
 SMALL = Plan(1, synced=False, work_ms=6_000, faults=KILL_AND_PAUSE)
 
 
@@ -114,13 +112,10 @@ def test_a_seed_holds(seed: int) -> None:
     assert simulate(Plan.of(seed)).violations == []
 
 
-@pytest.mark.parametrize(
-    ("rule", "first"),
-    [("in sync no more", 1), ("a move ends", 1), ("diverges is cut", DIVERGING_SEED), ("another leader epoch", 1), ("asks for more", 1)],
-)
-def test_a_rule_that_is_broken_is_found_in_few_seeds(rule: str, first: int) -> None:
+@pytest.mark.parametrize("rule", ["in sync no more", "a move ends", "diverges is cut", "another leader epoch", "asks for more"])
+def test_a_rule_that_is_broken_is_found_in_few_seeds(rule: str) -> None:
     (broken,) = (each for each in MUTATIONS if rule in each.rule)
-    assert found(broken, range(first, first + 10)) is not None
+    assert found(broken, range(1, 11)) is not None
 
 
 def parts_of(mutation: Mutation) -> Iterator[Mutation]:
