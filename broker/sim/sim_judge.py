@@ -64,7 +64,8 @@ class Watch:
             self._silent_us.clear()
             return
         for node in cluster.nodes.values():
-            if node.is_up:
+            may_be_heard = cluster.network.road(node.host, cluster.controller.host).blocked  # what the dead sent is held, and arrives later
+            if node.is_up or may_be_heard:
                 self._silent_us.pop(node.node_id, None)
             elif now_us - self._silent_us.setdefault(node.node_id, now_us) > FENCED_AFTER_US:
                 registered = cluster.image.brokers.get(node.node_id)
