@@ -178,3 +178,6 @@ JWKS_MISSED_KIDS = 16
 JWKS_KID_CHARS = 1_000
 """A token with an unknown key has the set fetched: for one id once in so long; so many ids are remembered, of so many characters at most
 (Kafka's RefreshingHttpsJwks)."""
+
+JWKS_PAUSE_MS = 1_000
+"""Between two such fetches, whatever the tokens name."""

@@ -3,8 +3,9 @@
 Rules that hold inside:
 - Nobody's log-in waits for the network: keys are fetched on a thread of their own, and what is known counts meanwhile. Only the start
   waits, and stops where the keys cannot be had.
-- A token that names an unknown key has them fetched at once, for each such id at most once a minute; few ids are remembered.
-- An answer is bounded, and so is the time that it may take.
+- A token that names an unknown key has them fetched at once, for each such id at most once a minute; few ids are remembered. Anybody can
+  make up ids: whatever is named, there is a pause between two such fetches.
+- An answer is bounded. One that never ends is given up when keys are next wanted.
 
 Source: KAFKA RefreshingHttpsJwks, JwksFileVerificationKeyResolver, Retry.
 """
@@ -80,9 +81,12 @@ class FetchedKeys:
         self._fetch, self._rhythm, self._timers, self._mono_ms = fetch, rhythm, timers, mono_ms
         self._keys: Sequence[SigningKey] = read_key_set(fetch())
         self._asked_again_at: dict[str, int] = {}
+        self._paused_until = mono_ms()
         self._gives_up_at: int | None = None
         """While keys are fetched: when that ends in vain."""
         self._tries = 0
+        self._latest: object = None
+        """The last try: what an earlier one brings, which was given up, counts no more."""
         self._later()
 
     def known(self) -> Sequence[SigningKey]:
@@ -92,8 +96,9 @@ class FetchedKeys:
     def missed(self, kid: str) -> None:
         """See `KeySource`."""
         now_ms = self._mono_ms()
-        if len(kid) > limits.JWKS_KID_CHARS or self._asked_again_at.get(kid, now_ms) > now_ms:
+        if len(kid) > limits.JWKS_KID_CHARS or now_ms < max(self._asked_again_at.get(kid, 0), self._paused_until):
             return
+        self._paused_until = now_ms + limits.JWKS_PAUSE_MS
         self._asked_again_at.pop(kid, None)
         while len(self._asked_again_at) >= limits.JWKS_MISSED_KIDS:
             self._asked_again_at.pop(next(iter(self._asked_again_at)))
@@ -108,13 +113,15 @@ class FetchedKeys:
         self._begin()
 
     def _begin(self) -> None:
-        if self._gives_up_at is None:
-            self._gives_up_at, self._tries = self._mono_ms() + self._rhythm.backoff_max_ms, 0
+        now_ms = self._mono_ms()
+        if self._gives_up_at is None or now_ms > self._gives_up_at + limits.JWKS_FETCH_MS:
+            self._gives_up_at, self._tries = now_ms + self._rhythm.backoff_max_ms, 0
             self._try()
 
     def _try(self) -> None:
         loop = asyncio.get_running_loop()
         self._tries += 1
+        this = self._latest = object()
 
         def work() -> None:
             try:
@@ -122,11 +129,13 @@ class FetchedKeys:
             except (OSError, ValueError, HTTPException) as error:
                 result = error
             with suppress(RuntimeError):  # the broker has stopped
-                loop.call_soon_threadsafe(self._tried, result)
+                loop.call_soon_threadsafe(self._tried, this, result)
 
         threading.Thread(target=work, name="jwks", daemon=True).start()
 
-    def _tried(self, result: Sequence[SigningKey] | Exception) -> None:
+    def _tried(self, which: object, result: Sequence[SigningKey] | Exception) -> None:
+        if which is not self._latest:
+            return
         assert self._gives_up_at is not None
         if isinstance(result, Exception):
             now_ms = self._mono_ms()

@@ -27,16 +27,21 @@ class KeyServer:
 
     def __init__(self, certificate: Path | None = None) -> None:
         self.text, self.status, self.location, self.asked = key_set(jwk(rsa_key(), "a")), 200, "", 0
+        self.ends = threading.Event()
+        """Set: an answer ends when it is there."""
+        self.ends.set()
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
+                ends = outer.ends
                 outer.asked += 1
                 self.send_response(outer.status)
                 if outer.location:
                     self.send_header("Location", outer.location)
                 self.end_headers()
                 self.wfile.write(outer.text)
+                ends.wait(20)
 
             def log_message(self, *_: object) -> None:
                 pass
@@ -105,8 +110,12 @@ async def test_an_unknown_key_has_them_fetched_once_in_a_minute(served: KeyServe
     await scene.until(lambda: scene.ids == ["b"])
     assert served.asked == 2
     served.text = key_set(jwk(rsa_key(), "z"))
+    scene.pass_ms(limits.JWKS_PAUSE_MS - 1)
+    scene.keys.missed("made up")
+    scene.pass_ms(1)
     scene.keys.missed("c")
     await scene.until(lambda: scene.ids == ["z"])
+    assert served.asked == 3
     served.text = key_set(jwk(rsa_key(), "c"))
     scene.pass_ms(limits.JWKS_MISSED_MS - 1)
     scene.keys.missed("c")
@@ -135,6 +144,26 @@ async def test_after_a_failure_it_is_tried_again_and_the_keys_before_go_on(serve
     scene.pass_ms(limits.JWKS_MISSED_MS)
     scene.keys.missed("b")
     await scene.until(lambda: scene.ids == ["b"])
+
+
+async def test_an_answer_that_does_not_end_is_given_up_when_keys_are_wanted_later(served: KeyServer) -> None:
+    scene = Scene(served)
+    failures: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+    held = threading.Event()
+    ended, served.ends = served.ends, held
+    scene.keys.missed("b")
+    await scene.until(lambda: served.asked == 2)
+    served.text, served.ends = key_set(jwk(rsa_key(), "b")), ended
+    scene.pass_ms(RHYTHM.backoff_max_ms + limits.JWKS_FETCH_MS)
+    scene.keys.missed("too early")
+    scene.pass_ms(limits.JWKS_PAUSE_MS)
+    scene.keys.missed("another")
+    await scene.until(lambda: scene.ids == ["b"])
+    held.set()
+    await scene.until(lambda: not any(thread.name == "jwks" for thread in threading.enumerate()))
+    await asyncio.sleep(0)
+    assert (scene.ids, served.asked, failures) == (["b"], 3, [])
 
 
 @pytest.mark.parametrize("case", ["too large", "no set", "gone", "elsewhere"])
