@@ -132,10 +132,9 @@ class TokenStory:
         for mechanism in _HASHES:
             self._log_in("wrong", mechanism, token.token_id, b"x" * 64)
             self._log_in("unknown", mechanism, "nobody's", bytes(token.hmac))
-            with self._log_in("right", mechanism, token.token_id, bytes(token.hmac)) as client:
-                self._clients["by token"] = client
-                self._refused("by token", bytes(token.hmac))
-                self._note("served", client.call(MetadataRequest(topics=[]), 1), 1, "yes")
+            client = self._clients["by token"] = self._log_in("right", mechanism, token.token_id, bytes(token.hmac))
+            self._refused("by token", bytes(token.hmac))
+            self._note("served", client.call(MetadataRequest(topics=[]), 1), 1, "yes")
         self._change("at once", "ann", k40.ExpireDelegationTokenRequest(bytes(token.hmac), -1), 2)
         self._wait_until(lambda tokens: token.token_id not in tokens)
         self._log_in("ended", "SCRAM-SHA-256", token.token_id, bytes(token.hmac))
@@ -175,7 +174,7 @@ class TokenStory:
         self._note(label, answer, version, _from_now(answer.expiry_timestamp_ms))
 
     def _log_in(self, label: str, mechanism: str, token_id: str, proof: bytes) -> Client:
-        client = Client(HOST, self.port)
+        client = self._clients[f"{label}, {mechanism}"] = Client(HOST, self.port)
         client.call(SaslHandshakeRequest(mechanism), 1)
         bare = f"n={token_id},r=fyko,tokenauth=true"
         answer: SaslAuthenticateResponse = client.call(SaslAuthenticateRequest(f"n,,{bare}".encode()), 2)

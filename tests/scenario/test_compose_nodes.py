@@ -81,7 +81,8 @@ def test_three_brokers_replicate_one_is_killed_and_back_and_the_audit_compares_t
     send(range(200, 300))
     assert told == [None] * 300
     for listeners in nodes.listeners.values():
-        health.ask(health.first_listener(listeners))  # as the file's health checks do
+        address, secure = health.first_listener(listeners)
+        health.ask(address, secure=secure)  # as the file's health checks do
     for name in reversed(nodes.processes):
         nodes.processes[name].stop()
     verdict = audit([nodes.directory / name for name in BROKERS], replicas=True, engine="duckdb")
