@@ -44,6 +44,12 @@ HOSTILE = [
 ]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def _characters() -> None:
+    """Hypothesis makes its table of Unicode once for a checkout; while allocations are traced that would take a minute."""
+    st.text().validate()
+
+
 @pytest.fixture(autouse=True)
 def _traced() -> Iterator[None]:
     tracemalloc.start()
