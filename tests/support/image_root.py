@@ -7,6 +7,7 @@ shown: the base image, published ports, and the metadata of the image (tests/sce
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -121,7 +122,12 @@ class Container:
         return time.monotonic() - self.began
 
     def end(self) -> None:
-        """Kills it, and what is in it (--kill-child)."""
+        """Kills it, and what is in it: its first process, with which its namespace of processes ends. (--kill-child alone spares one that
+        has changed its user.)"""
+        if self._process.poll() is None:
+            for child in psutil.Process(self._process.pid).children():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()
         self._process.kill()
         self._process.wait()
 
