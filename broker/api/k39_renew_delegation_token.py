@@ -8,27 +8,11 @@ Source: KAFKA KafkaApis.handleRenewTokenRequest, DelegationTokenControlManager.
 from __future__ import annotations
 
 from ottla.broker.api.context import Context
-from ottla.broker.api.token_rules import NO_TIME, check_may_ask
-from ottla.broker.controller.delegation_tokens import renew_token, rules_of
-from ottla.broker.core.rejected import Rejected
+from ottla.broker.api.token_end import change_end
+from ottla.broker.controller.delegation_tokens import renew_token
 from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
 
 
 async def handle(ctx: Context, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    """Of a broker and of a controller."""
-    services, requester = ctx.services, ctx.peer.principal
-    try:
-        check_may_ask(ctx.peer)
-    except Rejected as error:
-        return RenewDelegationTokenResponse(error.code, NO_TIME)
-    if services.forwarding is not None:
-        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a member of a cluster needs it
-
-        forwarded: RenewDelegationTokenResponse = await forward(ctx, request)
-        return forwarded
-    rules, topics, now_ms = rules_of(services.settings), services.topics, services.clock.now_ms()
-    try:
-        expires_ms = await services.topic_service.decide(lambda: renew_token(topics.image, rules, requester, request, now_ms))
-    except Rejected as error:
-        return RenewDelegationTokenResponse(error.code)
-    return RenewDelegationTokenResponse(expiry_timestamp_ms=expires_ms)
+    """See `change_end`."""
+    return await change_end(ctx, request, renew_token, RenewDelegationTokenResponse)

@@ -53,25 +53,25 @@ def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused:
         expect(time.monotonic() < until, f"{what}: {error or 'no error'}, after {PATIENCE_S:.0f} s")
 
 
+def _refused_write(scene: Scene, name: str, topic: str) -> None:
+    """`name`, who may write elsewhere, writes to `topic`: what is said, and nothing is stored."""
+    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, scene.topic()))
+    producer = _guest(scene, name).producer()
+    scene.note(_sent(producer, topic))
+    producer.close()
+    same(scene.truth.end_offset(topic), 0, "the log's end")
+
+
 @scenario("Who may not write to a topic is refused by name, and nothing is stored.", quick=True)
 def write_denied(scene: Scene) -> None:
     name, topic = user(scene), scene.topic()
     scene.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
-    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, scene.topic()))
-    producer = _guest(scene, name).producer()
-    scene.note(_sent(producer, topic))
-    producer.close()
-    same(scene.truth.end_offset(topic), 0, "the log's end")
+    _refused_write(scene, name, topic)
 
 
 @scenario("A topic that a user may not even see is refused by name.")
 def unseen_topic(scene: Scene) -> None:
-    name, topic = user(scene), scene.topic()
-    scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, scene.topic()))
-    producer = _guest(scene, name).producer()
-    scene.note(_sent(producer, topic))
-    producer.close()
-    same(scene.truth.end_offset(topic), 0, "the log's end")
+    _refused_write(scene, user(scene), scene.topic())
 
 
 @scenario("Who may not read a topic gets none of its records, and is told so.")

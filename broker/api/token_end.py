@@ -1,0 +1,45 @@
+"""When a delegation token ends: what RenewDelegationToken and ExpireDelegationToken have in common (KIP-48).
+
+Both ask who may ask, are handed on to a cluster's controller, and answer with when the token expires now, which is durable then.
+Source: KAFKA KafkaApis.handleRenewTokenRequest, handleExpireTokenRequest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.token_rules import NO_TIME, check_may_ask
+from ottla.broker.cluster.image import MetadataImage
+from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.controller.delegation_tokens import TokenRules, rules_of
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.principal import Principal
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest, RenewDelegationTokenResponse
+from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
+
+RequestT = TypeVar("RequestT", RenewDelegationTokenRequest, ExpireDelegationTokenRequest)
+ResponseT = TypeVar("ResponseT", RenewDelegationTokenResponse, ExpireDelegationTokenResponse)
+Decide = Callable[[MetadataImage, TokenRules, Principal, RequestT, int], Effects[MetadataRecord, int]]
+
+
+async def change_end(ctx: Context, request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
+    """Of a broker and of a controller: asks, decides, and answers with a `response`."""
+    services, requester = ctx.services, ctx.peer.principal
+    try:
+        check_may_ask(ctx.peer)
+    except Rejected as error:
+        return response(error.code, NO_TIME)
+    if services.forwarding is not None:
+        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a member of a cluster needs it
+
+        forwarded: ResponseT = await forward(ctx, request)
+        return forwarded
+    rules, topics, now_ms = rules_of(services.settings), services.topics, services.clock.now_ms()
+    try:
+        expires_ms = await services.topic_service.decide(lambda: decide(topics.image, rules, requester, request, now_ms))
+    except Rejected as error:
+        return response(error.code)
+    return response(expiry_timestamp_ms=expires_ms)
