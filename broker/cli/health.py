@@ -100,11 +100,10 @@ def _connected(host: str, port: int, timeout_s: float, config: str | None, *, se
         wrap: Callable[[socket.socket], socket.socket] = _encrypted if secure else lambda connected: connected
         return Client(host, port, client_id=CLIENT_ID, timeout_s=timeout_s, wrap=wrap)
     from ottla.broker.cli.basics import CliError  # noqa: PLC0415 # only where a file is given
-    from ottla.broker.cli.security import connect, use  # noqa: PLC0415 # as above, and heavy
+    from ottla.broker.cli.security import connect, security_in  # noqa: PLC0415 # as above, and heavy
 
     try:
-        use(Path(config))
-        return connect(host, port, CLIENT_ID, timeout_s)
+        return connect(host, port, CLIENT_ID, timeout_s, security_in(Path(config)))
     except CliError as error:
         raise ValueError(str(error)) from error
 

@@ -28,13 +28,18 @@ class _Given:
     security = Security()
 
 
-def use(file: Path) -> None:
-    """From now on every connection is made so. Raises `CliError`."""
+def security_in(file: Path) -> Security:
+    """What the file says. Raises `CliError`."""
     try:
         with file.open(encoding="utf-8") as lines:
-            _Given.security = security_of(module_of("javaproperties", "reading").load(lines))
+            return security_of(module_of("javaproperties", "reading").load(lines))
     except (OSError, ValueError) as error:
         raise CliError(f"{file}: {error}", exit_code=2) from None
+
+
+def use(file: Path) -> None:
+    """From now on every connection is made so. Raises `CliError`."""
+    _Given.security = security_in(file)
 
 
 def use_properties(properties: Mapping[str, str]) -> None:
@@ -45,12 +50,12 @@ def use_properties(properties: Mapping[str, str]) -> None:
         raise CliError(str(error), exit_code=2) from None
 
 
-def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S) -> Client:
-    """A connection that can be used; `timeout_s` bounds each step of it.
+def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S, security: Security | None = None) -> Client:
+    """A connection that can be used, made as `security` says or else as was given; `timeout_s` bounds each step of it.
 
     Raises OSError (ssl.SSLError among them), and `CliError` where nobody is let in.
     """
-    security = _Given.security
+    security = security or _Given.security
 
     def wrap(connected: socket.socket) -> socket.socket:
         return security.tls().wrap_socket(connected, server_hostname=host) if security.encrypted else connected

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from ottla.broker.cli.health import first_listener, main
+from ottla.broker.cli.security import connect
 from ottla.broker.security.client_properties import as_lines
 from ottla.broker.testing import InProcessBroker
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from tests.support.running_broker import RunningBroker
 
 
@@ -53,6 +55,8 @@ def test_a_locked_broker_is_asked_as_the_file_says(
         assert main(["--broker", broker.bootstrap, "--config", str(file)]) == 0, "ApiVersions is answered before a log-in"
         monkeypatch.delenv("OTTLA_CLIENT_CONFIG")
         assert main(["--broker", broker.bootstrap, "--timeout", "2"]) == 1
+    with InProcessBroker(tmp_path / "open") as broker, connect("127.0.0.1", broker.port, "next") as client:
+        assert client.highest_version(ApiVersionsRequest), "how one check came in is nothing to the next connection of the process"
 
 
 @pytest.mark.parametrize(
