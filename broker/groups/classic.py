@@ -506,19 +506,7 @@ class ClassicGroup:
             protocol=self.protocol_name,
             leader=leader,
             current_state_timestamp=now.wall_ms,
-            members=[
-                MemberMetadata(
-                    member_id=member.member_id,
-                    group_instance_id=member.instance_id,
-                    client_id=member.client_id,
-                    client_host=member.client_host,
-                    rebalance_timeout=member.rebalance_timeout_ms,
-                    session_timeout=member.session_timeout_ms,
-                    subscription=member.metadata(self.protocol_name),
-                    assignment=assignments.get(member.member_id, b""),
-                )
-                for member in members
-            ],
+            members=[member.written(self.protocol_name, assignments.get(member.member_id, b"")) for member in members],
         )
 
     def _install(self, value: GroupMetadataValue) -> None:

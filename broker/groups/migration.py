@@ -27,7 +27,7 @@ from ottla.broker.groups.consumer_draft import Draft
 from ottla.broker.groups.consumer_member import Assignment, ClassicMember, ConsumerMember, epochs_of
 from ottla.broker.groups.consumer_records import ConsumerKey
 from ottla.broker.groups.embedded_protocol import carries_user_data, read_assignment, read_subscription, write_assignment
-from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord, MemberMetadata
+from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from ottla.broker.groups.roster import Member, Roster
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
@@ -152,17 +152,5 @@ def _classic_group(draft: Draft) -> GroupMetadataValue:
         protocol=protocol,
         leader=roster.leader_id,
         current_state_timestamp=draft.now.wall_ms,
-        members=[
-            MemberMetadata(
-                member_id=member.member_id,
-                group_instance_id=member.instance_id,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rebalance_timeout=member.rebalance_timeout_ms,
-                session_timeout=member.session_timeout_ms,
-                subscription=member.metadata(protocol),
-                assignment=member.assignment,
-            )
-            for member in roster
-        ],
+        members=[member.written(protocol, member.assignment) for member in roster],
     )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.groups.answers import Ticket
+from ottla.broker.groups.group_records import MemberMetadata
 
 
 class JoinProtocol(NamedTuple):
@@ -44,6 +45,19 @@ class Member:
     def metadata(self, protocol: str | None) -> bytes:
         """The member's subscription under `protocol`; empty when it does not speak it."""
         return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")
+
+    def written(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
+        """The member in its group's record, which has its subscription under the protocol that was chosen."""
+        return MemberMetadata(
+            member_id=self.member_id,
+            group_instance_id=self.instance_id,
+            client_id=self.client_id,
+            client_host=self.client_host,
+            rebalance_timeout=self.rebalance_timeout_ms,
+            session_timeout=self.session_timeout_ms,
+            subscription=self.metadata(protocol),
+            assignment=assignment,
+        )
 
     def protocol_names(self) -> set[str]:
         return {offered.name for offered in self.protocols}

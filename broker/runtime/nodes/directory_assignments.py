@@ -8,7 +8,6 @@ Source: Kafka's `AssignmentsManager`.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from itertools import groupby, islice
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.runtime.upkeep.worker import Worker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -67,26 +67,24 @@ class DirectoryAssignments:
         self._clock = clock
         self._timers = timers
         self._pending: set[Place] = set()
-        self._worker: asyncio.Task[None] | None = None
+        self._worker = Worker(self._work)
 
     def look(self, changes: ImageChanges) -> None:
         """Metadata was carried out: tells what it has wrong."""
         changed = [(change.after.topic_id, index) for change in changes.topics.values() if change.after for index in change.partitions]
         self._pending.update(place for place in changed if self._lies_elsewhere(place))
-        if self._pending and self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._work())
+        if self._pending:
+            self._worker.wake()
 
     def end(self) -> None:
         """Tell nothing more."""
         self._pending.clear()
-        if self._worker is not None:
-            self._worker.cancel()
+        self._worker.cancel()
 
     async def stop(self) -> None:
         """Tell nothing more, and wait until that is so."""
         self.end()
-        if self._worker is not None:
-            await asyncio.gather(self._worker, return_exceptions=True)
+        await self._worker.stop()
 
     def _lies_elsewhere(self, place: Place) -> bool:
         """Whether metadata has this broker's replica in another directory."""
@@ -106,7 +104,6 @@ class DirectoryAssignments:
                     await pause(self._timers, self._clock, RETRY_MS)
         finally:
             self._pending.clear()
-            self._worker = None
 
     async def _tell(self, places: list[Place]) -> set[Place]:
         """Those that the controller has written down."""

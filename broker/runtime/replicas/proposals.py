@@ -9,7 +9,6 @@ Rules:
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Mapping
 from itertools import groupby
@@ -19,6 +18,7 @@ from ottla.broker.replication.in_sync import Accepted, Proposal
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.runtime.upkeep.worker import Worker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k56_alter_partition import (
     AlterPartitionRequest,
@@ -58,34 +58,28 @@ class Proposals:
         self._clock = clock
         self._timers = timers
         self._pending: dict[PartitionKey, Partition] = {}
-        self._worker: asyncio.Task[None] | None = None
+        self._worker = Worker(self._work)
 
     def submit(self, partition: Partition) -> None:
         """Ask the controller for what the partition's replica proposes, as long as it does."""
         self._pending[partition.log.topic_id, partition.index] = partition
-        if self._worker is None:
-            self._worker = asyncio.get_running_loop().create_task(self._work())
+        self._worker.wake()
 
     def end(self) -> None:
         """Ask for nothing more."""
         self._pending.clear()
-        if self._worker is not None:
-            self._worker.cancel()
+        self._worker.cancel()
 
     async def stop(self) -> None:
         """Ask for nothing more, and wait until that is so."""
         self.end()
-        if self._worker is not None:
-            await asyncio.gather(self._worker, return_exceptions=True)
+        await self._worker.stop()
 
     async def _work(self) -> None:
         """Ends when nothing is pending."""
-        try:
-            while asked := self._take():
-                if not self._settle(asked, await self._ask(asked)):
-                    await pause(self._timers, self._clock, RETRY_MS)
-        finally:
-            self._worker = None
+        while asked := self._take():
+            if not self._settle(asked, await self._ask(asked)):
+                await pause(self._timers, self._clock, RETRY_MS)
 
     def _take(self) -> dict[PartitionKey, tuple[Partition, Proposal]]:
         """What is to be asked for now. It stays pending until it is answered."""
