@@ -1,14 +1,15 @@
 """Who may ask what of the admin port: in front of everything that it serves, so that nothing can be added behind its back.
 
 Rules: with the token everything may be asked. Without it only what reads, only from this machine, and only under one of its own names: a
-page of another site that had its name lead to 127.0.0.1 (DNS rebinding) still says the name of that site.
+page of another site that had its name lead to 127.0.0.1 (DNS rebinding) still says the name of that site. The console's page is for
+everybody: its files are the same for every broker, and what they ask for comes this way.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Final
 
 from ottla.broker.admin.tokens import is_loopback
@@ -25,8 +26,9 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Guard:
     """An ASGI application in front of another one."""
 
-    def __init__(self, app: App, token: str) -> None:
-        self._app, self._token = app, token.encode()
+    def __init__(self, app: App, token: str, open_paths: Collection[str] = ()) -> None:
+        """`open_paths` may be read by everybody: no other path is, however it begins."""
+        self._app, self._token, self._open_paths = app, token.encode(), open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reason = self._refusal(scope)
@@ -47,10 +49,15 @@ class Guard:
         if given is not None:
             shown = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
             return None if hmac.compare_digest(shown, self._token) else "this is not the admin port's token"
-        host = _without_port(headers.get(b"host", b"").decode("latin-1"))
-        if scope["type"] == "http" and scope["method"] in _READING and is_loopback((scope.get("client") or ("",))[0]) and is_loopback(host):
+        reads = scope["type"] == "http" and scope["method"] in _READING
+        if reads and (scope.get("path") in self._open_paths or _is_from_here(scope, headers)):
             return None
         return "this asks for the admin port's token, as `Authorization: Bearer …`; `ottla serve` prints it"
+
+
+def _is_from_here(scope: Scope, headers: dict[bytes, bytes]) -> bool:
+    """From this machine, under one of its own names."""
+    return is_loopback((scope.get("client") or ("",))[0]) and is_loopback(_without_port(headers.get(b"host", b"").decode("latin-1")))
 
 
 def _without_port(host: str) -> str:

@@ -33,8 +33,10 @@ class _Server(uvicorn.Server):
 
 
 @asynccontextmanager
-async def admin_port(broker: Broker, faults: Faults, clock: MovableClock, port: int, host: str = HOST, *, token: str) -> AsyncIterator[int]:
-    """Serve while the context lasts, and keep the token for this user's tools; gives the port.
+async def admin_port(
+    broker: Broker, faults: Faults, clock: MovableClock, port: int, host: str = HOST, *, token: str, console: bool = False
+) -> AsyncIterator[int]:
+    """Serve while the context lasts, with the console if it is asked for, and keep the token for this user's tools; gives the port.
 
     Raises OSError where `port` is taken or `host` is none of this machine's.
     """
@@ -43,7 +45,12 @@ async def admin_port(broker: Broker, faults: Faults, clock: MovableClock, port: 
     except OSError as error:
         reason = (error.strerror or "").partition(" (while ")[0]  # which the standard library adds
         raise OSError(error.errno, f"cannot listen on http://{host_and_port(host, port)}, the admin port: {reason}") from error
-    guarded = Guard(make_api(broker, faults, clock), token)
+    api, open_paths = make_api(broker, faults, clock), frozenset[str]()
+    if console:
+        from ottla.broker.admin.console.rooms import add_console  # noqa: PLC0415 # who did not ask for it does not pay for it
+
+        open_paths = add_console(api, broker, faults, clock)
+    guarded = Guard(api, token, open_paths)
     # Who asks is who is connected; a proxy on this machine may say for whom, and nobody else may.
     config = uvicorn.Config(guarded, forwarded_allow_ips="127.0.0.1", log_level="warning", lifespan="off", access_log=False)
     server = _Server(config)

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,8 @@ EXIT_USAGE = 2
 _PORT_MAX = 65_535
 _BROKERS_MAX = 100
 _PORT = 9092
+_ADMIN_PORT = 9644
+"""Of the console, where no other is given."""
 READY = (
     "[BrokerLifecycleManager id={0}] The broker is unfenced. Transitioning from RECOVERY to RUNNING. (Ottla)",
     "[KafkaRaftServer nodeId={0}] Kafka Server started (Ottla)",
@@ -115,6 +117,11 @@ def parser() -> argparse.ArgumentParser:
         metavar="TOKEN",
         help="what the admin port asks for (default: OTTLA_ADMIN_TOKEN, or one that is made and printed; a command line is seen by others)",
     )
+    made.add_argument(
+        "--console",
+        action="store_true",
+        help="show what the broker does on a page of the admin port, /console, which this turns on where it is off (docs/console.md)",
+    )
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
 
@@ -200,7 +207,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
         return _run_controller(settings, options)
     tell = _ready_lines(settings) if in_place is not None else None if lock is None else lock.told
     beside = _with_topics(options.topics)
-    if options.admin_port is None:
+    if options.admin_port is None and not options.console:
         return run(settings, faults, options.port_file, tell=tell, beside=beside)
     return _run_with_admin(settings, faults, options, tell, beside)
 
@@ -253,7 +260,7 @@ def _run_controller(settings: BrokerSettings, options: argparse.Namespace) -> in
     from ottla.broker.controller_node import ControllerNode  # noqa: PLC0415 # only controllers pay for it
     from ottla.broker.process import StartError, run_node  # noqa: PLC0415 # as in main
 
-    if options.fault or options.admin_port is not None:
+    if options.fault or options.admin_port is not None or options.console:
         raise StartError("faults and the admin port are for brokers: process.roles=controller has neither")
     return run_node(lambda: ControllerNode(settings), options.port_file)
 
@@ -266,8 +273,9 @@ def _run_together(options: argparse.Namespace) -> int:
     from ottla.broker.process import run_node  # noqa: PLC0415 # as in main
     from ottla.broker.together import NodesTogether, name_who_speaks  # noqa: PLC0415 # only several nodes pay for it
 
-    if options.admin_port is not None:
-        raise SettingsError("--admin-port is for one broker: it cannot be given with --brokers")
+    if options.admin_port is not None or options.console:
+        asked = "--console" if options.console else "--admin-port"
+        raise SettingsError(f"{asked} is for one broker: it cannot be given with --brokers")
     path, common = Path(options.data_dir or "ottla-data"), parse_assignments(options.assignments)
     host, port = options.host or "127.0.0.1", _PORT if options.port is None else options.port
     layout = Layout(path, options.brokers, host, port, _listener_name(options))
@@ -333,7 +341,8 @@ def _run_with_admin(
     tell: Callable[[str], str] | None,
     with_topics: Beside[Broker] | None,
 ) -> int:
-    host, port = options.admin_host, options.admin_port
+    host, console = options.admin_host, options.console
+    port = _ADMIN_PORT if options.admin_port is None else options.admin_port
     from ottla.broker.admin.tokens import TOKEN_ENV, new_token  # noqa: PLC0415 # as in main
     from ottla.broker.app import run  # noqa: PLC0415 # as in main
     from ottla.broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
@@ -349,10 +358,15 @@ def _run_with_admin(
     token = given or new_token()
     told = [] if given else [f"The admin port's token, for whoever changes something there: {token}"]
 
+    def serving(broker: Broker) -> AbstractAsyncContextManager[int]:
+        return admin_port(broker, faults, clock, port, host, token=token, console=console)
+
     @asynccontextmanager
     async def beside(broker: Broker) -> AsyncIterator[None]:
-        async with (with_topics or nullcontext)(broker), admin_port(broker, faults, clock, port, host, token=token) as bound:
+        async with (with_topics or nullcontext)(broker), serving(broker) as bound:
             logging.getLogger("ottla.broker").info("The admin port is http://%s", host_and_port(host, bound))
+            if console:
+                logging.getLogger("ottla.broker").info("The console is http://%s/console", host_and_port(host, bound))
             yield
 
     def tell_more(address: str) -> str:

@@ -1,0 +1,77 @@
+// Asking the admin port. Whoever changes something shows the token: it is asked for once, and kept in this tab.
+
+const KEPT = "ottla-admin-token";
+const $ = id => document.getElementById(id);
+
+export class Refused extends Error {
+  constructor(status, detail) {
+    super(detail);
+    this.status = status;
+  }
+}
+
+export const hasToken = () => sessionStorage.getItem(KEPT) !== null;
+export const forgetToken = () => sessionStorage.removeItem(KEPT);
+
+async function ask(method, path, body) {
+  const token = sessionStorage.getItem(KEPT);
+  const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
+  if (body !== undefined) headers["Content-Type"] = "application/json";
+  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), redirect: "error" });
+  const text = await answer.text();
+  let told = null;
+  try { told = text ? JSON.parse(text) : null; } catch { told = { detail: text.slice(0, 200) }; }
+  if (answer.ok) return told;
+  const detail = typeof told?.detail === "string" ? told.detail
+    : Array.isArray(told?.detail) ? told.detail.map(each => `${each.loc?.slice(1).join(".")}: ${each.msg}`).join("; ") : `HTTP ${answer.status}`;
+  throw new Refused(answer.status, detail);
+}
+
+const queryOf = params => new URLSearchParams(Object.entries(params ?? {}).filter(([, value]) => value !== undefined)).toString();
+
+/** What is at console/`what`. Raises Refused. */
+export const get = (what, params) => ask("GET", `console/${what}${params ? `?${queryOf(params)}` : ""}`);
+/** What the admin port itself tells. */
+export const getPort = path => ask("GET", path);
+
+/** Changes something; asks for the token first, and again where it is wrong. False where nobody gave one. Raises Refused. */
+export async function change(method, path, body) {
+  let why = "Whatever changes something on this broker asks for it.";
+  for (;;) {
+    if (!hasToken() && !(await askForToken(why))) return false;
+    try {
+      await ask(method, path, body);
+      return true;
+    } catch (error) {
+      if (error.status !== 401) throw error;
+      forgetToken();
+      why = "That was not this broker's token.";
+    }
+  }
+}
+
+let asked = null;
+
+/** Whether a token was given. */
+export function askForToken(why) {
+  asked ??= new Promise(resolve => {
+    const dialog = $("ask"), field = $("ask-token");
+    $("ask-why").textContent = why;
+    field.value = "";
+    const done = given => {
+      asked = null;
+      if (dialog.open) dialog.close();
+      resolve(given);
+    };
+    $("ask-form").onsubmit = event => {
+      event.preventDefault();
+      sessionStorage.setItem(KEPT, field.value.trim());
+      done(true);
+    };
+    $("ask-cancel").onclick = () => done(false);
+    dialog.onclose = () => asked && done(false);
+    dialog.showModal();
+    field.focus();
+  });
+  return asked;
+}

@@ -1,0 +1,74 @@
+// The room of topics: what there is, the partitions of one, the records of one of those.
+
+import { get } from "./api.js";
+import { bytes, chip, count, empty, h, plural, section, table } from "./dom.js";
+import { openRecords } from "./records.js";
+
+const state = { contains: "", internal: false };
+
+export const link = (topic, partition, query = "") => `#/topics/${encodeURIComponent(topic)}${partition === undefined ? "" : `/${partition}`}${query}`;
+
+export function open([topic, partition], query, ui) {
+  const records = partition === undefined ? null : openRecords(topic, Number(partition), query, ui);
+  return {
+    title: topic ? `${topic}${partition === undefined ? "" : `-${partition}`}` : "Topics",
+    async load() {
+      const [list, chosen, page] = await Promise.all([
+        get("topics", { contains: state.contains, internal: state.internal }),
+        topic ? get("topic", { name: topic }) : null,
+        records?.load(),
+      ]);
+      return { list, chosen, page };
+    },
+    view({ list, chosen, page }) {
+      return h("div.split", null,
+        listOf(list, topic, ui),
+        h("div.detail", null, chosen ? detail(chosen, partition) : welcome(list), page && records.view(page)));
+    },
+  };
+}
+
+function listOf(list, chosen, ui) {
+  return h("section.list", { "aria-label": "Topics" },
+    h("h2", null, "Topics"),
+    h("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter topics by name", oninput: event => { state.contains = event.target.value; ui.reload(); } }),
+    h("label.check", null, h("input", { type: "checkbox", onchange: event => { state.internal = event.target.checked; ui.reload(); } }), " the broker's own, too"),
+    h("ul", null, list.topics.map(topic => h("li", { "data-key": topic.name },
+      h("a", { href: link(topic.name, topic.partitions === 1 ? 0 : undefined), "aria-current": topic.name === chosen ? "true" : null },
+        h("bdi.name", null, topic.name),
+        h("span.muted.num", null, `${plural(topic.partitions, "partition")} · ${bytes(topic.size_bytes)}`),
+        topic.leaderless ? chip("bad", `${topic.leaderless} without a leader`) : topic.out_of_sync ? chip("warn", `${topic.out_of_sync} out of sync`) : null)))),
+    list.left_out ? h("p.muted", null, `and ${count(list.left_out)} more: filter them`) : null,
+    list.topics.length ? null : empty(state.contains ? "No topic has such a name." : "No topics yet. A client that writes to one makes it."));
+}
+
+function welcome(list) {
+  return list.topics.length ? empty("Choose a topic: its partitions, and its records as they arrive.") : null;
+}
+
+function detail(topic, chosen) {
+  const settings = Object.entries(topic.settings);
+  return section(topic.name,
+    h("p.muted", null, `${plural(topic.partitions.length + topic.left_out, "partition")}${topic.internal ? " · the broker's own" : ""}`,
+      settings.map(([name, value]) => [" · ", h("code", null, `${name}=${value}`)])),
+    table(`Partitions of ${topic.name}`,
+      ["Partition", "Leader", "In sync", ["Log start", "r"], ["Last stable", "r"], ["High watermark", "r"], ["End", "r"], ["Size", "r"]],
+      topic.partitions.map(each => partitionRow(topic.name, each, chosen))),
+    topic.left_out ? h("p.muted", null, `and ${count(topic.left_out)} more partitions`) : null);
+}
+
+function partitionRow(topic, each, chosen) {
+  const log = each.log, here = String(each.index) === chosen;
+  const behind = each.replicas.filter(node => !each.in_sync.includes(node));
+  return h("tr", { "data-key": each.index, class: here ? "chosen" : null },
+    h("th", { scope: "row" }, h("a.num", { href: link(topic, each.index), "aria-current": here ? "true" : null }, each.index)),
+    h("td", null, each.leader < 0 ? chip("bad", "none") : h("span.num", null, each.leader), h("span.muted.num", { title: "leader epoch" }, ` epoch ${each.leader_epoch}`)),
+    h("td.num", null, each.in_sync.join(" "), behind.length ? [" ", chip("warn", `without ${behind.join(" ")}`)] : null),
+    log ? [
+      h("td.r.num", null, log.start),
+      h("td.r.num", null, log.last_stable < log.high_watermark ? chip("open", log.last_stable, "a transaction is open") : log.last_stable),
+      h("td.r.num", null, log.high_watermark),
+      h("td.r.num", null, log.end),
+      h("td.r.num", { title: plural(log.segments, "segment") }, bytes(log.size_bytes)),
+    ] : h("td.muted", { colspan: 5 }, "no replica on this broker"));
+}

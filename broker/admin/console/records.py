@@ -1,0 +1,271 @@
+"""The room of records: what lies in a partition, who wrote it, and what became of its transaction.
+
+Rules inside: what is read is the log of this broker's replica up to its end, committed or not. The bytes and what decides about them (open
+and aborted transactions) are taken in one turn of the loop, batches are opened on a thread. Nothing in a record is trusted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Final, Literal
+
+from fastapi import APIRouter, HTTPException, Query
+from pydantic import BaseModel, Field
+
+from ottla.broker.admin.console.shown import BytesShown, shown
+from ottla.broker.admin.console.topics import partition_of
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.producer_state import NO_OFFSET
+from ottla.protocol.records.batch import BatchHeader, crc_ok, split_batches
+from ottla.protocol.records.control import parse_marker
+from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.records.record import iter_records
+from ottla.protocol.records.sequence import increment_sequence
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.storage.partition_log import PartitionLog
+    from ottla.protocol.records.record import Header, Record
+
+READ_BYTES: Final = 512 << 10
+"""Of the log, for one answer; a first batch that is larger is read whole."""
+PIECES_MAX: Final = 32
+"""Segments that it may come from: with a small segment.bytes there are many."""
+OPENED_BYTES: Final = 16 << 20
+"""What may come out of a compressed batch."""
+SHOWN_BYTES: Final = 2 << 20
+"""Of keys and values in one answer; then the rest is for the next."""
+ROWS_MAX: Final = 200
+HEADERS_MAX: Final = 50
+VALUE_BYTES_MAX: Final = 256 << 10
+_KEY_BYTES: Final = 1024
+
+Fate = Literal["none", "open", "committed", "aborted"]
+
+
+class HeaderShown(BaseModel):
+    """One header of a record."""
+
+    name: str
+    value: BytesShown
+
+
+class RecordRow(BaseModel):
+    """One record, or a control batch, which ends a transaction and has no key and value; -1 is "none" in every number."""
+
+    offset: int
+    timestamp: int = Field(description="milliseconds since 1970-01-01 UTC")
+    key: BytesShown
+    value: BytesShown
+    headers: list[HeaderShown] = Field(description=f"the first {HEADERS_MAX} of them")
+    batch: int = Field(description="the batch's base offset")
+    batch_records: int
+    codec: str
+    leader_epoch: int
+    producer_id: int
+    producer_epoch: int
+    sequence: int
+    transactional_id: str | None = Field(description="of the producer, where this broker coordinates it")
+    fate: Fate = Field(description="`none`: written outside of any transaction")
+    control: str | None = Field(default=None, description="`commit` or `abort`, of a transaction's marker")
+    problem: str | None = Field(default=None, description="why the batch cannot be opened")
+
+
+class RecordRows(BaseModel):
+    """Records in the order of the log, the log's offsets when it was read, and where to go on; at the end that is `end`."""
+
+    start: int
+    last_stable: int
+    high_watermark: int
+    end: int
+    next_offset: int
+    records: list[RecordRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Fates:
+    """What became of the transactions of a stretch of a log, by producer id: where an open one begins, and first and last offsets of
+    those that were aborted."""
+
+    open: dict[int, int]
+    aborted: dict[int, list[tuple[int, int]]]
+
+    def of(self, header: BatchHeader) -> Fate:
+        """Of one batch."""
+        if not header.is_transactional:
+            return "none"
+        begun = self.open.get(header.producer_id)
+        if begun is not None and header.base_offset >= begun:
+            return "open"
+        spans = self.aborted.get(header.producer_id, ())
+        return "aborted" if any(first <= header.base_offset <= last for first, last in spans) else "committed"
+
+
+def fates(log: PartitionLog, offset: int, writers: Iterable[int]) -> Fates:
+    """From `offset` on, of these producers. Raises OSError, ValueError for an index that cannot be read."""
+    open_ = {}
+    for producer_id in writers:
+        entry = log.producer_state.get(producer_id)
+        if entry is not None and entry.current_txn_first_offset != NO_OFFSET:
+            open_[producer_id] = entry.current_txn_first_offset
+    aborted: dict[int, list[tuple[int, int]]] = {}
+    for segment in log.segments.from_offset(offset):
+        found, complete = segment.txn_index.collect(offset, log.log_end_offset)
+        for txn in found:
+            aborted.setdefault(txn.producer_id, []).append((txn.first_offset, txn.last_offset))
+        if complete:
+            break
+    return Fates(open_, aborted)
+
+
+def _stretch(log: PartitionLog, offset: int) -> tuple[bytes, Fates]:
+    """Whole batches from `offset` on, over segments. Raises Rejected, RecordsError, OSError, ValueError."""
+    pieces: list[bytes] = []
+    left, at = READ_BYTES, offset
+    writers = set[int]()
+    while at < log.log_end_offset and left > 0 and len(pieces) < PIECES_MAX:
+        data = log.read(at, left, isolation=Isolation.LOG_END, min_one_batch=not pieces).records
+        batches = list(split_batches(data))
+        if not batches:
+            break
+        position, last = batches[-1]
+        pieces.append(data[: position + last.size_bytes])
+        left, at = left - len(data), last.next_offset
+        writers.update(header.producer_id for _, header in batches if header.is_transactional)
+    return b"".join(pieces), fates(log, offset, writers)
+
+
+def records_router(broker: Broker) -> APIRouter:
+    """Of one broker."""
+    router = APIRouter()
+
+    @router.get("/records")
+    async def records(
+        topic: str,
+        partition: Annotated[int, Query(ge=0)],
+        offset: Annotated[int, Query(description="the first one to show; negative: so many before the end")] = -50,
+        limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = 50,
+        value_bytes: Annotated[int, Query(ge=0, le=VALUE_BYTES_MAX, description="so much of each value at most")] = 1024,
+    ) -> RecordRows:
+        """What lies in a partition's log on this broker, from an offset on; 404 where it has no replica here."""
+        here = partition_of(broker, topic, partition)
+        if here is None:
+            raise HTTPException(404, f"{topic}-{partition} has no replica on this broker")
+        log = here.log
+        wanted = offset if offset >= 0 else log.log_end_offset + offset
+        wanted = min(max(wanted, log.log_start_offset), log.log_end_offset)
+        try:
+            data, known = _stretch(log, wanted)
+        except (Rejected, RecordsError, OSError, ValueError) as error:
+            raise HTTPException(503, f"the log of {topic}-{partition} cannot be read: {error}") from error
+        answer = RecordRows(
+            start=log.log_start_offset,
+            last_stable=log.last_stable_offset,
+            high_watermark=log.high_watermark,
+            end=log.log_end_offset,
+            next_offset=log.log_end_offset,
+            records=[],
+        )
+        await asyncio.to_thread(_open, answer, data, wanted, known, limit=limit, value_bytes=value_bytes)
+        writers = {row.producer_id for row in answer.records if row.fate != "none" or row.control}
+        if writers:
+            names = {txn.producer_id: txn.transactional_id for txn in broker.services.txns.all_transactions() if txn.producer_id in writers}
+            for row in answer.records:
+                row.transactional_id = names.get(row.producer_id)
+        return answer
+
+    return router
+
+
+def _open(answer: RecordRows, data: bytes, offset: int, known: Fates, *, limit: int, value_bytes: int) -> None:
+    """Fills the answer with rows of `data`, from `offset` on."""
+    left = SHOWN_BYTES
+    try:
+        for position, header in split_batches(data):
+            batch = data[position : position + header.size_bytes]
+            answer.next_offset = header.next_offset
+            for row in _rows(batch, header, offset, known, value_bytes):
+                if len(answer.records) == limit or left < 0:
+                    answer.next_offset = row.offset
+                    return
+                answer.records.append(row)
+                left -= len(row.key.text) + len(row.value.text) + sum(len(each.value.text) for each in row.headers)
+    except RecordsError as error:
+        raise HTTPException(503, f"the log is damaged after offset {answer.next_offset}: {error}") from error
+
+
+def _rows(batch: bytes, header: BatchHeader, offset: int, known: Fates, value_bytes: int) -> Iterator[RecordRow]:
+    fate = known.of(header)
+    if header.is_control:
+        yield _row(header, fate, header.base_offset, header.max_timestamp, control=_marker(batch))
+        return
+    if not crc_ok(batch, header):
+        yield _row(header, fate, header.base_offset, header.max_timestamp, problem="its checksum is wrong")
+        return
+    try:
+        for record in iter_records(batch, OPENED_BYTES):
+            if record.offset >= offset:
+                yield _opened(header, fate, record, value_bytes)
+    except RecordsError as error:
+        yield _row(header, fate, header.base_offset, header.max_timestamp, problem=str(error))
+
+
+def _marker(batch: bytes) -> str:
+    try:
+        kind = parse_marker(batch).type
+    except RecordsError:
+        return "damaged"
+    return "unknown" if kind is None else kind.name.lower().replace("_", " ")
+
+
+def _opened(header: BatchHeader, fate: Fate, record: Record, value_bytes: int) -> RecordRow:
+    sequence = -1 if header.base_sequence < 0 else increment_sequence(header.base_sequence, record.offset_delta)
+    row = _row(header, fate, record.offset, record.timestamp, sequence=sequence)
+    row.key, row.value = shown(record.key, min(value_bytes, _KEY_BYTES)), shown(record.value, value_bytes)
+    row.headers = [_header(each, value_bytes) for each in record.headers[:HEADERS_MAX]]
+    return row
+
+
+def _header(header: Header, value_bytes: int) -> HeaderShown:
+    name, value = header
+    return HeaderShown(name=name[:_KEY_BYTES].encode(errors="replace").decode(), value=shown(value, min(value_bytes, _KEY_BYTES)))
+
+
+def _codec(header: BatchHeader) -> str:
+    try:
+        return header.codec.name.lower()
+    except RecordsError:
+        return "unknown"
+
+
+def _row(
+    header: BatchHeader,
+    fate: Fate,
+    offset: int,
+    timestamp: int,
+    *,
+    sequence: int = -1,
+    control: str | None = None,
+    problem: str | None = None,
+) -> RecordRow:
+    return RecordRow(
+        offset=offset,
+        timestamp=timestamp,
+        key=shown(None, 0),
+        value=shown(None, 0),
+        headers=[],
+        batch=header.base_offset,
+        batch_records=header.record_count,
+        codec=_codec(header),
+        leader_epoch=header.partition_leader_epoch,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        sequence=sequence,
+        transactional_id=None,
+        fate=fate,
+        control=control,
+        problem=problem,
+    )

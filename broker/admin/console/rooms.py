@@ -1,0 +1,61 @@
+"""Everything that the console's page reads, put together."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from ottla.broker.admin.console.page import PAGE, add_page
+from ottla.broker.admin.console.records import records_router
+from ottla.broker.admin.console.topics import topics_router
+from ottla.broker.net.listeners import host_and_port
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from ottla.broker.app import Broker
+    from ottla.broker.core.clock import MovableClock
+    from ottla.broker.faults.engine import Faults
+
+
+class BrokerShown(BaseModel):
+    """What the page always shows."""
+
+    node_id: int
+    cluster_id: str
+    address: str
+    connections: int
+    now_ms: int = Field(description="the broker's time")
+    ahead_ms: int = Field(description="by how much its clock was put forward")
+    rules: int = Field(description="faults that are loaded")
+    held: int = Field(description="requests, responses and steps that wait for their release")
+
+
+def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableClock) -> frozenset[str]:
+    """Serve the console; the paths that are open to everybody."""
+    routers = [_of_the_broker(broker, faults, clock), topics_router(broker), records_router(broker)]
+    for router in routers:
+        api.include_router(router, prefix=PAGE, tags=["console"])
+    return add_page(api)
+
+
+def _of_the_broker(broker: Broker, faults: Faults, clock: MovableClock) -> APIRouter:
+    router = APIRouter()
+
+    @router.get("/broker")
+    async def this_broker() -> BrokerShown:
+        """Who this is, and what is unusual about it."""
+        return BrokerShown(
+            node_id=broker.services.node_id,
+            cluster_id=broker.services.cluster_id,
+            address=host_and_port(*broker.address),
+            connections=broker.connection_count,
+            now_ms=clock.now_ms(),
+            ahead_ms=clock.ahead_ms,
+            rules=len(faults.rules),
+            held=len(faults.held),
+        )
+
+    return router

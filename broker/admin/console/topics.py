@@ -1,0 +1,157 @@
+"""The room of topics: what there is, who leads it, how large it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+from fastapi import APIRouter, HTTPException, Query
+from pydantic import BaseModel, Field
+
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import NO_LEADER
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.cluster.image import PartitionRegistration, TopicImage
+    from ottla.broker.runtime.replicas.partition import Partition
+
+TOPICS_MAX: Final = 500
+PARTITIONS_MAX: Final = 500
+
+
+class TopicRow(BaseModel):
+    """One topic, as a list shows it."""
+
+    name: str
+    internal: bool = Field(description="whether the broker itself writes it")
+    partitions: int
+    here: int = Field(description="partitions that have a replica on this broker; sizes and offsets are of these alone")
+    offsets: int = Field(description="offsets between the starts and the ends of the logs here, markers of transactions included")
+    size_bytes: int
+    out_of_sync: int = Field(description="partitions of which not every replica is in sync")
+    leaderless: int
+
+
+class TopicRows(BaseModel):
+    """Topics by name; `left_out` of those that were asked for are not in this answer."""
+
+    topics: list[TopicRow]
+    left_out: int
+
+
+class LogShown(BaseModel):
+    """The log of a replica on this broker. Offsets: log start ≤ last stable ≤ high watermark ≤ end."""
+
+    start: int
+    last_stable: int
+    high_watermark: int
+    end: int
+    size_bytes: int
+    segments: int
+    leads: bool
+
+
+class PartitionShown(BaseModel):
+    """One partition: what metadata says of it, and the log, where it has a replica here."""
+
+    index: int
+    leader: int = Field(description="-1: nobody leads it")
+    leader_epoch: int
+    replicas: list[int]
+    in_sync: list[int]
+    log: LogShown | None
+
+
+class TopicShown(BaseModel):
+    """One topic with its partitions; `left_out` of them are not in this answer."""
+
+    name: str
+    topic_id: str
+    internal: bool
+    settings: dict[str, str] = Field(description="what was set on the topic itself")
+    partitions: list[PartitionShown]
+    left_out: int
+
+
+def topics_router(broker: Broker) -> APIRouter:
+    """Of one broker."""
+    router = APIRouter()
+
+    @router.get("/topics")
+    async def topics(
+        contains: Annotated[str, Query(description="only names that contain this", max_length=249)] = "",
+        internal: Annotated[bool, Query(description="with the broker's own topics")] = False,
+    ) -> TopicRows:
+        """All topics that the cluster's metadata knows here."""
+        found = [topic for topic in broker.services.topics.topics() if contains in topic.name and (internal or not topic.is_internal)]
+        return TopicRows(topics=[_row(broker, topic) for topic in found[:TOPICS_MAX]], left_out=max(0, len(found) - TOPICS_MAX))
+
+    @router.get("/topic")
+    async def topic(name: str) -> TopicShown:
+        """One topic; 404 where there is none of that name."""
+        found = broker.services.topics.topic(name)
+        if found is None:
+            raise HTTPException(404, f"there is no topic {name!r}")
+        indexes = sorted(found.partitions)
+        return TopicShown(
+            name=name,
+            topic_id=found.topic_id.hex(),
+            internal=found.is_internal,
+            settings=dict(broker.services.topics.configs(ResourceType.TOPIC, name)),
+            partitions=[_partition(broker, name, index, found.partitions[index]) for index in indexes[:PARTITIONS_MAX]],
+            left_out=max(0, len(indexes) - PARTITIONS_MAX),
+        )
+
+    return router
+
+
+def partition_of(broker: Broker, topic: str, index: int) -> Partition | None:
+    """The replica on this broker, or None."""
+    found = broker.services.partitions.by_name(topic)
+    return None if found is None else found.partitions.get(index)
+
+
+def _row(broker: Broker, topic: TopicImage) -> TopicRow:
+    logs = [partition.log for partition in _here(broker, topic.name)]
+    partitions = topic.partitions.values()
+    return TopicRow(
+        name=topic.name,
+        internal=topic.is_internal,
+        partitions=len(topic.partitions),
+        here=len(logs),
+        offsets=sum(log.log_end_offset - log.log_start_offset for log in logs),
+        size_bytes=sum(log.size_bytes for log in logs),
+        out_of_sync=sum(len(each.isr) < len(each.replicas) for each in partitions),
+        leaderless=sum(each.leader == NO_LEADER for each in partitions),
+    )
+
+
+def _here(broker: Broker, topic: str) -> Iterator[Partition]:
+    found = broker.services.partitions.by_name(topic)
+    return iter(()) if found is None else iter(found.partitions.values())
+
+
+def _partition(broker: Broker, topic: str, index: int, known: PartitionRegistration) -> PartitionShown:
+    here = partition_of(broker, topic, index)
+    return PartitionShown(
+        index=index,
+        leader=known.leader,
+        leader_epoch=known.leader_epoch,
+        replicas=list(known.replicas),
+        in_sync=sorted(known.isr),
+        log=None if here is None else _log(here),
+    )
+
+
+def _log(partition: Partition) -> LogShown:
+    log = partition.log
+    return LogShown(
+        start=log.log_start_offset,
+        last_stable=log.last_stable_offset,
+        high_watermark=log.high_watermark,
+        end=log.log_end_offset,
+        size_bytes=log.size_bytes,
+        segments=len(log.segments),
+        leads=partition.leads,
+    )
