@@ -100,6 +100,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="RULE",
         help="a scripted fault: drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md has all)",
     )
+    _add_admin_options(made)
+    made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
+    return made
+
+
+def _add_admin_options(made: argparse.ArgumentParser) -> None:
     made.add_argument(
         "--admin-port",
         type=_port,
@@ -122,8 +128,6 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="show what the broker does on a page of the admin port, /console, which this turns on where it is off (docs/console.md)",
     )
-    made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
-    return made
 
 
 def _port(text: str) -> int:
