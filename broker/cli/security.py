@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.security.login_client import NotTrusted, log_in
 from ottla.protocol.bodiless import module_of
 from ottla.protocol.client import TIMEOUT_S, Client
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.login import NotTrusted, log_in
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from ottla.spark_jobs.wire.security import Security, security_of
@@ -71,8 +71,12 @@ def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S, 
 
 
 def for_aiokafka() -> dict[str, Any]:
-    """Keyword arguments of aiokafka's clients. Raises OSError."""
+    """Keyword arguments of aiokafka's clients. Raises OSError, and `CliError` for a log-in that they have not."""
     security = _Given.security
+    if security.by_token:
+        raise CliError(
+            "aiokafka, which sends and reads records here, cannot log in by a delegation token (tokenauth=true): log in as a user", 2
+        )
     found: dict[str, Any] = {"security_protocol": security.protocol}
     if security.encrypted:
         found["ssl_context"] = security.tls()
@@ -93,6 +97,6 @@ def _log_in(client: Client, security: Security) -> None:
         return bytes(told.auth_bytes)
 
     try:
-        log_in(security.mechanism, security.username, security.password, ask, os.urandom)
+        log_in(security.mechanism, security.username, security.password, ask, os.urandom, by_token=security.by_token)
     except NotTrusted as error:
         raise CliError(f"the broker is not to be trusted: {error}") from None

@@ -20,8 +20,8 @@ from ottla.broker.core.peer_log import PEERS
 from ottla.broker.net.node_client import NodeClient, Wire
 from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
-from ottla.broker.security.login_client import NotTrusted
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.login import NotTrusted
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 

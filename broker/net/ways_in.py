@@ -22,8 +22,8 @@ from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.net.locks import login_entries
 from ottla.broker.security.jaas import LoginFile, LoginModule
-from ottla.broker.security.login_client import Tokens, bearer_tokens, tokens_of
 from ottla.broker.security.scram import SCRAM_KINDS
+from ottla.protocol.login import Tokens, bearer_tokens, tokens_of
 
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings

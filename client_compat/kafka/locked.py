@@ -1,5 +1,5 @@
-"""Nodes of a cluster that are locked to each other: TLS and SCRAM between brokers, TLS and PLAIN at the controllers. Clients come in by an
-open listener, so that nothing of a run works, or fails, for another reason."""
+"""Nodes of a cluster that are locked to each other: TLS and SCRAM between brokers, TLS and PLAIN at the controllers, or certificates
+everywhere. Clients come in by an open listener, so that nothing of a run works, or fails, for another reason."""
 
 from __future__ import annotations
 
@@ -19,16 +19,10 @@ USERS = (f"SCRAM-SHA-512=[name={_USER},password={_AT_BROKERS}]",)
 
 def locked(directory: Path) -> dict[str, str]:
     """Settings of each of its nodes, whoever it is of; `directory` gets their certificate, and that of who made it."""
-    directory.mkdir(parents=True, exist_ok=True)
-    authority = trustme.CA()
-    authority.cert_pem.write_to_path(directory / "ca.pem")
     scram = f'{_MODULES}.scram.ScramLoginModule required username="{_USER}" password="{_AT_BROKERS}";'
     plain = f'{_MODULES}.plain.PlainLoginModule required username="{_USER}" password="{_AT_CONTROLLERS}" user_{_USER}="{_AT_CONTROLLERS}";'
     return {
-        "ssl.keystore.type": "PEM",
-        "ssl.keystore.location": str(write_key_and_chain(directory / "node.pem", authority.issue_cert(HOST))),
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(directory / "ca.pem"),
+        **_stores(directory),
         "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{BETWEEN}:SASL_SSL,CONTROLLER:SASL_SSL",
         "listener.name.between.sasl.enabled.mechanisms": "SCRAM-SHA-512",
         "listener.name.between.scram-sha-512.sasl.jaas.config": scram,
@@ -36,6 +30,37 @@ def locked(directory: Path) -> dict[str, str]:
         "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.controller.plain.sasl.jaas.config": plain,
         "sasl.mechanism.controller.protocol": "PLAIN",
+        **_judged_by(f"User:{_USER}"),
+    }
+
+
+def certified(directory: Path) -> dict[str, str]:
+    """As `locked`, where nothing but a certificate says who a node is. Beside theirs, node.pem, is guest.pem: good, but of no node."""
+    return {
+        **_stores(directory),
+        "ssl.client.auth": "required",
+        "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{BETWEEN}:SSL,CONTROLLER:SSL",
+        **_judged_by("User:CN=node,OU=brokers,O=Ottla"),
+    }
+
+
+def _stores(directory: Path) -> dict[str, str]:
+    directory.mkdir(parents=True, exist_ok=True)
+    authority = trustme.CA()
+    authority.cert_pem.write_to_path(directory / "ca.pem")
+    for name in ("node", "guest"):
+        issued = authority.issue_cert(HOST, common_name=name, organization_name="Ottla", organization_unit_name="brokers")
+        write_key_and_chain(directory / f"{name}.pem", issued)
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.location": str(directory / "node.pem"),
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(directory / "ca.pem"),
+    }
+
+
+def _judged_by(user: str) -> dict[str, str]:
+    return {
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": f"User:{_USER};User:ANONYMOUS",
+        "super.users": f"{user};User:ANONYMOUS",
     }

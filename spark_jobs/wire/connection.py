@@ -6,19 +6,16 @@ KIP-152); the server's proof in SCRAM is checked, too.
 
 from __future__ import annotations
 
+import os
 import socket
-from typing import Final
-
-from scramp import ScramClient, ScramException
 
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.login import NotTrusted, log_in
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from ottla.spark_jobs.wire.address import Address
 from ottla.spark_jobs.wire.security import Security
-
-PLAIN: Final = "PLAIN"
 
 
 class NotAuthenticated(OSError):
@@ -53,20 +50,14 @@ def _authenticate(client: Client, security: Security) -> None:
     if answer.error_code:
         offered = ", ".join(answer.mechanisms)
         raise NotAuthenticated(f"the broker does not take {security.mechanism}; it offers {offered or 'nothing'}")
-    if security.mechanism == PLAIN:
-        _step(client, f"\0{security.username}\0{security.password}")
-        return
-    scram = ScramClient([security.mechanism], security.username, security.password)
+
+    def ask(token: bytes) -> bytes:
+        told = client.call(SaslAuthenticateRequest(token))
+        if told.error_code:
+            raise NotAuthenticated(f"the broker does not let the user in: {told.error_message or ErrorCode(told.error_code).name}")
+        return bytes(told.auth_bytes)
+
     try:
-        scram.set_server_first(_step(client, scram.get_client_first()))
-        scram.set_server_final(_step(client, scram.get_client_final()))
-    except ScramException as e:
-        raise NotAuthenticated(f"{security.mechanism}: {e}") from e
-
-
-def _step(client: Client, text: str) -> str:
-    answer = client.call(SaslAuthenticateRequest(auth_bytes=text.encode()))
-    if answer.error_code:
-        reason = answer.error_message or ErrorCode(answer.error_code).name
-        raise NotAuthenticated(f"the broker does not let the user in: {reason}")
-    return bytes(answer.auth_bytes).decode()
+        log_in(security.mechanism, security.username, security.password, ask, os.urandom, by_token=security.by_token)
+    except NotTrusted as error:
+        raise NotAuthenticated(f"{security.mechanism}: {error}") from error

@@ -44,8 +44,8 @@ SECRETS: Final = frozenset({"key_password", "password", "jaas"})
 WITHOUT_EFFECT: Final = frozenset({"ssl.truststore.password", "ssl.keystore.password", "ssl.protocol", "ssl.enabled.protocols"})
 """Of Java's client, with nothing to do here: PEM stores have no password of their own, and TLS negotiates its version."""
 _ABOUT_SECURITY: Final = re.compile(r"(enable\.)?(ssl|sasl|security)\.")
-_BY_TOKEN: Final = re.compile(r'\btokenauth\s*=\s*"?true', re.IGNORECASE)
-_JAAS: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+_JAAS: Final = re.compile(r'\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
+"""One option: what is in quotes is read at once, so that nothing in a password is taken for another."""
 _FALSE: Final = frozenset({"false", "0", "no", ""})
 
 
@@ -73,6 +73,8 @@ class Security:
     key_password: str = field(default="", repr=False)
     check_hostname: bool = True
     verify: bool = True
+    by_token: bool = False
+    """Whether user and password are the id and the HMAC of a delegation token (KIP-48)."""
 
     @property
     def encrypted(self) -> bool:
@@ -103,32 +105,37 @@ def security_of(properties: Mapping[str, str]) -> Security:
     if protocol not in PROTOCOLS:
         raise ValueError(f"security.protocol={protocol}: one of {', '.join(sorted(PROTOCOLS))}")
     keystore = _pem(given, "keystore")
+    mechanism, username, password, by_token = _credentials(given, protocol)
     return Security(
         protocol,
-        *_credentials(given, protocol),
+        mechanism,
+        username,
+        password,
         ca=given.get("ca") or _pem(given, "truststore"),
         certificate=given.get("certificate") or keystore,
         key=given.get("key") or keystore,
         key_password=given.get("key_password", ""),
         check_hostname=given.get("identification", "https") != "" and given.get("check_hostname", "true").lower() not in _FALSE,
         verify=given.get("verify", "true").lower() not in _FALSE,
+        by_token=by_token,
     )
 
 
-def _credentials(given: Mapping[str, str], protocol: str) -> tuple[str, str, str]:
-    """Mechanism, user and password."""
+def _credentials(given: Mapping[str, str], protocol: str) -> tuple[str, str, str, bool]:
+    """Mechanism, user and password, and whether they are a delegation token's."""
     if not protocol.startswith("SASL"):
-        return "", "", ""
+        return "", "", "", False
     mechanism = given.get("mechanism", "").upper()
     if mechanism not in MECHANISMS:
         raise ValueError(f"sasl.mechanism={mechanism or '(none)'}: one of {', '.join(sorted(MECHANISMS))}")
-    if _BY_TOKEN.search(given.get("jaas", "")):
-        raise ValueError("sasl.jaas.config: tokenauth: delegation tokens log nobody in here; the token's owner can")
-    jaas = {name: re.sub(r"\\(.)", r"\1", value) for name, value in _JAAS.findall(given.get("jaas", ""))}
+    jaas = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in _JAAS.findall(given.get("jaas", ""))}
+    by_token = jaas.get("tokenauth", "").lower() == "true"
+    if by_token and mechanism == "PLAIN":
+        raise ValueError("sasl.jaas.config: tokenauth: a delegation token logs in by SCRAM (sasl.mechanism=SCRAM-SHA-256)")
     username, password = (given.get(name) or jaas.get(name, "") for name in ("username", "password"))
     if not username or not password:
         raise ValueError("SASL needs a user and a password: sasl.jaas.config, or sasl.username and sasl.password")
-    return mechanism, username, password
+    return mechanism, username, password, by_token
 
 
 def _pem(given: Mapping[str, str], store: str) -> str:

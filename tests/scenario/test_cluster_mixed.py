@@ -9,6 +9,7 @@ import pytest
 from client_compat.cluster_mixed.faults import EVERY, Fault
 from client_compat.cluster_mixed.run import run
 from client_compat.kafka.cluster import MIXED, Cluster
+from client_compat.kafka.locked import USERS, locked
 from client_compat.support.load import CLIENTS
 from tests.support.apache_kafka import jars_or_skip
 
@@ -21,8 +22,9 @@ def _kafka() -> None:
 
 
 def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_replicas(tmp_path: Path) -> None:
-    """Scenario 38, among brokers of both kinds: restarts, and what is worse."""
-    found = run(Cluster(tmp_path / "cluster", MIXED), CLIENTS, len(EVERY), EVERY, SEED)
+    """Scenario 38, among brokers of both kinds, which log in to each other: restarts, and what is worse."""
+    cluster = Cluster(tmp_path / "cluster", MIXED, between=True, users=USERS, settings=locked(tmp_path / "tls"))
+    found = run(cluster, CLIENTS, len(EVERY), EVERY, SEED)
     assert found.good, found
 
 

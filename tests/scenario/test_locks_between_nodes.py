@@ -1,4 +1,4 @@
-"""Brokers and controllers of both kinds in one cluster, which log in to each other through TLS.
+"""Brokers and controllers of both kinds in one cluster, which know each other through TLS by their certificates, or by log-ins.
 
 The clients' listener is open, so that nothing here works for another reason than that the nodes come in at each other: they replicate,
 elect, and carry transactions through, as where nothing is locked.
@@ -6,15 +6,17 @@ elect, and carry transactions through, as where nothing is locked.
 
 from __future__ import annotations
 
+import ssl
 from pathlib import Path
 
 from confluent_kafka import KafkaError, Message, Producer
 
 from client_compat.kafka.cluster import Cluster, Kind, running
-from client_compat.kafka.locked import USERS, locked
+from client_compat.kafka.locked import USERS, certified, locked
 from client_compat.support.brokers import HOST
 from client_compat.support.reading import read_with_confluent
 from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from tests.support.apache_kafka import jars_or_skip
@@ -29,15 +31,22 @@ def between_port(cluster: Cluster, node_id: int) -> int:
     return int(cluster.broker(node_id).settings["listeners"].partition("BETWEEN://")[2].partition(",")[0].rpartition(":")[2])
 
 
-def asked_in_vain(port: int) -> bool:
-    """Whether somebody who neither shakes hands nor logs in gets no answer to a follower's fetch."""
+def follower_fetch(port: int, tls: ssl.SSLContext | None = None) -> int | None:
+    """The error of a follower's fetch of what there is not; None where it gets no answer."""
     fetch = FetchRequest(replica_id=3, max_wait_ms=0, topics=[FetchTopic("t", partitions=[FetchPartition(0)])])
     try:
-        with Client(HOST, port) as client:
-            client.call(fetch, 12)
+        with Client(HOST, port, wrap=lambda plain: tls.wrap_socket(plain, server_hostname=HOST) if tls else plain) as client:
+            return int(client.call(fetch, 12).responses[0].partitions[0].error_code)
     except (OSError, ProtocolError):  # it hung up, or told in TLS that this is none
-        return True
-    return False
+        return None
+
+
+def tls_of(directory: Path, name: str | None) -> ssl.SSLContext:
+    """As that certificate of `certified` lets a client speak it, or without one."""
+    context = ssl.create_default_context(cafile=directory / "ca.pem")
+    if name is not None:
+        context.load_cert_chain(directory / f"{name}.pem")
+    return context
 
 
 def written(cluster: Cluster, topic: str, config: dict[str, str]) -> list[tuple[int, bytes]]:
@@ -74,15 +83,16 @@ def read(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:
 
 
 def cluster_of(directory: Path, controller: Kind) -> Cluster:
-    """Brokers of both kinds, under a controller in a process of its own, or in that of Kafka's broker 1."""
+    """Brokers of both kinds: with log-ins under Ottla's controller, with certificates under that of Kafka's broker 1."""
     jars_or_skip()
+    by_certificates = controller == Kind.KAFKA
     return Cluster(
         directory / "cluster",
         KINDS,
         controller_kind=controller,
-        combined=controller == Kind.KAFKA,
-        settings=locked(directory / "tls"),
-        users=USERS,
+        combined=by_certificates,
+        settings=certified(directory / "tls") if by_certificates else locked(directory / "tls"),
+        users=() if by_certificates else USERS,
         between=True,
     )
 
@@ -93,7 +103,10 @@ def test_records_and_transactions_survive_their_leader_under_kafkas_controller(t
         for topic, config in TOPICS.items():
             cluster.create_topic(topic, PARTITIONS)  # each broker leads a partition and follows in two
             told[topic] = written(cluster, topic, config)
-        assert all(asked_in_vain(between_port(cluster, node_id)) for node_id in (1, 2, 3))
+        for port in (between_port(cluster, 1), between_port(cluster, 2)):  # of Kafka's broker, and of Ottla's
+            assert [follower_fetch(port), follower_fetch(port, tls_of(tmp_path / "tls", None))] == [None, None]
+            assert follower_fetch(port, tls_of(tmp_path / "tls", "guest")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            assert follower_fetch(port, tls_of(tmp_path / "tls", "node")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         cluster.broker(2).process.kill()
         cluster.until(3, lambda seen: all(part.leader_id in {1, 3} for topic in seen.topics for part in topic.partitions), "others lead")
         for topic, config in TOPICS.items():
@@ -109,5 +122,7 @@ def test_kafkas_broker_and_ottlas_replicate_under_ottlas_controller(tmp_path: Pa
         cluster.create_topic("plain", PARTITIONS)
         told = written(cluster, "plain", {})
         assert read(cluster, "plain") == sorted(told)
-        assert asked_in_vain(cluster.quorum[0].process.port)
+        assert all(
+            follower_fetch(port) is None for port in (cluster.quorum[0].process.port, between_port(cluster, 1), between_port(cluster, 2))
+        )
         cluster.stop()

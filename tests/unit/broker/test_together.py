@@ -22,12 +22,12 @@ from ottla.broker.net.ways_in import SaslLogIn, WayIn
 from ottla.broker.process import StartError
 from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
 from ottla.broker.runtime.nodes.link import Node
-from ottla.broker.security.login_client import tokens_of
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.together import NodesTogether
 from ottla.broker.world import World
+from ottla.protocol.login import tokens_of
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+import base64
 import subprocess
 import sys
 from collections.abc import Iterator
 
 import pytest
 
+from ottla.broker.cli.security import connect
 from ottla.broker.security.client_properties import as_lines
 from ottla.broker.testing.in_process import InProcessBroker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
+from ottla.spark_jobs.wire.address import address
+from ottla.spark_jobs.wire.connection import connect as connect_audit
+from ottla.spark_jobs.wire.security import security_of
 
 TIMEOUT_S = 60
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    with InProcessBroker(tmp_path_factory.mktemp("locked") / "data", tls=True, users={"alice": "s;ecret"}) as running:
+    settings = {"delegation.token.secret.key": "of all nodes"}
+    with InProcessBroker(tmp_path_factory.mktemp("locked") / "data", settings, tls=True, users={"alice": "s;ecret"}) as running:
         yield running
 
 
@@ -51,6 +59,26 @@ def test_users_are_added_listed_and_removed_and_a_password_is_shown_nowhere(brok
     assert "the broker does not let carol in: Authentication failed" in refused.stderr
     for done in (added, listed, refused):
         assert "her own" not in done.stdout + done.stderr
+
+
+def test_the_tools_and_the_audit_come_in_by_a_delegation_token(broker: InProcessBroker) -> None:
+    properties = broker.client_properties(mechanism="SCRAM-SHA-256")
+    assert ottla(broker, properties, "topics", "create", "orders").returncode == 0
+    host, port = broker.bootstrap.split(":")
+    with connect(host, int(port), "test", security=security_of(properties)) as client:
+        token = client.call(CreateDelegationTokenRequest(), 3)
+    proof = base64.b64encode(bytes(token.hmac)).decode()
+    module = "org.apache.kafka.common.security.scram.ScramLoginModule"
+    by_token = {**properties, "sasl.jaas.config": f'{module} required username="{token.token_id}" password="{proof}" tokenauth="true";'}
+    listed = ottla(broker, by_token, "topics", "list")
+    assert (listed.returncode, "orders" in listed.stdout) == (0, True), listed.stderr
+    where = address(broker.bootstrap, by_token)
+    with connect_audit(where, host, int(port)) as client:
+        refused = client.call(CreateDelegationTokenRequest(), 3)  # the owner's, but for other tokens
+    assert (refused.error_code, refused.principal_name) == (ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED, "alice")
+    produced = ottla(broker, by_token, "produce", "orders", text="one\n")
+    assert (produced.returncode, "cannot log in by a delegation token" in " ".join(produced.stderr.split())) == (2, True)
+    assert proof not in listed.stderr + produced.stderr
 
 
 def test_a_removed_user_that_was_not_there_is_told(broker: InProcessBroker) -> None:

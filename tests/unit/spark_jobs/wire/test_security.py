@@ -52,16 +52,29 @@ def test_what_is_not_about_security_is_passed_over() -> None:
         (
             {
                 "security.protocol": "SASL_SSL",
-                "sasl.mechanism": "SCRAM-SHA-256",
-                "sasl.jaas.config": 'ScramLoginModule required username="id" password="hmac" tokenauth="true";',
+                "sasl.mechanism": "PLAIN",
+                "sasl.jaas.config": 'PlainLoginModule required username="id" password="hmac" tokenauth="true";',
             },
-            "tokenauth",
+            "tokenauth: .* by SCRAM",
         ),
     ],
 )
 def test_what_cannot_work_is_refused_by_name(properties: dict[str, str], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         security_of(properties)
+
+
+@pytest.mark.parametrize(
+    ("options", "user", "password", "by_token"),
+    [
+        ('username="id" password="hm+/ac=" tokenauth="true"', "id", "hm+/ac=", True),
+        ("username=id password=hmac tokenauth=TRUE", "id", "hmac", True),
+        ('username="ann" password="x tokenauth=true username=eve" tokenauth="false"', "ann", "x tokenauth=true username=eve", False),
+    ],
+)
+def test_a_delegation_token_is_known_by_its_option(options: str, user: str, password: str, by_token: bool) -> None:
+    found = security_of({**JAVA, "sasl.jaas.config": f"org.apache.kafka.common.security.scram.ScramLoginModule required {options};"})
+    assert (found.username, found.password, found.by_token) == (user, password, by_token)
 
 
 def test_a_password_is_in_no_text() -> None:

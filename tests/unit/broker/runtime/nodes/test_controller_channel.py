@@ -14,11 +14,11 @@ from ottla.broker.net.ways_in import SaslLogIn, WayIn
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerShut, ControllerUnreachable
 from ottla.broker.runtime.nodes.envelopes import Forwarding
 from ottla.broker.runtime.nodes.link import Node, UnsupportedByPeer
-from ottla.broker.security.login_client import tokens_of
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import EncodeError
+from ottla.protocol.login import tokens_of
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeResponse
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateResponse

@@ -8,9 +8,9 @@ from random import Random
 
 import pytest
 
-from ottla.broker.security.login_client import NotTrusted, bearer_tokens, log_in, tokens_of
 from ottla.broker.security.mechanism import Failed
 from ottla.broker.security.scram import SCRAM_KINDS, SHA_512, Scram, credential_of, salted_password
+from ottla.protocol.login import NotTrusted, bearer_tokens, log_in, tokens_of
 
 SALT = b"of the sea"
 
@@ -53,6 +53,15 @@ def test_a_server_that_does_not_know_the_password_is_not_trusted(first: str, las
         scram(answer)
 
 
+@pytest.mark.parametrize("mechanism", SCRAM_KINDS)
+def test_a_token_is_told_to_be_one_and_that_is_signed_too(mechanism: str) -> None:
+    kind, asked = SCRAM_KINDS[mechanism], list[tuple[str, bool]]()
+    kept = credential_of(kind, salted_password(kind, "hmac", SALT, 4096), SALT, 4096)
+    there = Scram(kind, lambda name, by_token: asked.append((name, by_token)) or kept, Random(2).getrandbits)
+    log_in(mechanism, "id", "hmac", there.evaluate, Random(1).randbytes, by_token=True)
+    assert (there.complete, there.by_token, asked) == (True, True, [("id", True)])
+
+
 def test_a_refused_bearer_acknowledges_why_and_one_that_is_taken_says_nothing_more() -> None:
     refused, taken = bearer_tokens("a.b."), bearer_tokens("a.b.")
     assert next(refused) == next(taken) == b"n,,\x01auth=Bearer a.b.\x01\x01"
@@ -64,3 +73,5 @@ def test_a_refused_bearer_acknowledges_why_and_one_that_is_taken_says_nothing_mo
 def test_no_other_mechanism_is_there() -> None:
     with pytest.raises(ValueError, match=f"GSSAPI: allowed are PLAIN, {', '.join(SCRAM_KINDS)}"):
         tokens_of("GSSAPI", "a", "b", Random(1).randbytes)
+    with pytest.raises(ValueError, match=f"PLAIN: allowed are {', '.join(SCRAM_KINDS)}"):
+        tokens_of("PLAIN", "id", "hmac", Random(1).randbytes, by_token=True)

@@ -1,7 +1,7 @@
 """The client's half of a log-in: which tokens to send, and whether what comes back is to be trusted.
 
-For tools, and for nodes that dial others; a test writes its own, so that one mistake cannot hide another. Source: RFC 4616, RFC 5802,
-RFC 7628; KAFKA ScramSaslClient.
+For tools, the audit, and nodes that dial others; a test writes its own, so that one mistake cannot hide another. Names and passwords are
+the bytes of their UTF-8, without SASLprep. Source: RFC 4616, RFC 5802, RFC 7628; KAFKA ScramSaslClient.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import base64
 import binascii
 import hashlib
 import hmac
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import suppress
 from typing import Final
 
-from ottla.broker.security.scram import SCRAM_KINDS, ScramKind, salted_password
-
+SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
+"""By the mechanism."""
+_ITERATIONS_MIN: Final = 4096
 _NONCE_BYTES: Final = 18
 _ITERATIONS_MAX: Final = 1_000_000
 """More would let a server keep this client busy for minutes."""
@@ -31,22 +32,25 @@ class NotTrusted(Exception):
     """The server could not prove that it knows the password, or sent what is no answer."""
 
 
-def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Callable[[int], bytes]) -> None:
-    """Sends what there is to send. Raises NotTrusted, and what `ask` raises; ValueError for another mechanism."""
-    tokens = tokens_of(mechanism, user, password, random_bytes)
+def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Callable[[int], bytes], *, by_token: bool = False) -> None:
+    """Sends what there is to send. Raises NotTrusted, and what `ask` raises; ValueError as `tokens_of`."""
+    tokens = tokens_of(mechanism, user, password, random_bytes, by_token=by_token)
     with suppress(StopIteration):
         token = next(tokens)
         while True:
             token = tokens.send(ask(token))
 
 
-def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[int], bytes]) -> Tokens:
-    """Those of one who has a name and a password. Raises ValueError for another mechanism."""
-    if mechanism == "PLAIN":
+def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[int], bytes], *, by_token: bool = False) -> Tokens:
+    """Those of one who has a name and a password or, `by_token`, the id and the HMAC (in base64) of a delegation token (KIP-48).
+
+    Raises ValueError for another mechanism, and for PLAIN by token.
+    """
+    if mechanism == "PLAIN" and not by_token:
         return _plain(user, password)
-    if mechanism not in SCRAM_KINDS:
-        raise ValueError(f"{mechanism}: allowed are PLAIN, {', '.join(SCRAM_KINDS)}")
-    return _scram(SCRAM_KINDS[mechanism], user, password, random_bytes)
+    if mechanism not in SCRAM_HASHES:
+        raise ValueError(f"{mechanism}: allowed are {'' if by_token else 'PLAIN, '}{', '.join(SCRAM_HASHES)}")
+    return _scram(mechanism, user, password, random_bytes, ",tokenauth=true" if by_token else "")
 
 
 def bearer_tokens(token: str) -> Tokens:
@@ -59,15 +63,15 @@ def _plain(user: str, password: str) -> Tokens:
     yield f"\0{user}\0{password}".encode()
 
 
-def _scram(kind: ScramKind, user: str, password: str, random_bytes: Callable[[int], bytes]) -> Tokens:
-    name = kind.hash
+def _scram(mechanism: str, user: str, password: str, random_bytes: Callable[[int], bytes], extensions: str) -> Tokens:
+    name = SCRAM_HASHES[mechanism]
     nonce = base64.b64encode(random_bytes(_NONCE_BYTES)).decode()
-    bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}"
+    bare = f"n={user.replace('=', '=3D').replace(',', '=2C')},r={nonce}{extensions}"
     first = (yield f"n,,{bare}".encode()).decode("utf-8", "replace")
     server_nonce, salt, iterations = _told(first, nonce)
-    if iterations < kind.min_iterations:
-        raise NotTrusted(f"Requested iterations {iterations} is less than the minimum {kind.min_iterations} for {kind.name}")
-    salted = salted_password(kind, password, salt, iterations)
+    if iterations < _ITERATIONS_MIN:
+        raise NotTrusted(f"Requested iterations {iterations} is less than the minimum {_ITERATIONS_MIN} for {mechanism}")
+    salted = hashlib.pbkdf2_hmac(name, password.encode(), salt, iterations)
     client_key = hmac.digest(salted, b"Client Key", name)
     without_proof = f"c=biws,r={server_nonce}"
     signed = f"{bare},{first},{without_proof}".encode()
