@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust browser demo demo-transactions demo-cluster serve test test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -87,6 +87,9 @@ demo-transactions: $(STAMP) ## Exactly once: two instances of one transactional 
 
 demo-cluster: $(STAMP) ## Three brokers whose leaders are killed under load: what acks=all keeps, what acks=1 and an unclean election lose (ARGS=--short)
 	@$(PY) -m client_compat.demo_cluster $(ARGS)
+
+console-pictures: $(STAMP) browser ## The pictures of docs/console.md, made by the console's tests in a real browser
+	@OTTLA_CONSOLE_PICTURES=docs/images $(PY) -m pytest tests/scenario/test_console.py $(ARGS)
 
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)

@@ -1,22 +1,35 @@
-"""The console in a real browser, over brokers that real requests are sent to: what a reader sees, room by room."""
+"""The console in a real browser, over brokers that real requests are sent to: what a reader sees, room by room.
+
+One Chromium and one broker for all; what one test leaves is what the later ones find, so they only count on topics and ids of their own.
+`make console-pictures` runs this file and keeps the pictures of docs/console.md.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from time import time_ns
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.testing import InProcessCluster
 from tests.support.browser import CSS, browser
-from tests.support.console import Console, console
-from tests.support.console_page import ConsolePage
+from tests.support.cluster_produce import produce_to
+from tests.support.console import TOKEN, Console, console, served
+from tests.support.console_page import LARGE, READABLE, SMALL, ConsolePage
+from tests.support.group_calls import commit, find_coordinator, stable_member
 from tests.support.topic_calls import produce
+from tests.support.transactions import produce_as
+from tests.support.txn_calls import init
 
 if TYPE_CHECKING:
     from selenium import webdriver
 
-HOSTILE = b'<img src=x onerror="document.title=1"><script>document.title=1</script>'
+HOSTILE = b'<img src=x onerror="document.title=1"><script>document.title=1</script> \xe2\x80\xaelive'
+PATHS = ("/topics/orders/1", "/producers", "/transactions", "/groups/g", "/faults", "/cluster")
+ROOMS = ("Topics", "Producers", "Transactions", "Groups", "Faults", "Cluster")
 
 
 @pytest.fixture(scope="module")
@@ -38,30 +51,180 @@ def page(chromium: webdriver.Chrome, room: Console) -> ConsolePage:
 
 def test_records_show_up_as_they_arrive_and_are_text_whatever_they_say(page: ConsolePage, room: Console) -> None:
     room.broker.topics.create("orders", 2)
+    page.driver.get_log("performance")
     page.open("/topics")
     page.find("a", "orders").click()
     page.find("table a", "1").click()
     page.wait_for("Nothing was written yet")
     with room.client() as client:
         produce(client, "orders", b'{"id": 17, "price": 1.10}', HOSTILE, partition=1, producer_id=41, base_sequence=0)
-        page.wait_for("<script>document.title=1</script>")
+        page.wait_for("<script>document.title=1</script> ‹U+202E›live")
         assert [line.split()[0] for line in page.texts("tr.record")] == ["1", "0"]
         assert "41 epoch 0" in page.texts("tr.record")[0]
         produce(client, "orders", b"one more", partition=1)
         page.wait_for("one more")
     page.find("button.offset", "0").click()
     page.wait_for("producer 41, epoch 0, sequence 0")
-    assert '{\n  "id": 17,\n  "price": 1.10\n}' in page.driver.find_element(CSS, "pre").text
+    assert page.texts("pre") == ['{\n  "id": 17,\n  "price": 1.10\n}']
     assert page.driver.title == "orders-1 · Ottla console"
     assert page.driver.find_elements(CSS, "main img, main script") == []
     assert page.complaints() == []
-
-
-def test_the_page_asks_nobody_else(page: ConsolePage, room: Console) -> None:
-    page.driver.get_log("performance")
-    page.open("/topics")
-    page.wait_for("Topics")
     sent = [json.loads(entry["message"])["message"] for entry in page.driver.get_log("performance")]
     asked = {one["params"]["request"]["url"] for one in sent if one["method"] == "Network.requestWillBeSent"}
-    assert asked
-    assert {url for url in asked if not url.startswith(room.url)} == set()
+    assert {url for url in asked if not url.startswith(room.url)} == {"about:blank"} & asked
+
+
+def test_a_fault_is_switched_on_with_the_token_and_the_retry_that_follows_is_seen_absorbed(page: ConsolePage, room: Console) -> None:
+    room.broker.topics.create("shop")
+    page.open("/faults")
+    page.find("button", "Lose the next acknowledgement of a write").click()
+    page.wait_for("Whatever changes something on this broker asks for it.")
+    page.give_token("wrong")
+    page.wait_for("That was not this broker's token.")
+    assert room.broker.faults.rules == []
+    page.give_token(TOKEN)
+    page.wait_for("drop-ack-1")
+    write = {"producer_id": 42, "base_sequence": 0}
+    with room.client("shop") as client, pytest.raises(ConnectionError):
+        produce(client, "shop", b"book", **write)
+    with room.client("shop") as client:
+        assert produce(client, "shop", b"book", **write) == 0
+        assert produce(client, "shop", b"pen", producer_id=42, base_sequence=1) == 1
+    page.wait_for("retry absorbed")
+    lost, absorbed = [next(line for line in page.texts("tr.record") if what in line) for what in ("answer lost", "retry absorbed")]
+    assert "drop-ack-1" in lost
+    assert "at offset 0 already" in absorbed
+    page.picture("retry-requests", height=620)
+    page.find('button[aria-label="Remove drop-ack-1"]').click()
+    page.wait_for("None: every request is handled as it comes.")
+    page.find("nav a", "Producers").click()
+    page.wait_for("sequence 0 again, answered offset 0 as before")
+    assert page.texts("li.again") == ["0\nat 0\n↺ 1"]
+    page.pictures("retry", height=420)
+    assert page.complaints(expected="401") == []
+
+
+def test_a_hanging_transaction_is_named_and_ends_when_the_clock_is_moved(page: ConsolePage, room: Console) -> None:
+    room.broker.topics.create("payments")
+    with room.client("bank") as client:
+        for name, commit_it in (("pay-1", True), ("pay-2", False), ("pay-3", None)):
+            holder = init(client, name)
+            holder.add(("payments", 0))
+            records = holder_batch(holder.producer_id, holder.epoch, name.encode())
+            assert produce_as(client, name, records, topic="payments", version=11).error_code == 0
+            room.broker.clock.advance(8)
+            if commit_it is not None:
+                assert holder.end(commit=commit_it).error_code == 0
+                room.broker.clock.advance(4)
+    page.open("/transactions")
+    page.find("section a", "payments-0").click()
+    page.wait_for("Records of payments-0")
+    chips = [line.rstrip().rsplit("\t", 1)[-1] for line in page.texts("tr.record")]
+    assert chips == ["open pay-3"]
+    page.driver.back()
+    page.wait_for("What holds readers of committed data back")
+    (held,) = page.texts("[aria-label^='Partitions whose last stable'] tbody tr")
+    assert "pay-3" in held
+    assert "aborted in" in held
+    assert {line.split()[1] for line in page.texts("[aria-label^='Transactional ids'] tbody tr")} == {"open", "committed", "aborted"}
+    page.pictures("transaction", height=480)
+    page.find("nav a", "Faults").click()
+    page.find("button", "+1 min").click()
+    page.wait_for("1 min 32 s ahead")
+    page.find("nav a", "Transactions").click()
+    page.wait_for("Nothing: every last stable offset is at its high watermark.")
+
+
+def test_a_lag_is_seen_to_grow(page: ConsolePage, room: Console) -> None:
+    room.broker.topics.create("t", 2)
+    with room.client("billing") as client:
+        produce(client, "t", *(b"%d" % number for number in range(5)))
+        produce(client, "t", b"0", partition=1)
+        find_coordinator(client)
+        member_id, generation = stable_member(client)
+        for partition, offset in enumerate((5, 1)):
+            assert commit(client, offset, partition=partition, member_id=member_id, generation_id_or_member_epoch=generation) == 0
+        page.open("/groups")
+        page.find(".list a", "g").click()
+        page.wait_for("Members")
+        assert "no lag" in page.text
+        produce(client, "t", *(b"%d" % number for number in range(30)))
+        produce(client, "t", *(b"%d" % number for number in range(12)), partition=1)
+        page.wait_for("lag 42")
+        assert [line.split()[:4] for line in page.texts("[aria-label='Partitions of g'] tbody tr")] == [
+            ["t-0", "5", "35", "30"],
+            ["t-1", "1", "13", "12"],
+        ]
+        page.pictures("lag", height=420)
+
+
+def test_the_keyboard_is_enough(page: ConsolePage) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    page.open("/topics/orders/1")
+    page.wait_for("one more")
+    reached = []
+    for _ in range(40):
+        page.press(Keys.TAB)
+        reached.append(page.focused())
+        if page.driver.execute_script("return document.activeElement.matches('button.offset')"):
+            break
+    assert reached[0] == "Skip to the content"
+    assert tuple(reached[1:7]) == ROOMS
+    page.press(Keys.ENTER)
+    page.wait_for("written without idempotence")
+    assert page.driver.execute_script("return document.activeElement.getAttribute('aria-expanded')") == "true"
+    page.open("/topics")
+    page.press(Keys.TAB)
+    page.press(Keys.ENTER)
+    assert page.driver.execute_script("return document.activeElement.id") == "main"
+
+
+def test_every_text_is_readable_in_light_and_dark_and_a_small_screen_scrolls_tables_alone(page: ConsolePage) -> None:
+    for path, name in zip(PATHS, ROOMS, strict=True):
+        page.open(path)
+        page.wait_for_room(name)
+        for width, dark in ((LARGE, False), (LARGE, True), (SMALL, False)):
+            page.look(width=width, dark=dark)
+            found = page.contrasts()
+            assert len(found) > 20, path
+            assert [each for each in found if each[0] < READABLE] == [], (path, dark)
+            assert page.driver.execute_script("return document.documentElement.scrollWidth") <= width, (path, width)
+    assert page.complaints() == []
+
+
+def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.Chrome) -> None:
+    with InProcessCluster(brokers=3) as cluster:
+        cluster.topics.create("orders", 3)
+        killed = cluster.wait_until_led("orders")
+        told = next(number for number in cluster.brokers if number != killed)
+        assert produce_to(cluster.brokers[killed], b"one", "orders").error_code == 0
+        with served(cluster.brokers[told], cluster.brokers[told].movable) as room:
+            page = ConsolePage(chromium, room)
+            page.open("/cluster")
+            page.wait_for("every partition is led")
+            assert [line.split()[:2] for line in page.texts("[aria-label='Brokers'] tbody tr")][killed - 1] == [str(killed), "serving"]
+            cluster.kill(killed)
+            cluster.miss(killed)
+            leader = cluster.wait_until_led("orders")
+            page.wait_for(f"is led by {leader} after {killed}")
+            page.wait_for("is fenced: no word came from it")
+            page.until(lambda: page.texts("[aria-label='Brokers'] tbody tr .chip.bad") == ["fenced"], "one broker is fenced")
+            page.pictures("leader-killed", height=760)
+            page.open("/topics/orders/0")
+            page.wait_for(f"without {killed}")
+
+
+def test_from_another_host_the_page_asks_for_the_token_before_it_shows_anything(page: ConsolePage, room: Console) -> None:
+    page.driver.execute_script("sessionStorage.clear()")
+    page.open("/topics", host="another.localhost")
+    page.wait_for("everything asks for it")
+    assert "orders" not in page.text
+    page.give_token(TOKEN)
+    page.wait_for("orders")
+
+
+def holder_batch(producer_id: int, epoch: int, value: bytes) -> bytes:
+    """A transaction's first batch."""
+    records = [SimpleRecord(b"account-7", value, time_ns() // 1_000_000)]
+    return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.support.browser import CSS
-from tests.support.console import Console
+from tests.support.browser import ID
+from tests.support.console import HOST, Console
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -14,7 +17,22 @@ if TYPE_CHECKING:
     from selenium.webdriver.remote.webelement import WebElement
 
 PATIENCE_S = 15
-LARGE = 1280
+LARGE, SMALL = 1280, 390
+PICTURES = "OTTLA_CONSOLE_PICTURES"
+"""The environment's name for the directory that gets pictures; without it none are made."""
+READABLE = 4.5
+"""The least contrast of a text (WCAG 2, level AA)."""
+CONTRAST = """
+    const linear = v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+    const parts = c => c.match(/[\\d.]+/g).map(Number);
+    const light = c => { const [r, g, b] = parts(c).map(v => linear(v / 255)); return .2126 * r + .7152 * g + .0722 * b; };
+    const paper = e => { const c = getComputedStyle(e).backgroundColor; return (parts(c)[3] ?? 1) === 1 ? c : paper(e.parentElement); };
+    const said = e => [...e.childNodes].filter(n => n.nodeType === 3).map(n => n.nodeValue.trim()).join("");
+    const shown = e => said(e) && e.checkVisibility() && !e.disabled && !e.closest("noscript, title");
+    return [...document.querySelectorAll("body *")].filter(shown).map(e => {
+        const ink = light(getComputedStyle(e).color), under = light(paper(e));
+        return [(Math.max(ink, under) + .05) / (Math.min(ink, under) + .05), `${e.tagName} ${said(e).slice(0, 40)}`]; });
+"""
 
 
 class ConsolePage:
@@ -23,15 +41,39 @@ class ConsolePage:
     def __init__(self, driver: webdriver.Chrome, room: Console) -> None:
         self.driver, self.room = driver, room
 
-    def open(self, path: str, *, width: int = LARGE, height: int = 900, dark: bool = False) -> None:
-        """A room, on a screen of that size, anew."""
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
-        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    def open(self, path: str, *, width: int = LARGE, dark: bool = False, host: str = "") -> None:
+        """A room, anew, as a reader with a screen of that width sees it, who likes it light or dark; under another name of the host."""
+        self.look(width=width, dark=dark)
         self.driver.get("about:blank")
         self.complaints()
-        self.driver.get(f"{self.room.url}#{path}")
+        self.driver.get(f"{self.room.url.replace(HOST, host or HOST)}#{path}")
+
+    def look(self, *, width: int = LARGE, height: int = 900, dark: bool = False) -> None:
+        """What the reader looks with; nothing moves, so that nothing is looked at half-way."""
+        features = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
+        media = [{"name": name, "value": value} for name, value in features.items()]
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+
+    def pictures(self, name: str, *, height: int) -> None:
+        """Of what is on the page: light, dark, and on a small screen."""
+        self.picture(f"{name}-light", height=height)
+        self.picture(f"{name}-dark", height=height, dark=True)
+        self.picture(f"{name}-small", height=760, width=SMALL)
+
+    def picture(self, name: str, *, height: int, width: int = LARGE, dark: bool = False) -> None:
+        """One picture, of few colours, so that it is small."""
+        if PICTURES not in os.environ:
+            return
+        from PIL import Image
+
+        self.look(width=width, height=height, dark=dark)
+        shot = Image.open(io.BytesIO(self.driver.get_screenshot_as_png())).convert("RGB")
+        shot.quantize(255, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+            Path(os.environ[PICTURES]) / f"console-{name}.png", optimize=True
+        )
+        self.look()
 
     @property
     def text(self) -> str:
@@ -75,15 +117,33 @@ class ConsolePage:
         self.until(look, f"{css} {text}")
         return found[0]
 
-    def complaints(self) -> list[str]:
-        """What the browser says of errors and of what the page's policy forbids, since it was asked last."""
-        return [entry["message"] for entry in self.driver.get_log("browser")]
+    def complaints(self, expected: str | None = None) -> list[str]:
+        """What the browser says of errors and of what the page's policy forbids, since it was asked last; but for what is expected."""
+        said = [entry["message"] for entry in self.driver.get_log("browser")]
+        return [each for each in said if expected is None or expected not in each]
+
+    def contrasts(self) -> list[tuple[float, str]]:
+        """Of each text that is to be seen."""
+        return [tuple(each) for each in self.driver.execute_script(CONTRAST)]
+
+    def wait_for_room(self, name: str) -> None:
+        """Until the room of that name shows what there is."""
+        shown = f'return document.querySelector("main")?.dataset.room === "{name.lower()}" && !!document.querySelector("main section")'
+        self.until(lambda: self.driver.execute_script(shown), name)
+
+    def give_token(self, token: str) -> None:
+        """To the dialog that asks for it."""
+        self.until(lambda: self.driver.execute_script("return document.querySelector('dialog').open"), "the dialog")
+        self.driver.find_element(ID, "ask-token").send_keys(token)
+        self.find("dialog button", "Use it").click()
+
+    def press(self, key: str) -> None:
+        """A key, wherever the focus is."""
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        ActionChains(self.driver).send_keys(key).perform()
 
     def focused(self) -> str:
         """What the element with the focus says."""
         said: str = self.driver.execute_script("return document.activeElement.innerText ?? ''")
         return said
-
-    def field(self, label: str) -> WebElement:
-        """The field of a label."""
-        return self.driver.find_element(CSS, f'[aria-label="{label}"]')

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
+from ottla.broker.admin.console.reading import stretch
 from ottla.broker.admin.console.shown import BytesShown, shown
 from ottla.broker.admin.console.topics import partition_of
+from ottla.broker.admin.console.transactions import transactions_here
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.storage.log_values import Isolation
 from ottla.broker.storage.producer_state import NO_OFFSET
 from ottla.protocol.records.batch import BatchHeader, crc_ok, split_batches
 from ottla.protocol.records.control import parse_marker
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 READ_BYTES: Final = 512 << 10
 """Of the log, for one answer; a first batch that is larger is read whole."""
-PIECES_MAX: Final = 32
-"""Segments that it may come from: with a small segment.bytes there are many."""
 OPENED_BYTES: Final = 16 << 20
 """What may come out of a compressed batch."""
 SHOWN_BYTES: Final = 2 << 20
@@ -121,21 +120,10 @@ def fates(log: PartitionLog, offset: int, writers: Iterable[int]) -> Fates:
     return Fates(open_, aborted)
 
 
-def _stretch(log: PartitionLog, offset: int) -> tuple[bytes, Fates]:
-    """Whole batches from `offset` on, over segments. Raises Rejected, RecordsError, OSError, ValueError."""
-    pieces: list[bytes] = []
-    left, at = READ_BYTES, offset
-    writers = set[int]()
-    while at < log.log_end_offset and left > 0 and len(pieces) < PIECES_MAX:
-        data = log.read(at, left, isolation=Isolation.LOG_END, min_one_batch=not pieces).records
-        batches = list(split_batches(data))
-        if not batches:
-            break
-        position, last = batches[-1]
-        pieces.append(data[: position + last.size_bytes])
-        left, at = left - len(data), last.next_offset
-        writers.update(header.producer_id for _, header in batches if header.is_transactional)
-    return b"".join(pieces), fates(log, offset, writers)
+def _read(log: PartitionLog, offset: int) -> tuple[bytes, Fates]:
+    """Whole batches from `offset` on. Raises Rejected, RecordsError, OSError, ValueError."""
+    data, headers = stretch(log, offset, READ_BYTES)
+    return data, fates(log, offset, {header.producer_id for header in headers if header.is_transactional})
 
 
 def records_router(broker: Broker) -> APIRouter:
@@ -158,7 +146,7 @@ def records_router(broker: Broker) -> APIRouter:
         wanted = offset if offset >= 0 else log.log_end_offset + offset
         wanted = min(max(wanted, log.log_start_offset), log.log_end_offset)
         try:
-            data, known = _stretch(log, wanted)
+            data, known = _read(log, wanted)
         except (Rejected, RecordsError, OSError, ValueError) as error:
             raise HTTPException(503, f"the log of {topic}-{partition} cannot be read: {error}") from error
         answer = RecordRows(
@@ -172,7 +160,7 @@ def records_router(broker: Broker) -> APIRouter:
         await asyncio.to_thread(_open, answer, data, wanted, known, limit=limit, value_bytes=value_bytes)
         writers = {row.producer_id for row in answer.records if row.fate != "none" or row.control}
         if writers:
-            names = {txn.producer_id: txn.transactional_id for txn in broker.services.txns.all_transactions() if txn.producer_id in writers}
+            names = {txn.producer_id: txn.transactional_id for txn in transactions_here(broker) if txn.producer_id in writers}
             for row in answer.records:
                 row.transactional_id = names.get(row.producer_id)
         return answer

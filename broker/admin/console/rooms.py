@@ -7,10 +7,18 @@ from typing import TYPE_CHECKING
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
+from ottla.broker.admin.console.cluster import cluster_router
+from ottla.broker.admin.console.groups import groups_router
 from ottla.broker.admin.console.page import PAGE, add_page
+from ottla.broker.admin.console.producers import producers_router
 from ottla.broker.admin.console.records import records_router
+from ottla.broker.admin.console.requests import requests_router, watch
 from ottla.broker.admin.console.topics import topics_router
+from ottla.broker.admin.console.transactions import transactions_router
+from ottla.broker.api.routes import ROUTES
+from ottla.broker.faults.rules import STEPS, FaultAction
 from ottla.broker.net.listeners import host_and_port
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -18,6 +26,15 @@ if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.broker.core.clock import MovableClock
     from ottla.broker.faults.engine import Faults
+
+
+class Choices(BaseModel):
+    """What there is to choose from when a fault is made."""
+
+    actions: list[str]
+    apis: list[str]
+    errors: list[str]
+    steps: list[str]
 
 
 class BrokerShown(BaseModel):
@@ -35,8 +52,17 @@ class BrokerShown(BaseModel):
 
 def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableClock) -> frozenset[str]:
     """Serve the console; the paths that are open to everybody."""
-    routers = [_of_the_broker(broker, faults, clock), topics_router(broker), records_router(broker)]
-    for router in routers:
+    requests = watch(broker, faults)
+    for router in (
+        _of_the_broker(broker, faults, clock),
+        topics_router(broker),
+        records_router(broker),
+        producers_router(broker, requests),
+        transactions_router(broker),
+        groups_router(broker),
+        requests_router(requests),
+        cluster_router(broker),
+    ):
         api.include_router(router, prefix=PAGE, tags=["console"])
     return add_page(api)
 
@@ -56,6 +82,16 @@ def _of_the_broker(broker: Broker, faults: Faults, clock: MovableClock) -> APIRo
             ahead_ms=clock.ahead_ms,
             rules=len(faults.rules),
             held=len(faults.held),
+        )
+
+    @router.get("/choices")
+    async def choices() -> Choices:
+        """For the fields of a fault."""
+        return Choices(
+            actions=[action.value for action in FaultAction],
+            apis=sorted(key.camel_case for key in ROUTES),
+            errors=[code.name for code in ErrorCode if code is not ErrorCode.NONE],
+            steps=list(STEPS),
         )
 
     return router

@@ -2,9 +2,14 @@
 
 import { askForToken, forgetToken, get, hasToken } from "./api.js";
 import { h, morph, plural, span } from "./dom.js";
+import * as cluster from "./cluster.js";
+import * as faults from "./faults.js";
+import * as groups from "./groups.js";
+import * as producers from "./producers.js";
 import * as topics from "./topics.js";
+import * as transactions from "./transactions.js";
 
-const ROOMS = { topics };
+const ROOMS = { topics, producers, transactions, groups, faults, cluster };
 const LOOK_MS = 1000;
 const $ = id => document.getElementById(id);
 
@@ -31,8 +36,11 @@ function enter() {
   room = ROOMS[name].open(rest, query, ui);
   document.title = `${room.title} · Ottla console`;
   for (const link of $("rooms").children) {
-    if (link.hash === `#/${name}`) link.setAttribute("aria-current", "page");
-    else link.removeAttribute("aria-current");
+    if (link.hash !== `#/${name}`) link.removeAttribute("aria-current");
+    else {
+      link.setAttribute("aria-current", "page");
+      link.scrollIntoView({ inline: "center", block: "nearest" });
+    }
   }
   if (other) {
     $("main").replaceChildren(h("p.empty", null, "Loading …"));
@@ -90,7 +98,7 @@ function tell(text) {
 function frame(broker) {
   $("broker").textContent = `node ${broker.node_id} · ${broker.address}`;
   $("broker").title = `cluster ${broker.cluster_id}`;
-  const parts = [h("span", { title: "Connections of clients at present" }, plural(broker.connections, "connection"))];
+  const parts = [h("span.usual", { title: "Connections of clients at present" }, plural(broker.connections, "connection"))];
   if (broker.rules) parts.push(h("a.warn", { href: "#/faults" }, plural(broker.rules, "fault")));
   if (broker.held) parts.push(h("a.warn", { href: "#/faults" }, `${broker.held} held`));
   if (broker.ahead_ms) parts.push(h("a.warn", { href: "#/faults", title: "The broker's clock was put forward" }, `clock +${span(broker.ahead_ms)}`));

@@ -10,16 +10,32 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.admin.console.cluster import events
 from ottla.broker.admin.console.page import parts
 from ottla.broker.admin.console.shown import shown
+from ottla.broker.cluster.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from ottla.broker.cluster.record_frames import encode_record
+from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import encode_prefixed
 from tests.support.console import TOKEN, Console, console
+from tests.support.consumer_calls import join as consumer_join
+from tests.support.group_calls import commit, find_coordinator, join, sync
 from tests.support.topic_calls import produce
-from tests.support.transactions import produce_as
+from tests.support.transactions import fetch, produce_as
 from tests.support.txn_calls import init
 
 PAGE_BYTES_MAX = 200 << 10
+ID = bytes(range(16))
 
 
 @pytest.fixture(scope="module")
@@ -139,6 +155,142 @@ def test_a_long_value_is_cut_and_whole_where_that_is_asked_for(room: Console) ->
     assert (whole["value"]["text"], whole["value"]["cut"]) == ("x" * 5_000, False)
 
 
+def test_a_producers_window_has_its_last_five_batches_and_tells_of_retries(room: Console) -> None:
+    room.broker.topics.create("window")
+    with room.client("writer") as client:
+        for number in range(7):
+            produce(client, "window", b"a", b"b", producer_id=90, base_sequence=2 * number)
+        assert produce(client, "window", b"a", b"b", producer_id=90, base_sequence=8) == 8
+    (row,) = room.read("producers", topic="window")["producers"]
+    assert (row["producer_id"], row["producer_epoch"], row["open_from"], row["transactional_id"]) == (90, 0, -1, None)
+    assert [(each["first_sequence"], each["last_sequence"], each["first_offset"]) for each in row["window"]] == [
+        (sequence, sequence + 1, sequence) for sequence in (4, 6, 8, 10, 12)
+    ]
+    assert row["absorbed_count"] == 1
+    assert [(each["client_id"], each["base_sequence"], each["offset"]) for each in row["absorbed"]] == [("writer", 8, 8)]
+    newest, before = room.read("requests", limit=2)["requests"]
+    assert newest["absorbed"]
+    assert newest["what"] == "window-0: 2 records of producer 90 epoch 0 sequence 8 at offset 8 already"
+    assert (before["absorbed"], before["number"]) == (False, newest["number"] - 1)
+
+
+def test_the_request_log_tells_errors_faults_and_answers_that_were_lost_but_not_what_is_quiet(room: Console) -> None:
+    room.broker.topics.create("log")
+    quiet = room.read("requests")["quiet"]
+    room.broker.faults.add("error:api=Produce,topic=log,code=NOT_LEADER_OR_FOLLOWER,times=1,name=refusing")
+    room.broker.faults.add("drop-ack:api=Produce,topic=log,after=1,times=1,name=losing")
+    with room.client("one") as client:
+        assert produce_as(client, None, batch(b"a", producer_id=91), topic="log").error_code == 6
+        fetch(client, "log")
+        with pytest.raises(ConnectionError):
+            produce_as(client, None, batch(b"a", producer_id=91), topic="log")
+    with room.client("two") as client:
+        assert produce_as(client, None, batch(b"a", producer_id=91), topic="log").base_offset == 0
+    room.broker.faults.reset()
+    log = room.read("requests", limit=10)
+    told = [row for row in log["requests"] if "log-0" in row["what"]]
+    assert [(row["error"], row["faults"], row["seen"], row["absorbed"], row["client_id"]) for row in told] == [
+        ("", [], True, True, "two"),
+        ("", ["losing"], False, False, "one"),
+        ("NOT_LEADER_OR_FOLLOWER", ["refusing"], True, False, "one"),
+    ]
+    assert log["quiet"] == quiet + 1
+
+
+def test_transactions_tell_how_they_went_and_what_holds_readers_back(room: Console) -> None:
+    room.broker.topics.create("held")
+    with room.client() as client:
+        done, hanging = init(client, "held-done"), init(client, "held-hanging", timeout_ms=40_000)
+        for holder in (done, hanging):
+            assert holder.add(("held", 0)) == [0]
+            records = batch(b"a", producer_id=holder.producer_id, epoch=holder.epoch, transactional=True)
+            assert produce_as(client, holder.transactional_id, records, topic="held", version=11).error_code == 0
+        assert done.end(commit=False).error_code == 0
+        found = room.read("transactions")
+        rows = {row["transactional_id"]: row for row in found["transactions"]}
+        assert [move["state"] for move in rows["held-done"]["moves"]] == ["Empty", "Ongoing", "PrepareAbort", "CompleteAbort"]
+        assert (rows["held-hanging"]["state"], rows["held-hanging"]["partitions"], rows["held-hanging"]["timeout_ms"]) == (
+            "Ongoing",
+            ["held-0"],
+            40_000,
+        )
+        (held,) = [each for each in found["holding"] if each["topic"] == "held"]
+        assert (held["transactional_id"], held["producer_id"], held["first_offset"]) == ("held-hanging", hanging.producer_id, 1)
+        assert (held["last_stable"], held["high_watermark"]) == (1, 3)
+        (open_,) = [row for row in room.read("producers", topic="held")["producers"] if row["open_from"] >= 0]
+        assert (open_["transactional_id"], open_["open_from"]) == ("held-hanging", 1)
+        assert hanging.end(commit=True).error_code == 0
+        assert [each for each in room.read("transactions")["holding"] if each["topic"] == "held"] == []
+
+
+def test_groups_tell_their_members_and_how_far_behind_each_partition_is(room: Console) -> None:
+    room.broker.topics.create("t", 2)
+    with room.client("reader") as client:
+        produce(client, "t", *(b"%d" % number for number in range(5)))
+        find_coordinator(client)
+        joined, both = join(client), encode_prefixed(ConsumerProtocolAssignment([TopicPartition("t", [0, 1])]), 0)
+        assert sync(client, joined.member_id, 1, {joined.member_id: both}).error_code == 0
+        assert commit(client, 2, member_id=joined.member_id, generation_id_or_member_epoch=1) == 0
+        assert commit(client, 4, group_id="alone") == 0
+        assert consumer_join(client, "m" * 22, group_id="new").error_code == 0
+    rows = {row["group_id"]: row for row in room.read("groups")["groups"]}
+    assert {name: (row["kind"], row["state"], row["members"], row["lag"]) for name, row in rows.items()} == {
+        "alone": ("offsets", "Empty", 0, 1),
+        "g": ("classic", "Stable", 1, 3),
+        "new": ("consumer", "Stable", 1, 0),
+    }
+    group = room.read("group", name="g")
+    (member,) = group["member_rows"]
+    assert (member["client_id"], member["assigned"], group["generation"], group["protocol"]) == ("reader", ["t-0", "t-1"], 1, "range")
+    assert [(each["partition"], each["committed"], each["end"], each["lag"], each["member_id"]) for each in group["offsets"]] == [
+        (0, 2, 5, 3, joined.member_id),
+        (1, None, 0, None, joined.member_id),
+    ]
+    assert room.read("group", name="new")["member_rows"][0]["assigned"] == ["t-0", "t-1"]
+    assert [row["group_id"] for row in room.read("groups", contains="alo")["groups"]] == ["alone"]
+    assert room.answer("GET", "/console/group?name=nobody")[0] == 404
+
+
+def test_a_broker_by_itself_is_its_own_cluster_and_tells_what_was_made(room: Console) -> None:
+    room.broker.topics.create("made")
+    found = room.read("cluster")
+    (row,) = found["brokers"]
+    assert (found["alone"], found["decides_here"], row["this"], row["state"], row["node_id"]) == (
+        True,
+        True,
+        True,
+        "serving",
+        found["node_id"],
+    )
+    assert row["leads"] == row["replicas"] > 0
+    assert (found["events"][0]["about"], found["events"][0]["told"]) == ("made", "was made")
+
+
+@pytest.mark.parametrize(
+    ("records", "told"),
+    [
+        ([PartitionChangeRecord(0, ID, leader=2, isr=[2])],
+         [("election", "is led by 2 after 1", False), ("in-sync", "in sync: 2, after 1 2", True)]),
+        ([PartitionChangeRecord(0, ID, leader=-1)], [("election", "is led by nobody after 1", True)]),
+        ([PartitionChangeRecord(0, ID, leader=-1), PartitionChangeRecord(0, ID, leader=2, isr=[2], leader_recovery_state=1)],
+         [("election", "is led by nobody after 1", True), ("election", "is led by 2 after nobody, without all that was committed", True),
+          ("in-sync", "in sync: 2, after 1 2", True)]),
+        ([PartitionChangeRecord(0, ID, isr=[1, 2, 3])], [("in-sync", "in sync: 1 2 3, after 1 2", False)]),
+        ([BrokerRegistrationChangeRecord(3, 1, fenced=1)], [("broker", "is fenced: no word came from it", True)]),
+        ([BrokerRegistrationChangeRecord(3, 1, fenced=-1)], [("broker", "serves", False)]),
+        ([UnregisterBrokerRecord(3, 1)], [("broker", "was unregistered", True)]),
+        ([RemoveTopicRecord(ID)], [("topic", "was deleted", False)]),
+    ],
+)  # fmt: skip
+def test_what_records_of_the_metadata_mean(records: list[MetadataRecord], told: list[tuple[str, str, bool]]) -> None:
+    made: list[MetadataRecord] = [TopicRecord("t", ID), PartitionRecord(0, ID, replicas=[1, 2, 3], isr=[1, 2], leader=1), *records]
+    data = b"".join(build_batch([SimpleRecord(None, encode_record(each, 0), 5)], base_offset=at) for at, each in enumerate(made))
+    found = events(data, {})[::-1]
+    assert [(each.kind, each.told, each.bad) for each in found[1:]] == told
+    assert {each.about for each in found} <= {"t", "t-0", "broker 3"}
+    assert events(data + b"\0" * 70, {})[::-1] == found
+
+
 @pytest.mark.parametrize(
     ("data", "form", "text"),
     [
@@ -148,12 +300,12 @@ def test_a_long_value_is_cut_and_whole_where_that_is_asked_for(room: Console) ->
         ("grüße 🙂".encode(), "text", "grüße 🙂"),
         (b'{"a": 1.10}', "json", '{"a": 1.10}'),
         (b"[1, 2", "text", "[1, 2"),
-        (b"[" * 100_000, "text", "[" * 64),
+        pytest.param(b"[" * 100_000, "text", "[" * 64, id="deep"),
         (b"123", "text", "123"),
         (b"\x00\x01", "hex", "0001"),
         (b"\xff\xfe", "hex", "fffe"),
         (b"a\x1b[31m", "hex", "611b5b33316d"),
-        (("é" * 33).encode()[:65], "text", "é" * 32),
+        pytest.param(("é" * 33).encode()[:65], "text", "é" * 32, id="cut in a character"),
     ],
 )
 def test_bytes_are_shown_as_what_they_are(data: bytes | None, form: str, text: str) -> None:

@@ -1,0 +1,241 @@
+"""The room of the cluster: brokers and controllers, and what the end of the metadata log says happened to them and to leaderships.
+
+Rule: all of it is what this broker has read of the cluster's metadata. It may be behind, and says how far it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Final, Literal
+
+from fastapi import APIRouter
+from pydantic import BaseModel, Field
+
+from ottla.broker.admin.console.reading import stretch
+from ottla.broker.cluster.metadata_records import (
+    LEADER_UNCHANGED,
+    NO_LEADER,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+    UnregisterBrokerRecord,
+)
+from ottla.broker.cluster.record_frames import decode_record
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.log_values import Isolation
+from ottla.protocol.errors import ProtocolError
+from ottla.protocol.records.batch import split_batches
+from ottla.protocol.records.errors import RecordsError
+from ottla.protocol.records.record import iter_records
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.cluster.image import MetadataImage
+    from ottla.broker.storage.partition_log import PartitionLog
+
+EVENTS_MAX: Final = 200
+_RECORDS_BACK: Final = 2_000
+_BYTES_BACK: Final = 512 << 10
+
+_Place = tuple[bytes, int]
+
+
+class BrokerRow(BaseModel):
+    """One broker of the cluster."""
+
+    node_id: int
+    address: str
+    rack: str | None
+    state: Literal["serving", "fenced", "shutting down"]
+    this: bool = Field(description="whether it is the one that tells")
+    leads: int = Field(description="partitions that it leads")
+    replicas: int
+    out_of_sync: int = Field(description="replicas of its that are not in sync")
+
+
+class ControllerRow(BaseModel):
+    """One controller."""
+
+    node_id: int
+    address: str
+
+
+class ClusterEvent(BaseModel):
+    """Something that the metadata log says."""
+
+    offset: int
+    at_ms: int
+    kind: Literal["election", "in-sync", "broker", "topic"]
+    about: str
+    told: str
+    bad: bool = Field(description="whether something became worse")
+
+
+class ClusterShown(BaseModel):
+    """The cluster as this broker knows it."""
+
+    cluster_id: str
+    node_id: int
+    alone: bool = Field(description="whether it is a broker by itself, and its own controller")
+    decides_here: bool = Field(description="whether the controller is a part of this process")
+    metadata_version: int
+    metadata_offset: int = Field(description="up to where the metadata log is read")
+    brokers: list[BrokerRow]
+    controllers: list[ControllerRow]
+    leaderless: int
+    out_of_sync: int
+    events: list[ClusterEvent] = Field(description="the newest first")
+
+
+def cluster_router(broker: Broker) -> APIRouter:
+    """Of one broker."""
+    router = APIRouter()
+
+    @router.get("/cluster")
+    async def cluster() -> ClusterShown:
+        """Brokers, controllers and elections, as far as this broker's metadata tells."""
+        image = broker.services.topics.image
+        log = broker.log_dir.logs.get((CLUSTER_METADATA, 0))
+        names = {topic_id: topic.name for topic_id, topic in image.topics.items()}
+        happened = [] if log is None else await asyncio.to_thread(events, _end_of(log), names)
+        partitions = [each for topic in image.topics.values() for each in topic.partitions.values()]
+        return ClusterShown(
+            cluster_id=broker.services.cluster_id,
+            node_id=broker.services.node_id,
+            alone=broker.services.deciding is not None,
+            decides_here=broker.is_controller,
+            metadata_version=image.features.get("metadata.version", 0),
+            metadata_offset=-1 if log is None else log.high_watermark,
+            brokers=_brokers(broker, image),
+            controllers=[
+                ControllerRow(node_id=each.controller_id, address=_address(each.listeners)) for each in image.controllers.values()
+            ],
+            leaderless=sum(each.leader == NO_LEADER for each in partitions),
+            out_of_sync=sum(len(each.isr) < len(each.replicas) for each in partitions),
+            events=happened,
+        )
+
+    return router
+
+
+def _brokers(broker: Broker, image: MetadataImage) -> list[BrokerRow]:
+    me = broker.services.node_id
+    rows = {
+        node: BrokerRow(
+            node_id=node,
+            address=_address(each.listeners),
+            rack=each.rack,
+            state="fenced" if each.fenced else "shutting down" if each.in_controlled_shutdown else "serving",
+            this=node == me,
+            leads=0,
+            replicas=0,
+            out_of_sync=0,
+        )
+        for node, each in sorted(image.brokers.items())
+    }
+    if me not in rows:
+        host, port = broker.address
+        rows[me] = BrokerRow(
+            node_id=me, address=f"{host}:{port}", rack=None, state="serving", this=True, leads=0, replicas=0, out_of_sync=0
+        )
+    for partition in (each for topic in image.topics.values() for each in topic.partitions.values()):
+        for node in partition.replicas:
+            if (row := rows.get(node)) is not None:
+                row.replicas += 1
+                row.leads += partition.leader == node
+                row.out_of_sync += node not in partition.isr
+    return list(rows.values())
+
+
+def _address(listeners: Mapping[str, object]) -> str:
+    return ", ".join(f"{name}://{getattr(at, 'host', '')}:{getattr(at, 'port', 0)}" for name, at in listeners.items())
+
+
+def _end_of(log: PartitionLog) -> bytes:
+    try:
+        return stretch(log, max(log.log_start_offset, log.high_watermark - _RECORDS_BACK), _BYTES_BACK, Isolation.READ_UNCOMMITTED)[0]
+    except (Rejected, RecordsError):
+        return b""
+
+
+def events(data: bytes, names: dict[bytes, str]) -> list[ClusterEvent]:
+    """What batches of the metadata log say, the newest first. `names` are those of topics that are there; others are learnt on the way."""
+    found: deque[ClusterEvent] = deque(maxlen=EVENTS_MAX)
+    told = _Telling(names)
+    try:
+        for position, header in split_batches(data):
+            if header.is_control:
+                continue
+            for record in iter_records(data[position : position + header.size_bytes]):
+                for kind, about, what, bad in told.of(decode_record(record.value or b"")[0]):
+                    found.appendleft(ClusterEvent(offset=record.offset, at_ms=record.timestamp, kind=kind, about=about, told=what, bad=bad))
+    except (RecordsError, ProtocolError):
+        pass  # what came before is told; the broker itself stops at such a log
+    return list(found)
+
+
+_Told = tuple[Literal["election", "in-sync", "broker", "topic"], str, str, bool]
+
+
+class _Telling:
+    """What records mean for a reader, who also wants to know what was before."""
+
+    def __init__(self, names: dict[bytes, str]) -> None:
+        self._names = dict(names)
+        self._leaders: dict[_Place, int] = {}
+        self._in_sync: dict[_Place, list[int]] = {}
+
+    def of(self, record: MetadataRecord) -> Iterator[_Told]:
+        match record:
+            case TopicRecord():
+                self._names[record.topic_id] = record.name
+                yield "topic", record.name, "was made", False
+            case RemoveTopicRecord():
+                yield "topic", self._names.get(record.topic_id, record.topic_id.hex()), "was deleted", False
+            case PartitionRecord():
+                self._leaders[record.topic_id, record.partition_id] = record.leader
+                self._in_sync[record.topic_id, record.partition_id] = record.isr
+            case PartitionChangeRecord():
+                yield from self._of_change(record)
+            case RegisterBrokerRecord():
+                yield "broker", f"broker {record.broker_id}", "registered", False
+            case UnregisterBrokerRecord():
+                yield "broker", f"broker {record.broker_id}", "was unregistered", True
+            case BrokerRegistrationChangeRecord():
+                yield from _of_registration(record)
+
+    def _of_change(self, record: PartitionChangeRecord) -> Iterator[_Told]:
+        place = record.topic_id, record.partition_id
+        about = f"{self._names.get(record.topic_id, record.topic_id.hex())}-{record.partition_id}"
+        before, in_sync = self._leaders.get(place), self._in_sync.get(place)
+        if record.isr is not None:
+            self._in_sync[place] = record.isr
+        if record.leader != LEADER_UNCHANGED:
+            self._leaders[place] = record.leader
+            was = "" if before is None or before == record.leader else " after nobody" if before == NO_LEADER else f" after {before}"
+            unclean = ", without all that was committed" if record.leader_recovery_state == 1 else ""
+            told = f"is led by nobody{was}" if record.leader == NO_LEADER else f"is led by {record.leader}{was}{unclean}"
+            yield "election", about, told, record.leader == NO_LEADER or bool(unclean)
+        if record.isr is not None:
+            less = in_sync is not None and len(record.isr) < len(in_sync)
+            was = "" if in_sync is None else f", after {_nodes(in_sync)}"
+            yield "in-sync", about, f"in sync: {_nodes(record.isr)}{was}", less
+
+
+def _of_registration(record: BrokerRegistrationChangeRecord) -> Iterator[_Told]:
+    about = f"broker {record.broker_id}"
+    if record.fenced:
+        yield "broker", about, "is fenced: no word came from it" if record.fenced > 0 else "serves", record.fenced > 0
+    if record.in_controlled_shutdown:
+        yield "broker", about, "shuts down", False
+
+
+def _nodes(nodes: list[int]) -> str:
+    return " ".join(map(str, sorted(nodes))) or "nobody"

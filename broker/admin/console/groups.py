@@ -1,0 +1,193 @@
+"""The room of groups: who is a member, who reads what, how far behind.
+
+A group is shown by the broker that coordinates it. The lag is known of partitions that have a replica here: up to the high watermark.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Final
+
+from fastapi import APIRouter, HTTPException, Query
+from pydantic import BaseModel, Field
+
+from ottla.broker.admin.console.topics import partition_of
+from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.embedded_protocol import assigned_places
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.groups.classic import ClassicGroup
+    from ottla.broker.groups.coordinator import GroupCoordinator
+    from ottla.broker.groups.offsets import ByPartition
+
+GROUPS_MAX: Final = 300
+MEMBERS_MAX: Final = 300
+OFFSETS_MAX: Final = 1000
+_AT_ONCE: Final = 50
+"""So many groups are read before others have their turn."""
+
+Place = tuple[str, int]
+
+
+class GroupRow(BaseModel):
+    """One group, as a list shows it."""
+
+    group_id: str
+    kind: str = Field(description="`classic`, `consumer` (KIP-848), or `offsets`: nobody ever joined, somebody commits under this name")
+    state: str
+    members: int
+    partitions: int = Field(description="for which an offset is committed")
+    lag: int = Field(description="of all of them together, as far as it is known here")
+    lag_unknown: int = Field(description="partitions that have no replica here")
+
+
+class GroupRows(BaseModel):
+    """Groups by name; `left_out` are not in this answer."""
+
+    groups: list[GroupRow]
+    left_out: int
+
+
+class MemberShown(BaseModel):
+    """One member of a group."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    epoch: int | None = Field(description="of a member of the consumer protocol")
+    assigned: list[str]
+
+
+class OffsetShown(BaseModel):
+    """What a group reads of one partition; `committed` is the next offset to read, None where nothing is committed."""
+
+    topic: str
+    partition: int
+    committed: int | None
+    committed_at: int | None
+    start: int | None
+    end: int | None = Field(description="the high watermark; None where the partition has no replica here")
+    lag: int | None
+    member_id: str | None
+
+
+class GroupShown(GroupRow):
+    """One group with its members and offsets; `offsets_left_out` are not in this answer."""
+
+    protocol: str | None
+    generation: int = Field(description="or the epoch, of a group of the consumer protocol")
+    member_rows: list[MemberShown]
+    offsets: list[OffsetShown]
+    offsets_left_out: int
+
+
+def groups_router(broker: Broker) -> APIRouter:
+    """Of one broker."""
+    router = APIRouter()
+
+    @router.get("/groups")
+    async def groups(contains: Annotated[str, Query(max_length=249)] = "") -> GroupRows:
+        """All groups that this broker coordinates."""
+        rows: list[GroupRow] = []
+        names = [(name, machine) for machine in broker.services.groups.machines() for name in _names(machine) if contains in name]
+        names.sort(key=lambda each: each[0])
+        for number, (name, machine) in enumerate(names[:GROUPS_MAX], 1):
+            rows.append(_row(broker, name, machine))
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+        return GroupRows(groups=rows, left_out=max(0, len(names) - GROUPS_MAX))
+
+    @router.get("/group")
+    async def group(name: str) -> GroupShown:
+        """One group; 404 where this broker coordinates none of that name."""
+        machine = next((each for each in broker.services.groups.machines() if name in _names(each)), None)
+        if machine is None:
+            raise HTTPException(404, f"this broker coordinates no group {name!r}")
+        return _shown(broker, name, machine)
+
+    return router
+
+
+def _names(machine: GroupCoordinator) -> set[str]:
+    return {*machine.groups, *machine.offsets.committed.groups()}
+
+
+def _row(broker: Broker, name: str, machine: GroupCoordinator) -> GroupRow:
+    group, lag, unknown, partitions = machine.groups.get(name), 0, 0, 0
+    for topic, indexes in machine.offsets.committed.of_group(name).items():
+        for index, committed in indexes.items():
+            partitions += 1
+            here = partition_of(broker, topic, index)
+            if here is None:
+                unknown += 1
+            else:
+                lag += max(0, here.log.high_watermark - committed.value.offset)
+    return GroupRow(
+        group_id=name,
+        kind="offsets" if group is None or getattr(group, "is_simple", False) else "consumer" if _is_consumer(group) else "classic",
+        state="Empty" if group is None else str(group.state),
+        members=0 if group is None else len(group.members),
+        partitions=partitions,
+        lag=lag,
+        lag_unknown=unknown,
+    )
+
+
+def _is_consumer(group: ClassicGroup | ConsumerGroup) -> bool:
+    return isinstance(group, ConsumerGroup)
+
+
+def _shown(broker: Broker, name: str, machine: GroupCoordinator) -> GroupShown:
+    group = machine.groups.get(name)
+    members = [] if group is None else list(_of_consumer(broker, group) if isinstance(group, ConsumerGroup) else _of_classic(group))
+    owners = {place: member.member_id for member, places in members for place in places}
+    offsets = machine.offsets.committed.of_group(name)
+    places = sorted({*owners, *((topic, index) for topic, indexes in offsets.items() for index in indexes)})
+    return GroupShown(
+        **_row(broker, name, machine).model_dump(),
+        protocol=None if group is None or isinstance(group, ConsumerGroup) else group.protocol_name,
+        generation=0 if group is None else group.epoch if isinstance(group, ConsumerGroup) else group.generation,
+        member_rows=[member for member, _ in members[:MEMBERS_MAX]],
+        offsets=[_offset(broker, place, offsets, owners.get(place)) for place in places[:OFFSETS_MAX]],
+        offsets_left_out=max(0, len(places) - OFFSETS_MAX),
+    )
+
+
+def _of_classic(group: ClassicGroup) -> Iterator[tuple[MemberShown, list[Place]]]:
+    for each in group.members:
+        places = sorted(assigned_places(each.assignment)) if group.uses_consumer_protocol else []
+        yield _member(each.member_id, each.instance_id, each.client_id, each.client_host, places), places
+
+
+def _of_consumer(broker: Broker, group: ConsumerGroup) -> Iterator[tuple[MemberShown, list[Place]]]:
+    known = broker.services.topics.image.topics
+    for each in group.members.values():
+        assigned = [(known[key].name, index) for key, indexes in each.assigned.items() if key in known for index in indexes]
+        member = _member(each.member_id, each.instance_id, each.client_id, each.client_host, sorted(assigned))
+        member.epoch = each.epoch
+        yield member, assigned
+
+
+def _member(member_id: str, instance_id: str | None, client_id: str, host: str, places: list[Place]) -> MemberShown:
+    assigned = [f"{topic}-{index}" for topic, index in places]
+    return MemberShown(member_id=member_id, instance_id=instance_id, client_id=client_id, host=host, epoch=None, assigned=assigned)
+
+
+def _offset(broker: Broker, place: Place, offsets: ByPartition, member_id: str | None) -> OffsetShown:
+    topic, index = place
+    found, here = offsets.get(topic, {}).get(index), partition_of(broker, topic, index)
+    committed = None if found is None else found.value.offset
+    end = None if here is None else here.log.high_watermark
+    return OffsetShown(
+        topic=topic,
+        partition=index,
+        committed=committed,
+        committed_at=None if found is None else found.value.commit_timestamp,
+        start=None if here is None else here.log.log_start_offset,
+        end=end,
+        lag=None if end is None or committed is None else max(0, end - committed),
+        member_id=member_id,
+    )

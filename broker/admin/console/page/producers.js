@@ -1,0 +1,59 @@
+// The room of producers: the window of five batches by which a retry is recognised, of each producer in each partition.
+
+import { get } from "./api.js";
+import { chip, count, empty, h, plural, section, table, time } from "./dom.js";
+import { link } from "./topics.js";
+
+const SLOTS = 5;
+const state = { topic: "" };
+
+export function open(path, query, ui) {
+  return {
+    title: "Producers",
+    async load() {
+      const [found, list] = await Promise.all([get("producers", { topic: state.topic || undefined }), get("topics")]);
+      return { found, list };
+    },
+    view: ({ found, list }) => section("Idempotent producers",
+      h("p.muted", null, "A partition remembers the last five batches of each producer id. One of them that comes again is answered with its first offset, and nothing is written; one that is older, or leaves a gap, is refused."),
+      h("div.bar", null, h("label.inline", null, "Topic ", choice(list, ui)), h("span.muted", null, plural(found.producers.length + found.left_out, "producer"))),
+      found.producers.length
+        ? table("Producers, who wrote last first", ["Partition", "Producer", "The last five batches, the newest on the right", "Retries absorbed", "Last write"], found.producers.map(rowOf), { class: "scroll mid" })
+        : empty("No producer has written with idempotence yet."),
+      found.left_out ? h("p.muted", null, `and ${count(found.left_out)} who wrote earlier`) : null),
+  };
+}
+
+function choice(list, ui) {
+  return h("select", { "aria-label": "Topic", onchange: event => { state.topic = event.target.value; ui.reload(); } },
+    h("option", { value: "" }, "all"), list.topics.map(topic => h("option", { value: topic.name, "data-key": topic.name }, topic.name)));
+}
+
+function rowOf(row) {
+  const again = new Map();
+  for (const each of row.absorbed) again.set(each.base_sequence, (again.get(each.base_sequence) ?? 0) + 1);
+  const slots = [...Array(Math.max(0, SLOTS - row.window.length)).fill(null), ...row.window];
+  return h("tr", { "data-key": `${row.topic}-${row.partition}/${row.producer_id}` },
+    h("th", { scope: "row" }, h("a", { href: link(row.topic, row.partition) }, h("bdi", null, `${row.topic}-${row.partition}`))),
+    h("td", null, h("span.num", null, row.producer_id), h("span.muted", null, ` epoch ${row.producer_epoch}`),
+      row.transactional_id === null ? null : h("div.muted", null, h("bdi", null, row.transactional_id)),
+      row.open_from < 0 ? null : h("div", null, chip("open", `open from offset ${row.open_from}`))),
+    h("td", null, h("ol.window", { "aria-label": "Sequences and offsets" }, slots.map(batch => slot(batch, again))),
+      row.older_in_log ? h("div.muted", null, "read back after a restart: the ones before are found in the log") : null),
+    h("td", null, row.absorbed_count ? [chip("good", plural(row.absorbed_count, "retry", "retries")), absorbed(row.absorbed)] : h("span.muted", null, "none")),
+    h("td", null, time(row.last_timestamp)));
+}
+
+function slot(batch, again) {
+  if (batch === null) return h("li.free", { "aria-label": "not used" });
+  const times = again.get(batch.first_sequence);
+  return h("li", { class: times ? "again" : null, title: times ? `sent again ${times === 1 ? "once" : `${times} times`}, written once` : null },
+    h("b.num", null, reach(batch.first_sequence, batch.last_sequence)), h("span.muted.num", null, `at ${reach(batch.first_offset, batch.last_offset)}`), times ? h("span.mark", null, `↺ ${times}`) : null);
+}
+
+const reach = (first, last) => (first === last ? String(first) : `${first}–${last}`);
+
+function absorbed([newest]) {
+  if (newest === undefined) return null;
+  return h("div.muted", null, "sequence ", h("span.num", null, newest.base_sequence), " again, answered offset ", h("span.num", null, newest.offset), " as before");
+}

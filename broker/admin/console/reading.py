@@ -1,0 +1,34 @@
+"""Stretches of a log, as whole batches, with a bound on what is read at one time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.storage.log_values import Isolation
+from ottla.protocol.records.batch import BatchHeader, split_batches
+
+if TYPE_CHECKING:
+    from ottla.broker.storage.partition_log import PartitionLog
+
+PIECES_MAX: Final = 32
+"""Segments that a stretch may come from: with a small segment.bytes there are many."""
+
+
+def stretch(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
+    """Batches from the one that holds `offset` on, which must not be before the log's start; the first one whole, whatever its size.
+
+    Raises Rejected, RecordsError.
+    """
+    pieces: list[bytes] = []
+    headers: list[BatchHeader] = []
+    left, at, end = max_bytes, offset, log.bound(isolation)
+    while at < end and left > 0 and len(pieces) < PIECES_MAX:
+        data = log.read(at, left, isolation=isolation, min_one_batch=not pieces).records
+        batches = list(split_batches(data))
+        if not batches:
+            break
+        position, last = batches[-1]
+        pieces.append(data[: position + last.size_bytes])
+        headers += [header for _, header in batches]
+        left, at = left - len(data), last.next_offset
+    return b"".join(pieces), headers

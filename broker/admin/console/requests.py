@@ -1,0 +1,249 @@
+"""The request log: what clients asked and were told, with the faults that met them.
+
+Rules inside: only the newest `KEPT` requests are kept, none of their records; what goes on all the time (a Fetch that gives nothing, a
+heartbeat that is fine, a follower's Fetch) is counted alone, unless a fault met it. A retry that was absorbed is one that was answered with
+the offset that the same sequence of the same producer was answered with before.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import BatchHeader, split_batches
+from ottla.protocol.records.errors import RecordsError
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.faults.engine import Exchange, Faults
+
+KEPT: Final = 1000
+WRITES_REMEMBERED: Final = 20_000
+"""Batches whose answers are remembered, to recognise retries."""
+WRITERS_REMEMBERED: Final = 2_000
+ABSORBED_SHOWN: Final = 5
+ROWS_MAX: Final = 500
+_PLACES_TOLD: Final = 4
+_STRUCTS_LOOKED_AT: Final = 500
+_TEXT: Final = 200
+_QUIET: Final = frozenset({ApiKey.FETCH, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT})
+
+
+class RequestRow(BaseModel):
+    """One request, and what became of it."""
+
+    number: int = Field(description="counts in the order in which requests were handled")
+    at_ms: int = Field(description="the broker's time of its answer")
+    api: str
+    version: int
+    client_id: str
+    connection: int
+    what: str
+    error: str = Field(description="the names of the errors that it was answered with; empty for none")
+    answered: bool = Field(description="whether there was an answer to send")
+    seen: bool = Field(description="whether the answer was sent whole and at once")
+    late: bool = Field(description="whether the answer is held back")
+    faults: list[str]
+    absorbed: bool = Field(description="whether it was a retry of what is written already")
+
+
+class RequestRows(BaseModel):
+    """The newest requests, the newest first, and how many were too quiet to be listed."""
+
+    requests: list[RequestRow]
+    quiet: int
+
+
+class AbsorbedShown(BaseModel):
+    """A retry that wrote nothing: it was answered with the offset of the first time."""
+
+    at_ms: int
+    client_id: str
+    base_sequence: int
+    offset: int
+
+
+@dataclass(slots=True)
+class Absorbed:
+    """Of one producer in one partition."""
+
+    count: int = 0
+    newest: deque[AbsorbedShown] = field(default_factory=lambda: deque(maxlen=ABSORBED_SHOWN))
+
+
+class RequestLog:
+    """Give it to `Faults.observe`."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self.rows: deque[RequestRow] = deque(maxlen=KEPT)
+        self.quiet = 0
+        self._answered: OrderedDict[tuple[str, int, int, int, int], int] = OrderedDict()
+        self._absorbed: OrderedDict[tuple[str, int, int], Absorbed] = OrderedDict()
+
+    def absorbed_of(self, topic: str, partition: int, producer_id: int) -> Absorbed:
+        """What of this producer's was absorbed here since the console was turned on."""
+        return self._absorbed.get((topic, partition, producer_id)) or Absorbed()
+
+    def __call__(self, exchange: Exchange) -> None:
+        """Take note of one exchange."""
+        errors = list(dict.fromkeys(_errors(exchange.response)))
+        if exchange.subject.api in _QUIET and not errors and not exchange.faults and exchange.seen and not _gives_records(exchange):
+            self.quiet += 1
+            return
+        what, absorbed = self._of_produce(exchange) if exchange.subject.api is ApiKey.PRODUCE else (_what(exchange), False)
+        self.rows.append(
+            RequestRow(
+                number=exchange.number,
+                at_ms=exchange.at_ms,
+                api=exchange.subject.api.camel_case,
+                version=exchange.version,
+                client_id=exchange.subject.client_id[:_TEXT],
+                connection=exchange.subject.connection,
+                what=what,
+                error=", ".join(errors[:_PLACES_TOLD]),
+                answered=exchange.response is not None,
+                seen=exchange.seen,
+                late=exchange.late,
+                faults=list(exchange.faults),
+                absorbed=absorbed,
+            )
+        )
+
+    def _of_produce(self, exchange: Exchange) -> tuple[str, bool]:
+        answers = _produce_answers(exchange.response)
+        told, absorbed = [], False
+        for position, topic in enumerate(exchange.request.topic_data):
+            name = topic.name or self._name(topic.topic_id)
+            for place, data in enumerate(topic.partition_data):
+                header, answer = _first_batch(data.records), answers.get((position, place))
+                again = header is not None and answer is not None and self._is_retry(exchange, name, data.index, header, answer)
+                absorbed = absorbed or again
+                told.append(_told(f"{name}-{data.index}", header, answer, again=again))
+        return _joined(told, exchange.request.transactional_id), absorbed
+
+    def _is_retry(self, exchange: Exchange, topic: str, partition: int, header: BatchHeader, answer: Any) -> bool:
+        if header.producer_id < 0 or answer.error_code != ErrorCode.NONE or answer.base_offset < 0:
+            return False
+        key = (topic, partition, header.producer_id, header.producer_epoch, header.base_sequence)
+        known = self._answered.get(key)
+        _remember(self._answered, key, answer.base_offset, WRITES_REMEMBERED)
+        if known != answer.base_offset:
+            return False
+        writer = (topic, partition, header.producer_id)
+        absorbed = self._absorbed.get(writer) or Absorbed()
+        _remember(self._absorbed, writer, absorbed, WRITERS_REMEMBERED)
+        absorbed.count += 1
+        client_id = exchange.subject.client_id[:_TEXT]
+        absorbed.newest.appendleft(
+            AbsorbedShown(at_ms=exchange.at_ms, client_id=client_id, base_sequence=header.base_sequence, offset=answer.base_offset)
+        )
+        return True
+
+    def _name(self, topic_id: bytes) -> str:
+        found = self._broker.services.partitions.by_topic_id(topic_id)
+        return topic_id.hex() if found is None else found.name
+
+
+def requests_router(log: RequestLog) -> APIRouter:
+    """Of one broker."""
+    router = APIRouter()
+
+    @router.get("/requests")
+    async def requests(limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = 100) -> RequestRows:
+        """What clients asked and were told, since the console was turned on."""
+        return RequestRows(requests=list(log.rows)[: -limit - 1 : -1], quiet=log.quiet)
+
+    return router
+
+
+def watch(broker: Broker, faults: Faults) -> RequestLog:
+    """A request log that is told of every request from now on."""
+    log = RequestLog(broker)
+    faults.observe(log)
+    return log
+
+
+def _remember(table: OrderedDict[Any, Any], key: Any, value: Any, most: int) -> None:
+    table[key] = value
+    table.move_to_end(key)
+    if len(table) > most:
+        table.popitem(last=False)
+
+
+def _first_batch(records: Any) -> BatchHeader | None:
+    try:
+        return next((header for _, header in split_batches(records)), None) if records else None
+    except RecordsError:
+        return None
+
+
+def _produce_answers(response: Any) -> dict[tuple[int, int], Any]:
+    """By their places in the request, which the response keeps."""
+    topics = () if response is None else response.responses
+    return {(position, place): answer for position, topic in enumerate(topics) for place, answer in enumerate(topic.partition_responses)}
+
+
+def _told(place: str, header: BatchHeader | None, answer: Any, *, again: bool) -> str:
+    if header is None:
+        return place
+    count = header.record_count
+    told = f"{place}: {count} record{'' if count == 1 else 's'}"
+    if header.producer_id >= 0:
+        told += f" of producer {header.producer_id} epoch {header.producer_epoch} sequence {header.base_sequence}"
+    if answer is not None and answer.error_code == ErrorCode.NONE and answer.base_offset >= 0:
+        told += f" at offset {answer.base_offset}{' already' if again else ''}"
+    return told
+
+
+def _what(exchange: Exchange) -> str:
+    subject = exchange.subject
+    places = [topic if index is None else f"{topic}-{index}" for topic, index in subject.partitions[: _PLACES_TOLD + 1]]
+    names = [f"group {name}" for name in sorted(subject.groups)] + [f"transaction {name}" for name in sorted(subject.transactional_ids)]
+    if subject.api is ApiKey.END_TXN:
+        names.append("commit" if exchange.request.committed else "abort")
+    return _joined([*names, *places], None)
+
+
+def _joined(told: list[str], transactional_id: str | None) -> str:
+    more = len(told) - _PLACES_TOLD
+    text = "; ".join(each[:_TEXT] for each in told[:_PLACES_TOLD]) + (f"; and {more} more" if more > 0 else "")
+    return text if not transactional_id else f"transaction {transactional_id[:_TEXT]}; {text}"
+
+
+def _gives_records(exchange: Exchange) -> bool:
+    if exchange.subject.api is not ApiKey.FETCH or max(exchange.request.replica_id, exchange.request.replica_state.replica_id) >= 0:
+        return False
+    return any(part.records for topic in exchange.response.responses for part in topic.partitions)
+
+
+def _errors(response: Any) -> Iterator[str]:
+    """The names of all errors in a response, wherever they stand."""
+    left, looked_at = deque([response]), 0
+    while left and looked_at < _STRUCTS_LOOKED_AT:
+        struct = left.popleft()
+        looked_at += 1
+        if not is_dataclass(struct):
+            continue
+        for each in fields(struct):
+            value = getattr(struct, each.name)
+            if each.name.endswith("error_code") and value:
+                yield _name_of(value)
+            elif isinstance(value, list):
+                left.extend(value[:_STRUCTS_LOOKED_AT])
+            elif is_dataclass(value):
+                left.append(value)
+
+
+def _name_of(code: int) -> str:
+    try:
+        return ErrorCode(code).name
+    except ValueError:
+        return str(code)
