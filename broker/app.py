@@ -443,12 +443,15 @@ def run(
     clock: Clock | None = None,
     beside: Beside[Broker] | None = None,
     tell: Callable[[str], str] | None = None,
+    prepare: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run a broker until a signal stops it; the exit code. `tell` goes on with its greeting. Raises StartError."""
+    """Run a broker until a signal stops it; the exit code. `tell` goes on with its greeting; `prepare` is called when its settings and
+    locks are known to be good, and nothing was read or written yet. Raises StartError."""
 
     def make() -> Broker:
         broker = Broker(settings, faults, World(clock or Clock()))
         broker.tell = tell
+        prepare()
         return broker
 
     return run_node(make, port_file, beside)

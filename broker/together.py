@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ottla.broker.app import Broker
 from ottla.broker.controller_node import ControllerNode
 from ottla.broker.layout import Layout
-from ottla.broker.net.listeners import host_and_port, listeners_of
+from ottla.broker.net.listeners import host_and_port
 from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.world import World
@@ -66,7 +66,7 @@ class NodesTogether:
         self.brokers: dict[int, Broker] = {}
         self._cluster_id = controller.cluster_id
         for number in range(1, layout.brokers + 1):
-            listeners_of(settings_of(layout.broker_settings(number, 0)))  # what is wrong with them is told before anything is begun
+            self._broker(number, 0)  # what is wrong with its settings and locks is told before anything is begun
 
     @property
     def clock(self) -> Clock:

@@ -82,6 +82,8 @@ class Peer:
     """Reads nothing more of the connection for so many milliseconds (KIP-219)."""
     by_token: bool = False
     """True where a delegation token proved it: such a peer gets no further tokens."""
+    has_to_log_in: bool = False
+    """True until it did, where a listener asks for that."""
     is_forwarded: bool = False
     """True where a broker speaks for it, which has looked at its connection."""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)

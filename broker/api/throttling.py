@@ -6,7 +6,8 @@ Rules:
 - A Produce is measured by its bytes, also when it is refused; a consumer's Fetch by those of its answer. One that is too much is answered
   without records, and what it read is not counted; none is given more than its quota allows in all windows.
 - Every request is measured by the time that it takes of the loop, until it is answered or waits: 100 % is all of the loop's time. What
-  other brokers and controllers ask is not measured, nor what a producer without acknowledgements does.
+  other brokers and controllers ask is not measured, nor what a producer without acknowledgements does, nor what is asked before a log-in
+  (SaslServerAuthenticator answers it by itself).
 - What the controller, or the handler, says that its client has to wait is kept where it is more (`RequestHandlerHelper`).
 
 Source: KAFKA KafkaApis (handleProduceRequest, handleFetchRequest), RequestHandlerHelper.
@@ -68,7 +69,7 @@ class Throttling:
             if self._sessions is None or _of_follower(ctx, request.body):
                 return handle()
             self._limit(ctx, request.body)
-        if key in _OF_NODES:
+        if key in _OF_NODES or ctx.peer.has_to_log_in:
             return handle()
         begun_ns = self._clock.spent_ns()
         answer = handle()

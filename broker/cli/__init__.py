@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ottla.broker.cli.basics import EXIT_NO_RESULT
 from ottla.broker.cli.kafka_tools import TOOLS, named, run
 
 if TYPE_CHECKING:
@@ -38,8 +39,6 @@ COMMANDS = {
 }
 
 
-EXIT_NO_RESULT = 2
-"""What audit, explain, dedup and verify say where they could not judge; 1 is a verdict."""
 EXIT_INTERRUPTED = 130
 
 

@@ -10,7 +10,7 @@ import typer
 
 from ottla.broker.api.authorizer import java_host
 from ottla.broker.cli.cluster import AdminClient, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, judging, note, print_json, print_table
 from ottla.broker.cli.metadata_dir import read_image
 from ottla.broker.cluster.acl_index import AclIndex, Question, text_of
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
@@ -114,7 +114,7 @@ def remove(
 
 
 @app.command("explain")
-@command
+@judging
 def explain(
     *,
     principal: Annotated[str, typer.Option("--principal", metavar="TYPE:NAME", help="Who asks, such as User:ann.")],
@@ -130,7 +130,7 @@ def explain(
     is_open: Annotated[bool, typer.Option("--allow-everyone-if-no-acl-found", help="As that setting of the broker's.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether somebody may do something, and which rule decides. Exit code 1 where it is denied."""
+    """Say whether somebody may do something, and which rule decides. Exit code 1 where it is denied, 2 where that cannot be said."""
     resource, name = _one(topic, group, transactional_id, cluster=cluster)
     question = Question(principal, java_host(host), _operation(operation), resource, name)
     if data_dir is not None:

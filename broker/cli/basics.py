@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from typing import Final
 
 DEFAULT_PORT: Final = 9092
+EXIT_NO_RESULT: Final = 2
+"""Of commands whose exit code 1 is a verdict (audit, explain, dedup, verify, acls explain, transactions find-hanging): there is none."""
 
 
 class CliError(Exception):

@@ -1,7 +1,8 @@
 """What the commands share: how options are spelt, how tables and JSON are printed, how a command fails.
 
 Rules: results go to standard output, everything else to standard error; a failure is one line that says what to do, and exit code 1
-where the command says nothing else; a wrong argument is exit code 2, as Typer's own.
+where the command says nothing else; a wrong argument is exit code 2, as Typer's own; where exit code 1 is what was found, so is all else
+that went wrong.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ottla.broker.cli.basics import DEFAULT_PORT, CliError, host_port, pairs
+from ottla.broker.cli.basics import DEFAULT_PORT, EXIT_NO_RESULT, CliError, host_port, pairs
 
 __all__ = [
     "BOOTSTRAP",
@@ -28,6 +29,7 @@ __all__ = [
     "Yes",
     "command",
     "host_port",
+    "judging",
     "note",
     "pairs",
     "print_json",
@@ -73,6 +75,19 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(error.exit_code) from None
 
     return guarded
+
+
+def judging(function: Callable[P, None]) -> Callable[P, None]:
+    """The same for a command whose exit code 1 is a verdict: errors have one of their own."""
+
+    @wraps(function)
+    def judged(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+        except CliError as error:
+            raise CliError(str(error), EXIT_NO_RESULT) from error
+
+    return command(judged)
 
 
 def note(text: str) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -205,15 +206,15 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     settings.users = dict(options.users)
     faults = Faults(parse_rule(text) for text in options.fault)
     _say(loaded)
-    if settings.is_controller or settings.is_member:
-        _format_where_new(settings, in_place.scram if in_place is not None else ())
+    prepare = partial(_format_where_new, settings, in_place.scram if in_place is not None else ())
     if settings.is_controller and not settings.is_member:
-        return _run_controller(settings, options)
+        return _run_controller(settings, options, prepare)
     tell = _ready_lines(settings) if in_place is not None else None if lock is None else lock.told
     beside = _with_topics(options.topics)
+    start = partial(run, settings, faults, options.port_file, prepare=prepare)
     if options.admin_port is None and not options.console:
-        return run(settings, faults, options.port_file, tell=tell, beside=beside)
-    return _run_with_admin(settings, faults, options, tell, beside)
+        return start(tell=tell, beside=beside)
+    return _run_with_admin(start, faults, options, tell, beside)
 
 
 def _say(loaded: Loaded) -> None:
@@ -246,6 +247,8 @@ def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lamb
 
 
 def _format_where_new(settings: BrokerSettings, scram: Sequence[str]) -> None:
+    if settings.cluster_id is None:
+        return
     from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only nodes of a cluster pay for it
     from ottla.broker.first_start import format_where_new  # noqa: PLC0415 # as above
     from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
@@ -260,13 +263,19 @@ def _format_where_new(settings: BrokerSettings, scram: Sequence[str]) -> None:
         raise StartError(str(error)) from error
 
 
-def _run_controller(settings: BrokerSettings, options: argparse.Namespace) -> int:
+def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepare: Callable[[], None]) -> int:
     from ottla.broker.controller_node import ControllerNode  # noqa: PLC0415 # only controllers pay for it
     from ottla.broker.process import StartError, run_node  # noqa: PLC0415 # as in main
 
     if options.fault or options.admin_port is not None or options.console:
         raise StartError("faults and the admin port are for brokers: process.roles=controller has neither")
-    return run_node(lambda: ControllerNode(settings), options.port_file)
+
+    def make() -> ControllerNode:
+        node = ControllerNode(settings)  # with locks that are good, or not at all
+        prepare()
+        return node
+
+    return run_node(make, options.port_file)
 
 
 def _run_together(options: argparse.Namespace) -> int:
@@ -339,7 +348,7 @@ def _listener_name(options: argparse.Namespace) -> str:
 
 
 def _run_with_admin(
-    settings: BrokerSettings,
+    start: Callable[..., int],
     faults: Faults,
     options: argparse.Namespace,
     tell: Callable[[str], str] | None,
@@ -348,7 +357,6 @@ def _run_with_admin(
     host, console = options.admin_host, options.console
     port = _ADMIN_PORT if options.admin_port is None else options.admin_port
     from ottla.broker.admin.tokens import TOKEN_ENV, new_token  # noqa: PLC0415 # as in main
-    from ottla.broker.app import run  # noqa: PLC0415 # as in main
     from ottla.broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
     from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
 
@@ -377,7 +385,7 @@ def _run_with_admin(
         return "\n".join([*([] if tell is None else [tell(address)]), *told])
 
     more = tell_more if told or tell else None
-    return run(settings, faults, options.port_file, clock=clock, beside=beside, tell=more)
+    return start(clock=clock, beside=beside, tell=more)
 
 
 def _shorthands(options: argparse.Namespace) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla.broker.cli.cluster import TRANSACTION, AdminClient, TopicPartition, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, judging, note, print_json, print_table
 from ottla.protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, TransactionState
@@ -104,7 +104,7 @@ class Open:
 
 
 @app.command("find-hanging")
-@command
+@judging
 def find_hanging(
     *,
     topics: Annotated[list[str] | None, typer.Option("--topic", "-t", help="Only in this topic; may be repeated. Default: all.")] = None,
@@ -116,7 +116,8 @@ def find_hanging(
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Find transactions that are open in a partition, but not at any coordinator. Exit code 1 where there are some."""
+    """Find transactions that are open in a partition, but not at any coordinator. Exit code 1 where there are some, 2 where that cannot be
+    said."""
     if partition is not None and len(topics or []) != 1:
         raise CliError("--partition needs one --topic")
     with AdminClient(bootstrap) as cluster:

@@ -224,6 +224,7 @@ class _LogInGate:
 
     def close(self) -> None:
         """Nobody passes who has not logged in."""
+        self._peer.has_to_log_in = True
         self._session.serve(self._handle, self._at_once, self._lock.max_receive_bytes)
 
     def _handle(self, frame: Buffer) -> Reply | PendingReply:
@@ -255,6 +256,7 @@ class _LogInGate:
 
     def _let_in(self, login: LogIn) -> None:
         self._login, self._exchange = login, None
+        self._peer.has_to_log_in = False
         self._peer.principal, self._peer.by_token = Principal(USER, login.user), login.by_token
         dispatcher, max_bytes = self._shared.dispatcher, self._shared.max_request_bytes
         if login.expires_mono_ms is None:

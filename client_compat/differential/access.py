@@ -18,6 +18,7 @@ from client_compat.differential.probe import Probe, Versions
 from client_compat.differential.run import SHARED, Report, common_versions, compare
 from client_compat.differential.scenarios.common import batch as batch_of
 from client_compat.differential.scenarios.common import create, produce, until, wait_until_coordinated
+from client_compat.differential.token_rights import ROOT, USERS, TokenRights
 from client_compat.kafka.reference import NODE_ID, ReferenceBroker
 from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
 from client_compat.support.brokers import HOST, BrokerProcess
@@ -38,12 +39,16 @@ DENY, ALLOW = 2, 3
 ALL = 2
 TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID = 2, 3, 4, 5
 USER, PASSWORD = "ann", "pass word"
-_PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PASSWORDS = dict.fromkeys((*USERS, ROOT), PASSWORD)
+_MODULES = "org.apache.kafka.common.security"
+_PLAIN = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
 SETTINGS: Mapping[str, str] = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-    "super.users": "User:ANONYMOUS",
-    "sasl.enabled.mechanisms": "PLAIN",
-    "listener.name.secure.plain.sasl.jaas.config": f'{_PLAIN} required user_{USER}="{PASSWORD}";',
+    "super.users": f"User:ANONYMOUS;User:{ROOT}",
+    "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256",
+    "listener.name.secure.plain.sasl.jaas.config": f"{_MODULES}.plain.PlainLoginModule required {_PLAIN};",
+    "listener.name.secure.scram-sha-256.sasl.jaas.config": f"{_MODULES}.scram.ScramLoginModule required;",
+    "delegation.token.secret.key": "of all nodes",
 }
 NAMES: Mapping[int, Sequence[tuple[str, int]]] = {
     TOPIC: [("*", LITERAL), ("a", PREFIXED), ("a1", LITERAL), ("a2", LITERAL), ("b1", LITERAL), ("nope", PREFIXED), ("__", PREFIXED)],
@@ -177,10 +182,13 @@ def differential_of_access(
         for judged in (kafka, ours):
             judged.prepare()
         _Comparison(kafka, ours, report).ask_all(pairs, seed, on_world)
+        kafkas, mine = (TokenRights(port, PASSWORDS, judged.rule_by).run(seed) for port, judged in zip(ports, (kafka, ours), strict=True))
+        report.answers += len(kafkas)
+        report.differences += compare("access to tokens", kafkas, mine)
         for judged in (kafka, ours):
             judged.user.close()
             judged.admin.close()
-    report.scenarios.append("access")
+    report.scenarios += ["access", "access to tokens"]
     return report
 
 

@@ -141,6 +141,35 @@ def test_a_mistake_in_the_settings_stops_the_start_with_exit_code_2(tmp_path: Pa
         ServeProcess(tmp_path / "data", option).start()
 
 
+CLUSTER = (
+    "node.id=1",
+    "cluster.id=5L6g3nShT-eMCtK--X86sw",
+    "controller.listener.names=CONTROLLER",
+    "controller.quorum.bootstrap.servers=127.0.0.1:1",
+)
+
+
+def test_a_node_whose_locks_are_no_good_leaves_its_new_directory_unformatted(tmp_path: Path) -> None:
+    starts = {
+        "broker": (
+            "process.roles=broker",
+            "listeners=LOCKED://127.0.0.1:0",
+            "listener.security.protocol.map=LOCKED:SSL,CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name=LOCKED",
+        ),
+        "controller": ("process.roles=controller", "listeners=CONTROLLER://127.0.0.1:0", "listener.security.protocol.map=CONTROLLER:SSL"),
+    }
+    nodes = {}
+    for name, settings in starts.items():
+        words = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(tmp_path / name)]
+        words += [f"--set={setting}" for setting in (*CLUSTER, *settings)]
+        nodes[name] = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    for name, node in nodes.items():
+        said = node.communicate(timeout=60)[1]
+        assert (node.returncode, "a listener with TLS needs a key and a certificate" in said) == (2, True), said
+        assert not (tmp_path / name).exists()
+
+
 def test_dropped_acknowledgements_are_appended_and_counted(tmp_path: Path) -> None:
     with ServeProcess(tmp_path / "data", "--fault=drop-ack:api=Produce,share=1") as running:
         with running.client() as client:

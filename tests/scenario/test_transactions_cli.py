@@ -75,9 +75,9 @@ def told(bootstrap: str, *arguments: str, code: int = 0) -> Any:
     return json.loads(done.stdout)
 
 
-def refused(bootstrap: str, *arguments: str) -> str:
+def refused(bootstrap: str, *arguments: str, code: int = 1) -> str:
     done = run(bootstrap, *arguments)
-    assert done.returncode == 1, done.stdout
+    assert done.returncode == code, done.stdout
     assert "Traceback" not in done.stderr
     return done.stderr
 
@@ -166,8 +166,8 @@ def test_what_does_not_exist_is_said(bootstrap: str, topic: str) -> None:
     assert "TRANSACTIONAL_ID_NOT_FOUND" in refused(bootstrap, "describe", "nobody")
     assert "no transaction that is open" in refused(bootstrap, "abort", topic, "0", "--start-offset", "5", "--yes")
     assert "no partition 9" in refused(bootstrap, "abort", topic, "9", "--start-offset", "5", "--yes")
-    assert "no partition 9" in refused(bootstrap, "find-hanging", "--topic", topic, "--partition", "9")
-    assert "--partition needs one --topic" in refused(bootstrap, "find-hanging", "--partition", "9")
+    assert "no partition 9" in refused(bootstrap, "find-hanging", "--topic", topic, "--partition", "9", code=2)
+    assert "--partition needs one --topic" in refused(bootstrap, "find-hanging", "--partition", "9", code=2)
     assert "there is no state" in refused(bootstrap, "list", "--state", "Sleeping")
     with AdminClient(bootstrap) as cluster:
         assert cluster.by_leader([TopicPartition(topic, 0)])

@@ -27,6 +27,7 @@ from ottla.protocol.messages.k37_create_partitions import CreatePartitionsReques
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
+from tests.support.logins import log_in, secured
 from tests.support.quota_calls import ANYBODY, LOCAL, Target, set_quota
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
@@ -111,6 +112,15 @@ def test_a_producer_without_acknowledgements_is_read_no_more(broker: RunningBrok
         assert is_silent(client, admin)
         broker.clock.advance(wait_ms(size_of(produce_request(acks=0), 9), 1000) / 1000)
         assert answer(client, ASK, 3).error_code == 0
+
+
+def test_what_is_asked_before_a_log_in_counts_against_nobodys_quota(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "locked", secured()) as locked, locked.client("admin") as admin, locked.client() as client:
+        log_in(admin)
+        set_quota(admin, CLIENT, request_percentage=1e-6)
+        assert client.call(ASK, 3).throttle_time_ms == 0
+        assert log_in(client).error_code == 0
+        assert client.call(ASK, 3).throttle_time_ms > 0
 
 
 def test_who_is_within_the_quota_does_not_wait(broker: RunningBroker, admin: Client) -> None:

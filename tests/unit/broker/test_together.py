@@ -109,6 +109,12 @@ def test_the_brokers_of_a_new_directory_are_one_cluster_and_still_so_after_a_res
     run(scene())
 
 
+def test_a_brokers_lock_that_is_no_good_is_told_before_anything_is_begun() -> None:
+    machine = Machine(listener_security_protocol_map="SECURE:SSL,CONTROLLER:PLAINTEXT", inter_broker_listener_name="SECURE")
+    with pytest.raises(SettingsError, match="a listener with TLS needs a key and a certificate"):
+        machine.cluster(listener="SECURE")
+
+
 def test_nodes_log_in_to_each_other_where_users_do() -> None:
     async def scene() -> None:
         machine = Machine(authorizer_class_name=STANDARD_AUTHORIZER)
@@ -193,7 +199,7 @@ def test_the_directory_of_one_node_is_refused() -> None:
 def test_what_is_wrong_with_a_setting_is_told_before_anything_is_begun() -> None:
     machine = Machine(replica_fetch_wait_max_ms="40000")
     with pytest.raises(SettingsError, match=r"replica\.fetch\.wait\.max\.ms"):
-        machine.cluster()
+        machine.cluster(listener="SECURE")
     assert machine.files.scan(Path("/")) == []
 
 

@@ -73,6 +73,8 @@ def test_what_is_missing_or_unknown_is_told(arguments: tuple[str, ...], problem:
     assert (result.exit_code, problem in result.output) == (2, True)
 
 
-def test_a_directory_without_a_metadata_log_is_told(tmp_path: Path) -> None:
-    result = run("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a", "--data-dir", str(tmp_path))
-    assert (result.exit_code, "has no metadata log" in result.output) == (1, True)
+@pytest.mark.parametrize(("where", "problem"), [("--data-dir", "has no metadata log"), ("--bootstrap-server", "127.0.0.1:1")])
+def test_what_cannot_be_said_is_told_as_no_denial(tmp_path: Path, where: str, problem: str) -> None:
+    asked = ("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a")
+    result = run(*asked, where, str(tmp_path) if where == "--data-dir" else "127.0.0.1:1")
+    assert (result.exit_code, problem in result.output) == (2, True)
