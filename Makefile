@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
 
-.PHONY: help setup container audit-corpus audit-cluster java kcat databases maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-pythons test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 test: $(STAMP) java kcat maven go node rust browser databases ## Run all tests
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
+test-pythons: $(STAMP) ## Run the tests on every other Python that is here, each in an environment of its own (ARGS="tests/unit tests/wire")
+	@$(PY) -m client_compat.release.every_python $(ARGS)
+
 test-plugin: $(STAMP) ## Test the pytest plugin, and time starts of brokers in process and of three as processes
 	@$(PY) -m pytest tests/unit/broker/testing tests/unit/broker/faults tests/unit/broker/admin tests/scenario/test_faults.py $(ARGS)
 	@$(PY) -m ottla.broker.testing.start_times
@@ -104,6 +107,13 @@ test-plugin: $(STAMP) ## Test the pytest plugin, and time starts of brokers in p
 
 container: $(STAMP) ## Build the image and test it, OttlaContainer and docker-compose.yml on the Docker engine that answers, or on a private one
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -s tests/scenario/test_container.py $(ARGS)
+
+dist: $(STAMP) ## Build the sdist and a wheel for each Python that is here, check them, and try each in a clean environment
+	@$(PY) -m client_compat.release
+
+docs: $(STAMP) ## Build the documentation's site in .site; a broken link is an error
+	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -c docs/site -d .site/.doctrees . .site/html
+	@echo "The site is .site/html/index.html"
 
 lint: $(STAMP) ## Check style and layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
@@ -183,4 +193,4 @@ fuzz: $(STAMP) ## Fuzz frames, batches, TLS and log-ins against a live broker: f
 	@$(PY) -m client_compat.fuzz --locked $(ARGS)
 
 clean: ## Remove what the targets made, but for data directories
-	@rm -rf $(VENV) .compat .container build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(VENV)-* .compat .container .site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -21,9 +21,11 @@ def copy_sources(to: Path) -> Path:
     return to
 
 
-def build_wheel(source: Path, to: Path) -> Path:
-    """The wheel of a source directory or an sdist, in the new directory `to`. Raises CalledProcessError."""
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(to)]
+def build_wheel(source: Path, to: Path, python: str = sys.executable) -> Path:
+    """The wheel of a source directory or an sdist for `python`, which has what builds it, in the new directory `to`.
+    Raises CalledProcessError.
+    """
+    command = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(to)]
     subprocess.run([*command, str(source)], check=True)
     (wheel,) = to.glob("ottla-*.whl")
     return wheel

@@ -31,7 +31,7 @@ ROOMS = "|".join(sorted(each.name for each in (ROOT / "broker").iterdir() if eac
 FILE = re.compile(r"(?<![\w./{}-])((?:[\w-]+/)+[\w.-]+\.(?:py|md|toml|yml))\b")
 FOLDER = re.compile(rf"(?<![\w./-])((?:broker|protocol|spark_jobs|client_compat|{ROOMS})/[\w/]*\w)(?![\w.*/])")
 TEST_FILE = re.compile(r"`(test_\w+\.py)`")
-MODULE = re.compile(r"\b(ottla(?:\.[A-Za-z_]\w*)+)")
+MODULE = re.compile(r"\b(?!ottla\.service\b)(ottla(?:\.[A-Za-z_]\w*)+)")  # that one is a unit of systemd's
 TARGET = re.compile(r"(?:`|^|; |&& )make ([a-z][a-z-]*)", re.MULTILINE)
 COMMAND = re.compile(r"(?:`|^|\| )ottla ([^`|#\n]+)", re.MULTILINE)
 SECTION = re.compile(r"^### (?:ottla\.)?(protocol|broker\.\w+)\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)

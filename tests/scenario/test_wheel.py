@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from dataclasses import dataclass
@@ -13,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.support.wheel import build_sdist, build_wheel, copy_sources
+from client_compat.release.smoke import WALKERS
+from client_compat.support.wheel import ROOT, build_sdist, build_wheel, copy_sources
 
 LIMIT_S = 120
+SMOKE = ROOT / "client_compat" / "release" / "smoke.py"
 WITHOUT = "def test_mine():\n    import {name}\n    assert {name}.WHOSE == 'mine'\n"
 WITH = """
 def test_with_a_broker(ottla_broker, ottla_topic):
@@ -132,3 +136,11 @@ def test_the_installed_package_is_its_command_too(environment: Path, tmp_path: P
     versions = [subprocess.run([*each, "--version"], cwd=tmp_path, capture_output=True, text=True, check=True).stdout for each in words]
     assert versions[0] == versions[1]
     assert "0." in versions[0]
+
+
+def test_the_installed_package_passes_the_smoke_test_of_a_release(environment: Path, tmp_path: Path) -> None:
+    done = subprocess.run([environment / "python", "-I", SMOKE], cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["version"] == tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert found["compiled"] == list(WALKERS)

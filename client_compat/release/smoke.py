@@ -1,0 +1,96 @@
+"""Tries an installed Ottla, in the interpreter that has it: `python -I smoke.py`. It imports Ottla, what that depends on, and the standard
+library, for it runs in an environment that has no more.
+
+Prints a line of JSON: the version, and which of the walkers are compiled. Anything that is not as it should be ends it with a traceback.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import importlib.metadata
+import json
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
+
+WALKERS = ("walk", "batch_walk")
+FACES = ("ottla.testing", "ottla.audit", "ottla.protocol")
+COMMAND = Path(sys.executable).with_name("ottla")
+VALUES = [f"record {number}".encode() for number in range(500)]
+GREETING = re.compile(r"Ottla is listening on (?P<address>\S+)")
+START_S, STOP_S = 60, 30
+
+
+def main() -> None:
+    """Every check, and what was found."""
+    version = importlib.metadata.version("ottla")
+    told = _output(str(COMMAND), "--version").strip()
+    assert told == f"ottla {version}", told
+    tops = {Path(file).parts[0] for file in importlib.metadata.files("ottla") or () if Path(file).parts[0] != ".."}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"ottla"}, tops
+    for face in FACES:
+        importlib.import_module(face)
+    _in_process()
+    with tempfile.TemporaryDirectory(prefix="ottla-smoke-") as work, _served(Path(work)) as bootstrap:
+        asyncio.run(_there_and_back(bootstrap))
+        lines = _output(str(COMMAND), "consume", "smoke", "--from-beginning", "--exit-at-end", "-b", bootstrap).splitlines()
+        assert sorted(lines) == sorted(value.decode() for value in VALUES), lines[:3]
+    print(json.dumps({"version": version, "compiled": [name for name in WALKERS if _is_compiled(name)]}))
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=True).stdout
+
+
+def _is_compiled(name: str) -> bool:
+    spec = importlib.import_module(f"ottla.protocol.records.{name}").__spec__
+    return spec is not None and isinstance(spec.loader, ExtensionFileLoader)
+
+
+def _in_process() -> None:
+    """By name, as in FACES: what is tried is the package that is installed, and nothing of it is a part of this program."""
+    with importlib.import_module("ottla.testing").InProcessBroker() as broker:
+        broker.topics.create("here")
+        assert broker.topics.names() == ["here"]
+
+
+@contextmanager
+def _served(work: Path) -> Iterator[str]:
+    """The address of a broker of the installed command; it has to end with 0 when it is told to."""
+    argv = [str(COMMAND), "serve", "--port", "0", "--data-dir", str(work / "data"), "--log-level", "warning"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        try:
+            told = GREETING.match(broker.stdout.readline())  # empty where it did not start, and then it has said why on stderr
+            assert told is not None, broker.wait(STOP_S)
+            yield told["address"]
+        finally:
+            broker.send_signal(signal.SIGTERM)
+            ended = broker.wait(STOP_S)
+        assert ended == 0, ended
+
+
+async def _there_and_back(bootstrap: str) -> None:
+    from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # noqa: PLC0415 # as above
+
+    async with AIOKafkaProducer(bootstrap_servers=bootstrap, enable_idempotence=True, compression_type="zstd") as producer:
+        sent = [await producer.send("smoke", value) for value in VALUES]
+        await asyncio.gather(*sent)
+    async with AIOKafkaConsumer("smoke", bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
+        got: list[bytes] = []
+        async with asyncio.timeout(START_S):
+            while len(got) < len(VALUES):
+                batches = await consumer.getmany(timeout_ms=1_000)
+                got += [record.value for records in batches.values() for record in records]
+    assert sorted(got) == sorted(VALUES), len(got)
+
+
+if __name__ == "__main__":
+    main()
