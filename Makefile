@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
 
-.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-pythons test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-pythons test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,6 +79,14 @@ databases: ## Find PostgreSQL and Redis for the tests of the dedupe recipe, or i
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql redis-server >/dev/null; \
 	else echo "PostgreSQL or Redis is missing: their tests will be skipped (Debian, Ubuntu: 'sudo apt-get install postgresql redis-server')" >&2; fi
 
+kerberos: $(STAMP) ## Find a Kerberos KDC and python-gssapi for the tests of GSSAPI, or install them where that is allowed
+	@if [ -x /usr/sbin/krb5kdc ] && [ -x /usr/bin/krb5-config ] && command -v kinit >/dev/null 2>&1; then :; \
+	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit gcc >/dev/null; \
+	else echo "A KDC of Kerberos is missing: its tests will be skipped (Debian, Ubuntu: 'sudo apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit gcc')" >&2; fi
+	@$(PY) -c 'import gssapi' 2>/dev/null || { echo "Building python-gssapi (once)"; \
+		$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt gssapi || echo "python-gssapi cannot be built: the tests of GSSAPI will be skipped" >&2; }
+
 demo: $(STAMP) ## The main job: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
 	@$(PY) -m client_compat.demo $(ARGS)
 
@@ -94,7 +102,7 @@ console-pictures: $(STAMP) browser ## The pictures of docs/console.md, made by t
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
 
-test: $(STAMP) java kcat maven go node rust browser databases ## Run all tests
+test: $(STAMP) java kcat maven go node rust browser databases kerberos ## Run all tests
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-pythons: $(STAMP) ## Run the tests on every other Python that is here, each in an environment of its own (ARGS="tests/unit tests/wire")

@@ -44,6 +44,10 @@ class ListenerSecurity:
         assert isinstance(value, tuple)
         return value
 
+    def is_given(self, name: str) -> bool:
+        """Whether somebody set it, for the listener or for all."""
+        return self._prefix + name in self._given or name in self._given
+
     def own(self, name: str) -> Value:
         """What is given for this very listener; None where nothing is."""
         return self._given.get(self._prefix + name)

@@ -353,6 +353,8 @@ class BrokerSettings:
 
     login_file: str | None = None
     """The file of JAAS that KAFKA_OPTS names."""
+    kerberos_file: str | None = None
+    """Kerberos' krb5.conf, if KAFKA_OPTS names one."""
 
     def __post_init__(self) -> None:
         if self.broker_id == BROKER_KEYS["broker.id"].default:

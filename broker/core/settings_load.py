@@ -41,6 +41,7 @@ _UNDERLINES = re.compile("_+")
 _MEANT = {1: ".", 2: "_", 3: "-"}
 """What so many in the name of a variable stand for, as in Kafka's own images."""
 _LOGIN_FILE = "java.security.auth.login.config"
+_KERBEROS_FILE = "java.security.krb5.conf"
 _OF_THE_JVM = ("org.apache.kafka.sasl.oauthbearer.allowed.urls",)
 """Settings that with Kafka are properties of the JVM."""
 
@@ -97,6 +98,7 @@ def load(
         mistakes += unknown
     settings = _parsed(texts, mistakes)
     settings.login_file = options[_LOGIN_FILE].removeprefix("=") if _LOGIN_FILE in options else None
+    settings.kerberos_file = options.get(_KERBEROS_FILE)
     _check_together(settings)
     notes += [_without_effect(name, source) for name, (_, source) in texts.items() if _has_no_effect(name, settings)]
     return Loaded(settings, notes + list(advice(settings)), unknown)

@@ -44,6 +44,7 @@ _KNOWN_MODULES: Final = frozenset(
 )
 _USER: Final = "user_"
 _BEARER: Final = "OAUTHBEARER"
+_KERBEROS: Final = "GSSAPI"
 _HANDLER: Final = "sasl.server.callback.handler.class"
 JUDGES: Final = f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _OF_SIGNED_TOKENS: Final = (
@@ -121,8 +122,13 @@ def _sasl_lock(listener: Listener, settings: BrokerSettings, login_file: LoginFi
         )
     mechanisms = {}
     for mechanism in enabled:
-        make = _maker(mechanism, listener, settings, around)
-        mechanisms[mechanism] = make([] if settings.users else login_entries(listener.name, mechanism, security, login_file))
+        try:
+            make = _maker(mechanism, listener, settings, around)
+            mechanisms[mechanism] = make([] if settings.users else login_entries(listener.name, mechanism, security, login_file))
+        except SettingsError as error:
+            if mechanism != _KERBEROS or security.is_given("sasl.enabled.mechanisms"):
+                raise
+            raise SettingsError(f"{error} (GSSAPI is Kafka's default: set sasl.enabled.mechanisms)") from error
     general = security.number("connections.max.reauth.ms")
     lifetimes = {each: _number(security.of_mechanism(each, "connections.max.reauth.ms"), general) for each in enabled}
     return SaslLock(mechanisms, security.number("sasl.server.max.receive.size"), delay_ms, lifetimes)
@@ -155,12 +161,16 @@ def _maker(
         return lambda entries: partial(Plain, {**_passwords(entries), **settings.users})
     if mechanism == _BEARER:
         return partial(_bearer, listener, ListenerSecurity(settings, listener.name), around)
+    if mechanism == _KERBEROS:
+        from ottla.broker.net.kerberos_locks import kerberos  # noqa: PLC0415 # few ask for it
+
+        return kerberos(listener.name, ListenerSecurity(settings, listener.name), settings.kerberos_file)
     kind = SCRAM_KINDS.get(mechanism)
     if kind is not None:
         return lambda _: partial(Scram, kind, partial(around.find_credential, kind), around.random_bits)
     raise SettingsError(
-        f"sasl.enabled.mechanisms={mechanism} at {listener.name} is not supported: allowed are PLAIN, {', '.join(SCRAM_KINDS)}, {_BEARER}"
-        + (" (GSSAPI is Kafka's default: set sasl.enabled.mechanisms)" if mechanism == "GSSAPI" else "")
+        f"sasl.enabled.mechanisms={mechanism} at {listener.name} is not supported: allowed are PLAIN, {', '.join(SCRAM_KINDS)}, {_BEARER}, "
+        + _KERBEROS
     )
 
 

@@ -256,6 +256,9 @@ class _LogInGate:
 
     def _let_in(self, login: LogIn) -> None:
         self._login, self._exchange = login, None
+        if login.user is None:  # Kafka answers the log-in, and looks for a name when the first request comes
+            self._session.serve(lambda _frame: CLOSE, lambda _data, _at: None, self._shared.max_request_bytes)
+            return
         self._peer.has_to_log_in = False
         self._peer.principal, self._peer.by_token = Principal(USER, login.user), login.by_token
         dispatcher, max_bytes = self._shared.dispatcher, self._shared.max_request_bytes

@@ -30,8 +30,8 @@ class Mechanism(Protocol):
         ...
 
     @property
-    def user(self) -> str:
-        """Who; once it is complete."""
+    def user(self) -> str | None:
+        """Who; once it is complete. None: proved, but no rule makes a name of it."""
         ...
 
     @property
@@ -44,8 +44,9 @@ class Mechanism(Protocol):
         """Whether a delegation token was the proof."""
         ...
 
-    def evaluate(self, token: bytes) -> bytes:
-        """The answer to a token of the client. Raises Refused, Failed or Broken."""
+    def evaluate(self, token: bytes) -> bytes | None:
+        """The answer to a token of the client; None where there is none, which only a token in a request is answered. Raises Refused,
+        Failed or Broken."""
         ...
 
 

@@ -2,8 +2,7 @@
 
 Rules that hold inside:
 - The first rule whose expression matches the whole name is applied; where none does, nobody comes in.
-- An expression is Java's, and is compiled by Python: one that it cannot compile, or that means something else there (`[a-z&&[^b]]`), is
-  refused at the start. As with Java `\\w`, `\\d` and `(?i)` are about ASCII.
+- An expression is Java's (`java_patterns`); one that cannot be had here is refused at the start.
 - `$n` of a group that there is not is text, where there are others. Any other replacement that Java cannot make lets nobody in at Kafka,
   and is refused at the start, too.
 
@@ -13,17 +12,16 @@ Source: KAFKA SslPrincipalMapper.
 from __future__ import annotations
 
 import re
-import warnings
-from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple, NoReturn
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from ottla.broker.security.java_patterns import Parts, compiled, filled, replacement_parts
 
 _RULE: Final = r"(DEFAULT)|RULE:((\\.|[^\\/])*)/((\\.|[^\\/])*)/([LU]?).*?|(.*?)"
 _SPLITTER: Final = re.compile(rf"\s*({_RULE})\s*(,\s*|$)")
 _PARSER: Final = re.compile(_RULE)
 _REFERENCE: Final = re.compile(r"\$([0-9]+)")
-_PART: Final = re.compile(r"\\(?P<escaped>.)|\$\{(?P<name>[a-zA-Z][a-zA-Z0-9]*)\}|\$(?P<number>[0-9])|(?P<text>[^\\$])", re.DOTALL)
-_DIGITS: Final = frozenset("0123456789")
-_NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
 
 
 class NoRule(ValueError):
@@ -31,10 +29,8 @@ class NoRule(ValueError):
 
 
 class _Rule(NamedTuple):
-    """`parts` of a replacement are texts and numbers of groups."""
-
     pattern: re.Pattern[str] | None
-    parts: Sequence[str | int]
+    parts: Parts
     case: str
 
     def apply(self, name: str) -> str | None:
@@ -42,11 +38,8 @@ class _Rule(NamedTuple):
             return name
         if self.pattern.fullmatch(name) is None:
             return None
-        found = self.pattern.sub(self._filled, name)
+        found = self.pattern.sub(partial(filled, self.parts), name)
         return found.lower() if self.case == "L" else found.upper() if self.case == "U" else found
-
-    def _filled(self, match: re.Match[str]) -> str:
-        return "".join(part if isinstance(part, str) else match[part] or "" for part in self.parts)
 
 
 class PrincipalRules:
@@ -75,10 +68,8 @@ def _parsed(text: str) -> _Rule | None:
     if match[2] is None:
         return None
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            pattern = re.compile(_NAMED_GROUP.sub("(?P<", match[2]), re.ASCII)
-        return _Rule(pattern, list(_parts(_with_texts(match[4], pattern.groups), pattern)), match[6])
+        pattern = compiled(match[2])
+        return _Rule(pattern, replacement_parts(_with_texts(match[4], pattern.groups), pattern), match[6])
     except (re.error, ValueError, Warning) as error:
         raise ValueError(f"Invalid rule: `{text}`: {error}") from error
 
@@ -93,26 +84,3 @@ def _with_texts(replacement: str, groups: int) -> str:
         if number > groups and not match[1].startswith("0"):
             found = f"{found[: match.start()]}\\{found[match.start() :]}"
     return found
-
-
-def _parts(replacement: str, pattern: re.Pattern[str]) -> Iterator[str | int]:
-    """As Java's `Matcher.appendReplacement` reads them. Raises ValueError."""
-    at = 0
-    while at < len(replacement):
-        match = _PART.match(replacement, at)
-        if match is None:
-            raise ValueError("Illegal group reference")
-        at = match.end()
-        if (name := match["name"]) is not None:
-            yield pattern.groupindex[name] if name in pattern.groupindex else _no_group(name)
-        elif (first := match["number"]) is not None:
-            number = int(first)
-            while replacement[at : at + 1] in _DIGITS and 10 * number + int(replacement[at]) <= pattern.groups:
-                number, at = 10 * number + int(replacement[at]), at + 1
-            yield number if number <= pattern.groups else _no_group(first)
-        else:
-            yield match["escaped"] or match["text"]
-
-
-def _no_group(name: str) -> NoReturn:
-    raise ValueError(f"No group {name}")

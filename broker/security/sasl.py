@@ -70,9 +70,10 @@ class Step(NamedTuple):
 
 
 class LogIn(NamedTuple):
-    """Who came in, by which mechanism, and until when it is good by the clock that only goes forward; None: for good."""
+    """Who came in, by which mechanism, and until when it is good by the clock that only goes forward; None: for good. Without a user
+    nothing is served."""
 
-    user: str
+    user: str | None
     mechanism: str
     by_token: bool
     expires_mono_ms: int | None
@@ -177,7 +178,7 @@ class SaslExchange:
             return Step([], AfterStep.CLOSES, str(error))
         except Refused as error:
             return Step([], AfterStep.REFUSED, str(error))
-        return Step([_SIZE.pack(len(answer)) + answer])
+        return Step([] if answer is None else [_SIZE.pack(len(answer)) + answer])
 
     def _framed_token(self, frame: Buffer, now: Moment) -> Step:
         try:
@@ -214,13 +215,15 @@ class SaslExchange:
         lifetime_ms = 0
         if self.done is not None and self.done.expires_mono_ms is not None:
             lifetime_ms = max(0, self.done.expires_mono_ms - now.mono_ms)
-        return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer, session_lifetime_ms=lifetime_ms)))
+        return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)))
 
-    def _evaluated(self, token: bytes, now: Moment) -> bytes:
+    def _evaluated(self, token: bytes, now: Moment) -> bytes | None:
         """The mechanism's answer; sets `done` when it is complete. Raises Refused, Failed or Broken."""
         mechanism = self._mechanism
         answer = mechanism.evaluate(token)
         if mechanism.complete:
+            if self._before is not None and mechanism.user is None:
+                raise Broken("no rule makes a name of who logged in again")
             if self._before is not None and self._before.user != mechanism.user:
                 raise Refused(f"Cannot change principals during re-authentication from User.{self._before.user}: User.{mechanism.user}")
             self.done = LogIn(mechanism.user, self._name, mechanism.by_token, self._expiry(mechanism, now))

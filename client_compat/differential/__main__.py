@@ -20,6 +20,7 @@ from client_compat.differential.scenarios import SCENARIOS
 from client_compat.kafka.jars import KafkaMissing, default_version
 from client_compat.support import program
 from client_compat.support.brokers import BrokerFailed
+from client_compat.support.kerberos import PRINCIPALS, KerberosMissing, Realm, in_environment
 
 SHOWN_CHARS = 300
 
@@ -47,7 +48,7 @@ def main(
             if not only or any(word in name for name in scenarios for word in only):
                 report.add(compare(directory, only or (), on_scenario=on_scenario))
         if not only or "logins" in only:
-            report.add(differential_of_logins(directory / "logins"))
+            report.add(_of_logins(console, directory / "logins"))
         if not only or "access" in only:
             report.add(differential_of_access(directory, on_world=lambda _, found: on_scenario("access", found)))
     except (KafkaMissing, BrokerFailed) as error:
@@ -64,6 +65,18 @@ def main(
     if report_file is not None:
         report_file.write_text(json.dumps(report.as_json(), indent=1) + "\n")
     raise typer.Exit(1 if unexplained else 0)
+
+
+def _of_logins(console: Console, directory: Path) -> Report:
+    """With tickets of Kerberos, where there is a KDC and python-gssapi."""
+    try:
+        import gssapi  # noqa: F401, PLC0415 # an extra that few install
+
+        with Realm(directory / "realm", PRINCIPALS) as realm, in_environment(realm.environment):
+            return differential_of_logins(directory, realm=realm)
+    except (ImportError, KerberosMissing) as missing:
+        console.print(f"[yellow]Without GSSAPI:[/] {escape(str(missing))} ('make kerberos')")
+    return differential_of_logins(directory)
 
 
 def _print(console: Console, found: Difference) -> None:

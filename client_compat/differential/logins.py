@@ -27,6 +27,7 @@ from client_compat.differential.signed import ALLOWED_URLS, Issuer
 from client_compat.differential.tokens import SECRET, TokenStory, by_kafkas_tool
 from client_compat.kafka.reference import SMALL_JVM, ReferenceBroker
 from client_compat.support.brokers import HOST, BrokerProcess
+from client_compat.support.kerberos import Realm
 from client_compat.support.ports import free_port
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
@@ -354,10 +355,14 @@ LISTENERS = ("LOGIN", "AGAIN")
 """Of the second a log-in has to be renewed."""
 SIGNED = "SIGNED"
 """The listener for tokens that an issuer signed."""
+TICKETS = "TICKETS"
+"""The listener for tickets of Kerberos."""
 
 
 @contextmanager
-def locked_brokers(directory: Path, issuer: Issuer) -> Iterator[tuple[str, dict[str, int], dict[str, int], tuple[int, int]]]:
+def locked_brokers(
+    directory: Path, issuer: Issuer, realm: Realm | None = None
+) -> Iterator[tuple[str, dict[str, int], dict[str, int], tuple[int, int]]]:
     """Both, with the same lock: Kafka's version, their ports by listener, and their plain ones. Raises `KafkaMissing` or `BrokerFailed`."""
     jaas = f'{MODULES}.plain.PlainLoginModule required user_ann="{USERS["ann"]}" user_bob="{USERS["bob"]}";'
     same = {"connection.failed.authentication.delay.ms": "0", "delegation.token.secret.key": SECRET}
@@ -372,10 +377,16 @@ def locked_brokers(directory: Path, issuer: Issuer) -> Iterator[tuple[str, dict[
     same["listener.name.again.connections.max.reauth.ms"] = "3600000"
     same |= {"listener.name.signed.sasl.enabled.mechanisms": "OAUTHBEARER", **issuer.settings("listener.name.signed.oauthbearer.")}
     allowed = issuer.file.as_uri()
-    theirs, mine = ({name: free_port() for name in (*LISTENERS, SIGNED)} for _ in range(2))
-    protocols = "LOGIN:SASL_PLAINTEXT,AGAIN:SASL_PLAINTEXT,SIGNED:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT"
+    names, jvm = [*LISTENERS, SIGNED], [*SMALL_JVM, f"-D{ALLOWED_URLS}={allowed}"]
+    if realm is not None:
+        from client_compat.differential import tickets  # noqa: PLC0415 # it needs an extra that few install
+
+        names, jvm = [*names, TICKETS], [*jvm, f"-Djava.security.krb5.conf={realm.config}"]
+        same |= tickets.settings(realm, TICKETS)
+    theirs, mine = ({name: free_port() for name in names} for _ in range(2))
+    protocols = ",".join(["PLAINTEXT:PLAINTEXT", *(f"{name}:SASL_PLAINTEXT" for name in names)])
     settings = dict(same)
-    reference = ReferenceBroker(directory / "kafka", settings, jvm=(*SMALL_JVM, f"-D{ALLOWED_URLS}={allowed}"))
+    reference = ReferenceBroker(directory / "kafka", settings, jvm=jvm)
     own = ",".join(f"{name}://{HOST}:{port}" for name, port in theirs.items())
     listeners = f"PLAINTEXT://{reference.bootstrap},{own},CONTROLLER://{HOST}:{reference.controller_port}"
     settings |= {
@@ -409,12 +420,13 @@ def _add_users(port: int) -> None:
             client.call(AlterUserScramCredentialsRequest([], [upsertion]), 0)
 
 
-def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 1) -> Report:
-    """Start both with the same lock and compare what each says. Raises `KafkaMissing` or `BrokerFailed`."""
+def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 1, realm: Realm | None = None) -> Report:
+    """Start both with the same lock and compare what each says; with tickets, too, in the environment of a realm that has their principals.
+    Raises `KafkaMissing` or `BrokerFailed`."""
     directory.mkdir(parents=True, exist_ok=True)
     random = Random(seed)
     issuer = Issuer(directory / "keys.json")
-    with locked_brokers(directory, issuer) as (version, theirs, mine, plain):
+    with locked_brokers(directory, issuer, realm) as (version, theirs, mine, plain):
         report = Report(version)
         keys = sorted(set(common_versions(*plain)) - OWN_READERS - ELSEWHERE)
         for number in range(stories):
@@ -427,11 +439,21 @@ def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 
         tokens = [TokenStory(ports["LOGIN"], open_port, USERS).run() for ports, open_port in zip((theirs, mine), plain, strict=True)]
         by_tool = by_kafkas_tool(directory, theirs["LOGIN"], mine["LOGIN"])
         signed = [_with_signed_tokens(ports[SIGNED], issuer.tokens()) for ports in (theirs, mine)]
-        for name, (kafka, ours) in {"tokens": tokens, "tokens by Kafka's tool": by_tool, "signed tokens": signed}.items():
+        told = {"tokens": tokens, "tokens by Kafka's tool": by_tool, "signed tokens": signed}
+        if realm is not None:
+            told["tickets"] = _with_tickets(realm, theirs[TICKETS], mine[TICKETS])
+        for name, (kafka, ours) in told.items():
             report.scenarios.append(name)
             report.answers += len(kafka)
             report.differences += compare(name, kafka, ours)
     return report
+
+
+def _with_tickets(realm: Realm, *ports: int) -> list[list[Seen]]:
+    from client_compat.differential.tickets import Tickets  # noqa: PLC0415 # it needs an extra that few install
+
+    clients = Tickets(realm)
+    return [clients.run(port) for port in ports]
 
 
 def _with_signed_tokens(port: int, tokens: Mapping[str, str]) -> list[Seen]:

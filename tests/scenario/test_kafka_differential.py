@@ -9,7 +9,9 @@ import pytest
 from client_compat.differential.known import KNOWN
 from client_compat.differential.logins import differential_of_logins
 from client_compat.differential.run import Report, differential
+from client_compat.support.kerberos import PRINCIPALS
 from tests.support.apache_kafka import jars_or_skip
+from tests.support.kerberos import realm_or_skip, why_missing
 
 
 @pytest.fixture(scope="module")
@@ -27,8 +29,23 @@ def test_every_row_of_what_is_meant_still_explains_a_difference(report: Report) 
     assert report.explained_nothing(KNOWN) == []
 
 
-def test_log_ins_in_and_out_of_turn_are_answered_alike(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def of_logins(tmp_path_factory: pytest.TempPathFactory) -> Report:
     jars_or_skip()
-    report = differential_of_logins(tmp_path, stories=300)
-    assert report.answers > 700
-    assert report.differences == []
+    directory = tmp_path_factory.mktemp("logins")
+    if why_missing() is not None:
+        return differential_of_logins(directory, stories=300)
+    with realm_or_skip(directory / "realm", PRINCIPALS) as realm:
+        return differential_of_logins(directory, stories=300, realm=realm)
+
+
+def test_log_ins_in_and_out_of_turn_are_answered_alike(of_logins: Report) -> None:
+    assert of_logins.answers > 700
+    assert [each for each in of_logins.differences if each.scenario != "tickets"] == []
+
+
+def test_tickets_of_kerberos_right_and_wrong_are_answered_alike(of_logins: Report) -> None:
+    if (missing := why_missing()) is not None:
+        pytest.skip(missing)
+    assert "tickets" in of_logins.scenarios
+    assert [each for each in of_logins.differences if each.scenario == "tickets"] == []

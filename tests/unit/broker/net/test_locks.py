@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 from pathlib import Path
 
 import pytest
@@ -71,7 +72,6 @@ def test_a_lock_for_a_listener_that_there_is_not_stops_the_start(name: str) -> N
     ("changed", "words"),
     [
         ({"sasl.enabled.mechanisms": ""}, r"sasl\.enabled\.mechanisms is empty, and SECURE uses SASL_PLAINTEXT"),
-        ({"sasl.enabled.mechanisms": "GSSAPI"}, r"sasl\.enabled\.mechanisms=GSSAPI at SECURE is not supported"),
         ({"sasl.enabled.mechanisms": "PLAIN,X"}, r"sasl\.enabled\.mechanisms=X at SECURE is not supported"),
         (
             {"connection.failed.authentication.delay.ms": "600000"},
@@ -140,6 +140,19 @@ def test_a_mechanism_without_its_users_stops_the_start_in_kafkas_words() -> None
     given = secured(sasl_jaas_config=PLAIN_JAAS)  # which counts for no mechanism
     del given["listener.name.secure.plain.sasl.jaas.config"]
     with pytest.raises(SettingsError, match=r"Could not find a 'KafkaServer' or 'secure\.KafkaServer' entry in the JAAS configuration"):
+        locks(given)
+
+
+def test_tickets_without_their_library_stop_the_start_and_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gssapi", None)
+    monkeypatch.delitem(sys.modules, "ottla.broker.security.kerberos", raising=False)
+    with pytest.raises(
+        SettingsError, match=r"sasl\.enabled\.mechanisms=GSSAPI at SECURE needs python-gssapi: pip install 'ottla\[gssapi\]'"
+    ):
+        locks({**secured(), "sasl.enabled.mechanisms": "GSSAPI"})
+    given = secured()
+    del given["sasl.enabled.mechanisms"]
+    with pytest.raises(SettingsError, match=r"needs python-gssapi.*\(GSSAPI is Kafka's default: set sasl\.enabled\.mechanisms\)"):
         locks(given)
 
 

@@ -1,0 +1,98 @@
+"""What a listener of GSSAPI needs, made of its settings once, at the start: a mistake there stops it by name.
+
+Rules that hold inside:
+- A broker's key comes from a keytab. It asks no KDC for anything, so that it starts where none answers; Kafka's asks for a ticket, unless
+  `isInitiator=false`.
+
+Source: KAFKA SaslChannelBuilder, KerberosLogin; JDK Krb5LoginModule.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.core.peer_log import PEERS, shown
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.security.kerberos_names import KerberosName, ShortNames
+
+if TYPE_CHECKING:
+    from ottla.broker.core.listener_security import ListenerSecurity
+    from ottla.broker.security.jaas import LoginModule
+    from ottla.broker.security.mechanism import MakeMechanism
+
+KRB5_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
+_RULES: Final = "sasl.kerberos.principal.to.local.rules"
+_SERVICE: Final = "sasl.kerberos.service.name"
+
+peer_logger = logging.getLogger(PEERS)
+
+
+def kerberos(listener: str, security: ListenerSecurity, file: str | None) -> Callable[[Sequence[LoginModule]], MakeMechanism]:
+    """Makes log-ins at a listener out of its login modules; `file` is a krb5.conf. Both raise SettingsError."""
+    try:
+        import ottla.broker.security.kerberos  # noqa: F401, PLC0415 # an extra, which few install
+    except ImportError as error:
+        raise SettingsError(
+            f"sasl.enabled.mechanisms=GSSAPI at {listener} needs python-gssapi: pip install 'ottla[gssapi]', which wants a C compiler and "
+            f"the headers of Kerberos (Debian, Ubuntu: libkrb5-dev) ({error})"
+        ) from error
+    if file is not None:
+        os.environ["KRB5_CONFIG"] = file  # the library is told of it in no other way
+    return partial(_log_ins, listener, security)
+
+
+def _log_ins(listener: str, security: ListenerSecurity, entries: Sequence[LoginModule]) -> MakeMechanism:
+    from ottla.broker.security.kerberos import Acceptor, Gssapi, NoKey, default_realm  # noqa: PLC0415 # as above
+
+    where = f"listener.name.{listener.lower()}.gssapi.sasl.jaas.config"
+    _check_service(security, entries)
+    principal, keytab = _key(where, entries)
+    try:
+        acceptor = Acceptor(principal, keytab)
+    except NoKey as error:
+        file = "the machine's keytab" if keytab is None else f"keyTab={keytab}"
+        raise SettingsError(f"{where}: no key of principal={principal} can be had from {file}: {error}") from error
+    try:
+        names = ShortNames(security.items(_RULES), default_realm())
+    except ValueError as error:
+        raise SettingsError(f"{_RULES} at {listener}: {error}") from error
+    return partial(Gssapi, acceptor, names, _tell)
+
+
+def _tell(text: str) -> None:
+    peer_logger.info("%s", shown(text))
+
+
+def _check_service(security: ListenerSecurity, entries: Sequence[LoginModule]) -> None:
+    """Nothing is done with it here, but without it a Kafka does not start."""
+    of_jaas = next((entry.options["serviceName"] for entry in entries if "serviceName" in entry.options), None)
+    of_settings = security.text(_SERVICE)
+    if of_jaas and of_settings and of_jaas != of_settings:
+        raise SettingsError(
+            f"{_SERVICE}: Conflicting serviceName values found in JAAS and Kafka configs value in JAAS file {of_jaas}, value in Kafka "
+            f"config {of_settings}"
+        )
+    if not of_jaas and not of_settings:
+        raise SettingsError(f"{_SERVICE}: No serviceName defined in either JAAS or Kafka config")
+
+
+def _key(where: str, entries: Sequence[LoginModule]) -> tuple[str, str | None]:
+    """Whose key, and the file that has it."""
+    options: Mapping[str, str] | None = next((entry.options for entry in entries if entry.name == KRB5_MODULE), None)
+    if options is None:
+        raise SettingsError(f"{where}: GSSAPI needs the login module {KRB5_MODULE}")
+    for name in ("useKeyTab", "storeKey"):
+        if options.get(name, "").lower() != "true":
+            raise SettingsError(f"{where} needs {name}=true: a broker's key comes from a keytab")
+    principal = options.get("principal", "")
+    try:
+        parsed = KerberosName.parse(principal)
+    except ValueError as error:
+        raise SettingsError(f"{where}: Principal has name with unexpected format {principal}") from error
+    if not parsed.service or parsed.service == "*":
+        raise SettingsError(f'{where} needs principal="kafka/host@REALM": whose key of the keytab it is')
+    return principal, options.get("keyTab")

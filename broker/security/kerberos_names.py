@@ -1,0 +1,144 @@
+"""`sasl.kerberos.principal.to.local.rules`: what becomes of a Kerberos principal, `ann/host@REALM`.
+
+Rules that hold inside:
+- The first rule that is for the name is applied: DEFAULT is for names of this machine's realm, `RULE:[n:format](match)s/from/to/g` for
+  names of n components whose format matches. What it makes may have no `/` and no `@`.
+- Expressions and replacements are Java's (`java_patterns`). A rule that is none, or that can never make a name, is refused at the start;
+  of the latter kind Kafka takes some and then lets nobody in.
+
+Source: KAFKA KerberosName, KerberosRule, KerberosShortNamer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import partial
+from typing import Final, NamedTuple
+
+from ottla.broker.security.java_patterns import Parts, compiled, filled, replacement_parts
+
+_NAME: Final = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
+_RULE: Final = re.compile(r"(DEFAULT)|RULE:\[([0-9]*):([^\]]*)\](?:\(([^)]*)\))?(?:s/([^/]*)/([^/]*)/(g)?)?/?(L|U)?")
+_PARAMETER: Final = re.compile(r"([^$]*)(?:\$([0-9]*))?")
+_NOT_SIMPLE: Final = re.compile(r"[/@]")
+_NUMBER_MAX: Final = 2**31 - 1
+_COMPONENTS: Final = frozenset({1, 2})
+"""Of a name; a rule for another number is for none."""
+
+
+class NoShortName(ValueError):
+    """No rule makes a name of this principal."""
+
+
+class KerberosName(NamedTuple):
+    """`service/host@realm`; without a realm all of it is the service."""
+
+    service: str
+    host: str | None
+    realm: str | None
+
+    @classmethod
+    def parse(cls, principal: str) -> KerberosName:
+        """Raises ValueError."""
+        match = _NAME.fullmatch(principal)
+        if match is not None:
+            return cls(match[1], match[2], match[3])
+        if "@" in principal:
+            raise ValueError(f"Malformed Kerberos name: {principal}")
+        return cls(principal, None, None)
+
+
+class _Substitution(NamedTuple):
+    pattern: re.Pattern[str]
+    parts: Parts
+    at_most: int
+
+
+class _Rule(NamedTuple):
+    """For names of so many `components`, None being DEFAULT; `text` is the rule as it was given."""
+
+    text: str
+    components: int | None
+    format: Parts = ()
+    match: re.Pattern[str] | None = None
+    substitution: _Substitution | None = None
+    case: str | None = None
+
+    def apply(self, parts: Sequence[str], default_realm: str) -> str | None:
+        """`parts` are the realm, and the name's components. Raises NoShortName."""
+        if self.components is None:
+            found = parts[1] if parts[0] == default_realm else None
+        else:
+            found = self._made(parts) if len(parts) - 1 == self.components else None
+        if found is not None and _NOT_SIMPLE.search(found):
+            raise NoShortName(f"Non-simple name {found} after auth_to_local rule {self.text}")
+        if found is None or self.case is None:
+            return found
+        return found.lower() if self.case == "L" else found.upper()
+
+    def _made(self, parts: Sequence[str]) -> str | None:
+        base = "".join(each if isinstance(each, str) else parts[each] for each in self.format)
+        if self.match is not None and self.match.fullmatch(base) is None:
+            return None
+        if self.substitution is None:
+            return base
+        pattern, replacement, at_most = self.substitution
+        return pattern.sub(partial(filled, replacement), base, count=at_most)
+
+
+class ShortNames:
+    """Made of the setting's rules. Raises ValueError with the rule that is none."""
+
+    def __init__(self, rules: Sequence[str], default_realm: str) -> None:
+        self._rules, self._default_realm = [_parsed(text) for text in rules], default_realm
+
+    def of(self, principal: str) -> str:
+        """The user. Raises NoShortName, and ValueError for what is no principal."""
+        name = KerberosName.parse(principal)
+        if name.realm is None:
+            return name.service
+        parts = [name.realm, name.service] if name.host is None else [name.realm, name.service, name.host]
+        for rule in self._rules:
+            if (found := rule.apply(parts, self._default_realm)) is not None:
+                return found
+        raise NoShortName(f"No rules apply to {principal}, rules [{', '.join(rule.text for rule in self._rules)}]")
+
+
+def _parsed(text: str) -> _Rule:
+    match = _RULE.match(text)
+    if match is None:
+        raise ValueError(f"Invalid rule: {text}")
+    if match.end() != len(text):
+        raise ValueError(f"Invalid rule: `{text}`, unmatched substring: `{text[match.end() :]}`")
+    if match[1] is not None:
+        return _Rule(text, None)
+    try:
+        components = _number(match[2])
+        wanted = None if match[4] is None else compiled(match[4])
+        substitution = None
+        if match[5] is not None:
+            pattern = compiled(match[5])
+            substitution = _Substitution(pattern, replacement_parts(match[6], pattern), 0 if match[7] else 1)
+        return _Rule(text, components, _format(match[3], components), wanted, substitution, match[8])
+    except (re.error, ValueError, Warning) as error:
+        raise ValueError(f"Invalid rule: `{text}`: {error}") from error
+
+
+def _format(text: str, components: int) -> Parts:
+    """Texts, and which part of a name. Raises ValueError for one that there is not in names of so many components."""
+    found: list[str | int] = []
+    for match in _PARAMETER.finditer(text) if components in _COMPONENTS else ():
+        found.append(match[1])
+        if match[2] is not None:
+            index = _number(match[2])
+            if index > components:
+                raise ValueError(f"index {index} from {text} is outside of the valid range 0 to {components}")
+            found.append(index)
+    return found
+
+
+def _number(digits: str) -> int:
+    if not digits or len(digits.lstrip("0")) > len(str(_NUMBER_MAX)) or int(digits) > _NUMBER_MAX:
+        raise ValueError(f'For input string: "{digits}"')
+    return int(digits)

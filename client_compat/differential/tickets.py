@@ -1,0 +1,207 @@
+"""Tickets of Kerberos, right and wrong, to two brokers with one keytab, and what is said to each.
+
+Rules: the client is written from RFC 4752 over python-gssapi; what a broker answers is opened by the client, so that what chance made of it
+is left out. Every story ends with a request: who is let in is asked who it is.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import gssapi
+from gssapi import raw
+from gssapi.exceptions import GSSError
+
+from client_compat.differential.normalise import Plain
+from client_compat.differential.probe import Seen
+from client_compat.support.brokers import HOST
+from client_compat.support.kerberos import OTHER_SERVICE, REALM, SERVICE, Realm
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
+
+RULES = "RULE:[1:$1@$0](eve@.*)s/^e/x@/,RULE:[2:$1-$2](.*-admin)s/-.*$/.$0/g/L,RULE:[2:$1](gus)s/g(u)s/$1/U,DEFAULT"
+_TIMEOUT_S = 10.0
+_CHOICE = b"\x01\x00\x00\x00"
+_MUTUAL = gssapi.RequirementFlag.mutual_authentication | gssapi.RequirementFlag.out_of_sequence_detection
+_KERBEROS = bytes.fromhex("2a864886f712010202")
+_SPNEGO = gssapi.OID.from_int_seq("1.3.6.1.5.5.2")
+
+Tokens = Generator[tuple[bytes, bool], bytes, None]
+"""Those of one log-in, each with whether it is the last; it is sent the answers."""
+
+
+def settings(realm: Realm, listener: str) -> dict[str, str]:
+    """Of a broker, for a listener of GSSAPI."""
+    prefix = f"listener.name.{listener.lower()}."
+    return {
+        f"{prefix}sasl.enabled.mechanisms": "GSSAPI",
+        f"{prefix}gssapi.sasl.jaas.config": realm.jaas(SERVICE),
+        f"{prefix}sasl.kerberos.service.name": "kafka",
+        f"{prefix}sasl.kerberos.principal.to.local.rules": RULES,
+        f"{prefix}connections.max.reauth.ms": "3600000",
+    }
+
+
+class _Game(NamedTuple):
+    """What a client does otherwise than it should; `choice` is in the place of what it says at last, wrapped unless `bare`."""
+
+    user: str = "ann"
+    service: str = SERVICE
+    mutual: bool = True
+    first: Callable[[bytes], bytes] = lambda token: token
+    between: bytes = b""
+    choice: bytes = _CHOICE
+    bare: bool = False
+    encrypted: bool = False
+    spnego: bool = False
+
+
+GAMES = {
+    "right": _Game(),
+    "right, of another realm's kind": _Game("Cleo/admin"),
+    "right, by an expression": _Game("gus/x"),
+    "without mutual authentication": _Game(mutual=False),
+    "for another": _Game(choice=_CHOICE + b"bob@" + REALM.encode()),
+    "for nobody in UTF-8": _Game(choice=_CHOICE + b"\xff\xfe"),
+    "that wants integrity": _Game(choice=b"\x02\x00\x00\x00"),
+    "that wants privacy": _Game(choice=b"\x04\x00\xff\xff"),
+    "that wants all": _Game(choice=b"\x07\x00\xff\xff"),
+    "that wants nothing": _Game(choice=b"\x00\x00\x00\x00"),
+    "that says nothing": _Game(choice=b""),
+    "that says one byte": _Game(choice=b"\x01"),
+    "that says one wrong byte": _Game(choice=b"\x02"),
+    "that says three bytes": _Game(choice=b"\x01\x00\x00"),
+    "that wraps nothing": _Game(bare=True),
+    "that sends no last token": _Game(choice=b"", bare=True),
+    "that encrypts": _Game(encrypted=True),
+    "that speaks in between": _Game(between=b"x"),
+    "for another service": _Game(service=OTHER_SERVICE),
+    "of SPNEGO": _Game(spnego=True),
+    "with a non-simple name": _Game("eve"),
+    "with a long name": _Game("dan/a/b"),
+    "empty": _Game(first=lambda _: b""),
+    "one byte": _Game(first=lambda _: b"\x60"),
+    "no frame": _Game(first=lambda token: token[17:]),
+    "raw": _Game(first=lambda token: token[token.index(b"\x6e\x82") :]),
+    "cut": _Game(first=lambda token: token[:-9]),
+    "changed": _Game(first=lambda token: token[:-4] + bytes(byte ^ 1 for byte in token[-4:])),
+    "of another mechanism": _Game(first=lambda token: token.replace(_KERBEROS, _KERBEROS[:-1] + b"\x09")),
+    "of PLAIN": _Game(first=lambda _: b"\0ann\0ann"),
+}
+"""By what they are. All are played with requests, and some with bare tokens."""
+BARE = ("right", "without mutual authentication", "that wants integrity", "empty", "that says one byte", "with a non-simple name")
+
+
+@dataclass(slots=True)
+class Tickets:
+    """The clients of a realm. The process has to be in its environment."""
+
+    realm: Realm
+    offers: list[str] = field(default_factory=list)
+    """What brokers let the client choose from."""
+    _credentials: dict[str, Any] = field(default_factory=dict)
+
+    def run(self, port: int) -> list[Seen]:
+        """All stories at one broker."""
+        self.offers.clear()
+        seen: list[Seen] = []
+        for name, game in GAMES.items():
+            seen += self._story(name, port, 1, [self._tokens(game)])
+        for name in BARE:
+            seen += self._story(f"bare, {name}", port, 0, [self._tokens(GAMES[name])])
+        for user in ("ann", "bob", "eve"):
+            seen += self._story(f"again as {user}", port, 1, [self._tokens(GAMES["right"]), self._tokens(_Game(user))])
+        seen += self._story("nobody, and again", port, 1, [self._tokens(GAMES["with a non-simple name"]), self._tokens(GAMES["right"])])
+        kept: list[bytes] = []
+
+        def keep(token: bytes) -> bytes:
+            kept.append(token)
+            return token
+
+        seen += self._story("kept", port, 1, [self._tokens(_Game(first=keep))])
+        seen += self._story("shown again", port, 1, [self._tokens(_Game(first=lambda _: kept[0]))])
+        return [*seen, Seen("offers", "GSSAPI", 1, list(self.offers))]
+
+    def _of(self, user: str) -> Any:
+        if user not in self._credentials:
+            store = {"client_keytab": str(self.realm.keytab(user)), "ccache": self.realm.tickets(user)}
+            name = gssapi.Name(f"{user}@{REALM}", gssapi.NameType.kerberos_principal)
+            self._credentials[user] = gssapi.Credentials(name=name, usage="initiate", store=store)
+        return self._credentials[user]
+
+    def _tokens(self, game: _Game) -> Tokens:
+        name = gssapi.Name(f"{game.service}@{REALM}", gssapi.NameType.kerberos_principal)
+        flags = _MUTUAL if game.mutual else gssapi.RequirementFlag.out_of_sequence_detection
+        if game.spnego:
+            credentials = gssapi.Credentials(usage="initiate", mechs=[_SPNEGO], store={"client_keytab": str(self.realm.keytab(game.user))})
+            yield gssapi.SecurityContext(name=name, creds=credentials, usage="initiate", flags=flags, mech=_SPNEGO).step(None), True
+            return
+        context = gssapi.SecurityContext(name=name, creds=self._of(game.user), usage="initiate", flags=flags)
+        answer = yield game.first(context.step(None)), False
+        if game.mutual:
+            context.step(answer)
+            answer = yield game.between, False
+        offer = raw.unwrap(context, answer).message
+        self.offers.append(offer.hex())
+        yield (game.choice if game.bare else raw.wrap(context, game.choice, confidential=game.encrypted).message), True
+
+    def _story(self, name: str, port: int, version: int, log_ins: list[Tokens]) -> list[Seen]:
+        with Client(HOST, port, client_id="t", timeout_s=_TIMEOUT_S) as client:
+            return [Seen(f"{name}: {number}", "GSSAPI", version, said) for number, said in enumerate(_played(client, version, log_ins))]
+
+
+def _played(client: Client, version: int, log_ins: list[Tokens]) -> Iterator[Plain]:
+    """What is answered, until somebody gives up."""
+    try:
+        for tokens in log_ins:
+            yield client.call(SaslHandshakeRequest("GSSAPI"), version).error_code
+            said = yield from _logged_in(client, tokens) if version else _logged_in_bare(client, tokens)
+            if said is not None:
+                yield said
+                break
+        asked = client.call(CreateDelegationTokenRequest(), 3)
+        yield {"error_code": asked.error_code, "user": asked.principal_name}
+    except OSError:
+        yield "<closed>"
+
+
+def _logged_in(client: Client, tokens: Tokens) -> Generator[Plain, None, str | None]:
+    """In requests; why the client gives up, if it does."""
+    sent: bytes | None = None
+    while True:
+        try:
+            token, _ = next(tokens) if sent is None else tokens.send(sent)
+        except StopIteration:
+            return None
+        except GSSError as error:
+            return f"the client gives up: {error}"
+        answer = client.call(SaslAuthenticateRequest(token), 2)
+        sent = bytes(answer.auth_bytes)
+        yield {
+            "error_code": answer.error_code,
+            "message": answer.error_message,
+            "says something": bool(sent),
+            "lifetime in hours": round(answer.session_lifetime_ms / 3_600_000),
+        }
+        if answer.error_code:
+            return None
+
+
+def _logged_in_bare(client: Client, tokens: Tokens) -> Generator[Plain, None, str | None]:
+    """Without requests, of which the last is not answered."""
+    sent: bytes | None = None
+    while True:
+        try:
+            token, is_last = next(tokens) if sent is None else tokens.send(sent)
+        except GSSError as error:
+            return f"the client gives up: {error}"
+        client.send_raw(struct.pack(">i", len(token)) + token)
+        if is_last:
+            return None
+        sent = bytes(client.read_frame())
+        yield bool(sent)

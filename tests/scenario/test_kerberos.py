@@ -1,0 +1,116 @@
+"""Real clients that come in by tickets of a real KDC: Java's, librdkafka (as kcat), aiokafka and kafka-python."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import TopicAuthorizationFailedError
+
+from client_compat.kafka.tools import Tools
+from client_compat.support.kerberos import Realm, in_environment
+from ottla.broker.testing.in_process import InProcessBroker
+from tests.support.apache_kafka import jars_or_skip
+from tests.support.kafka_tools import good
+from tests.support.kerberos import realm_or_skip
+
+BROKER, USERS = "kafka/localhost", ("ann", "bob", "cleo/admin")
+PATIENCE_S = 60
+
+
+@pytest.fixture(scope="module")
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
+    with realm_or_skip(tmp_path_factory.mktemp("kerberos"), [BROKER, *USERS]) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def broker(realm: Realm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
+    settings = {
+        "listeners": "TICKETS://127.0.0.1:0",
+        "advertised.listeners": "TICKETS://localhost:0",
+        "listener.security.protocol.map": "TICKETS:SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.tickets.gssapi.sasl.jaas.config": realm.jaas(BROKER),
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.kerberos.principal.to.local.rules": "RULE:[2:$1-$2](.*-admin),DEFAULT",
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ann;User:cleo-admin",
+    }
+    with InProcessBroker(tmp_path_factory.mktemp("broker") / "data", settings) as running:
+        running.topics.create("t")
+        yield running
+
+
+def bootstrap(broker: InProcessBroker) -> str:
+    return f"localhost:{broker.port}"
+
+
+def tickets_of(realm: Realm, user: str) -> dict[str, str]:
+    """Where a client of python-gssapi finds who it is."""
+    return {"KRB5_CLIENT_KTNAME": str(realm.keytab(user)), "KRB5CCNAME": realm.tickets(user)}
+
+
+async def test_aiokafka_comes_in_and_a_rule_says_who_it_is(realm: Realm, broker: InProcessBroker) -> None:
+    common = {"bootstrap_servers": bootstrap(broker), "security_protocol": "SASL_PLAINTEXT", "sasl_mechanism": "GSSAPI"}
+    before = broker.topics.end_offset("t")
+    with in_environment(tickets_of(realm, "cleo/admin")):
+        async with AIOKafkaProducer(**common) as producer:
+            await producer.send_and_wait("t", b"aiokafka")
+    with in_environment(tickets_of(realm, "bob")):
+        async with AIOKafkaProducer(**common) as producer:
+            with pytest.raises(TopicAuthorizationFailedError):
+                await producer.send_and_wait("t", b"bob's")
+    assert broker.topics.end_offset("t") == before + 1
+
+
+@pytest.mark.filterwarnings("ignore:(read|open)_text is deprecated:DeprecationWarning")
+def test_kafka_python_comes_in(realm: Realm, broker: InProcessBroker) -> None:
+    from kafka import KafkaProducer
+
+    with in_environment(tickets_of(realm, "ann")):
+        producer = KafkaProducer(
+            bootstrap_servers=bootstrap(broker),
+            security_protocol="SASL_PLAINTEXT",
+            sasl_mechanism="GSSAPI",
+            sasl_kerberos_service_name="kafka",
+        )
+        producer.send("t", b"kafka-python").get(PATIENCE_S)
+        producer.close()
+
+
+def test_librdkafka_comes_in(realm: Realm, broker: InProcessBroker) -> None:
+    if shutil.which("kcat") is None:
+        pytest.skip("kcat is not installed (Debian, Ubuntu: 'sudo apt-get install kcat', or 'make kcat')")
+    given = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "GSSAPI",
+        "sasl.kerberos.service.name": "kafka",
+        "sasl.kerberos.principal": f"ann@{realm.name}",
+        "sasl.kerberos.keytab": str(realm.keytab("ann")),
+    }
+    options = [part for name, value in given.items() for part in ("-X", f"{name}={value}")]
+    before = broker.topics.end_offset("t")
+    done = subprocess.run(
+        ["kcat", "-b", bootstrap(broker), "-P", "-t", "t", *options], input=b"kcat", capture_output=True, timeout=PATIENCE_S, check=False
+    )
+    if b"No worthy mechs found" in done.stderr or b"no mechanism available" in done.stderr:
+        pytest.skip("librdkafka has no GSSAPI (Debian, Ubuntu: 'sudo apt-get install libsasl2-modules-gssapi-mit', or 'make kerberos')")
+    assert done.returncode == 0, done.stderr
+    assert broker.topics.end_offset("t") == before + 1
+
+
+def test_javas_client_comes_in(realm: Realm, broker: InProcessBroker, tmp_path: Path) -> None:
+    jars_or_skip()
+    config = tmp_path / "client.properties"
+    lines = ("security.protocol=SASL_PLAINTEXT", "sasl.mechanism=GSSAPI", "sasl.kerberos.service.name=kafka")
+    config.write_text("\n".join([*lines, f"sasl.jaas.config={realm.jaas('ann')}", ""]))
+    before = broker.topics.end_offset("t")
+    with in_environment({"JAVA_TOOL_OPTIONS": f"-Djava.security.krb5.conf={realm.config}"}):
+        at = ["--bootstrap-server", bootstrap(broker), "--command-config", str(config)]
+        good(Tools().run("kafka-console-producer", *at, "--topic", "t", text="of Java\n", timeout_s=PATIENCE_S))
+    assert broker.topics.end_offset("t") == before + 1
