@@ -6,6 +6,7 @@ One Chromium and one broker for all; what one test leaves is what the later ones
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from time import time_ns
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import encode_prefixed
 from ottla.testing import InProcessCluster
 from tests.support.browser import CSS, browser
 from tests.support.cluster_produce import produce_to
 from tests.support.console import TOKEN, Console, console, served
 from tests.support.console_page import LARGE, READABLE, SMALL, ConsolePage
-from tests.support.group_calls import commit, find_coordinator, stable_member
+from tests.support.group_calls import commit, find_coordinator, join, sync
 from tests.support.topic_calls import produce
 from tests.support.transactions import produce_as
 from tests.support.txn_calls import init
@@ -104,6 +107,27 @@ def test_a_fault_is_switched_on_with_the_token_and_the_retry_that_follows_is_see
     assert page.complaints(expected="401") == []
 
 
+def test_records_in_avro_are_read_by_a_schema_that_the_reader_gives(page: ConsolePage, room: Console) -> None:
+    fastavro = pytest.importorskip("fastavro", reason="the extra avro is not installed: run `make setup`")
+    room.broker.topics.create("avro")
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, schema, {"id": 7})
+    with room.client() as client:
+        produce(client, "avro", written.getvalue())
+    page.driver.execute_script("sessionStorage.clear()")
+    page.open("/topics/avro/0")
+    page.find("summary", "Records in Avro? Give a schema").click()
+    page.find("textarea").send_keys("{}")
+    page.find("button", "Use it").click()
+    page.give_token(TOKEN)
+    page.wait_for("this is no Avro schema")
+    page.find("textarea").clear()
+    page.find("textarea").send_keys(json.dumps(schema))
+    page.find("button", "Use it").click()
+    page.wait_for('{"id": 7}')
+
+
 def test_a_hanging_transaction_is_named_and_ends_when_the_clock_is_moved(page: ConsolePage, room: Console) -> None:
     room.broker.topics.create("payments")
     with room.client("bank") as client:
@@ -141,7 +165,9 @@ def test_a_lag_is_seen_to_grow(page: ConsolePage, room: Console) -> None:
         produce(client, "t", *(b"%d" % number for number in range(5)))
         produce(client, "t", b"0", partition=1)
         find_coordinator(client)
-        member_id, generation = stable_member(client)
+        joined, both = join(client), encode_prefixed(ConsumerProtocolAssignment([TopicPartition("t", [0, 1])]), 0)
+        member_id, generation = joined.member_id, joined.generation_id
+        assert sync(client, member_id, generation, {member_id: both}).error_code == 0
         for partition, offset in enumerate((5, 1)):
             assert commit(client, offset, partition=partition, member_id=member_id, generation_id_or_member_epoch=generation) == 0
         page.open("/groups")

@@ -70,7 +70,7 @@ class ConsolePage:
 
         self.look(width=width, height=height, dark=dark)
         shot = Image.open(io.BytesIO(self.driver.get_screenshot_as_png())).convert("RGB")
-        shot.quantize(255, method=Image.Quantize.MAXCOVERAGE, dither=Image.Dither.NONE).save(
+        shot.quantize(256, method=Image.Quantize.MEDIANCUT, kmeans=3, dither=Image.Dither.NONE).save(
             Path(os.environ[PICTURES]) / f"console-{name}.png", optimize=True
         )
         self.look()

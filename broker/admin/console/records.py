@@ -15,6 +15,7 @@ from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
 from ottla.broker.admin.console.reading import stretch
+from ottla.broker.admin.console.schemas import AvroSchema, Schemas
 from ottla.broker.admin.console.shown import BytesShown, shown
 from ottla.broker.admin.console.topics import partition_of
 from ottla.broker.admin.console.transactions import transactions_here
@@ -126,7 +127,30 @@ def _read(log: PartitionLog, offset: int) -> tuple[bytes, Fates]:
     return data, fates(log, offset, {header.producer_id for header in headers if header.is_transactional})
 
 
-def records_router(broker: Broker) -> APIRouter:
+@dataclass(frozen=True, slots=True)
+class View:
+    """How records are shown: so many, so much of each value, by which schemas."""
+
+    limit: int
+    value_bytes: int
+    key: AvroSchema | None
+    value: AvroSchema | None
+
+    def key_of(self, data: bytes | None) -> BytesShown:
+        """A key, of which less is shown."""
+        return self._shown(self.key, data, min(self.value_bytes, _KEY_BYTES))
+
+    def value_of(self, data: bytes | None) -> BytesShown:
+        """A value."""
+        return self._shown(self.value, data, self.value_bytes)
+
+    @staticmethod
+    def _shown(schema: AvroSchema | None, data: bytes | None, max_bytes: int) -> BytesShown:
+        decoded = None if schema is None or data is None else schema.shown(bytes(data), max_bytes)
+        return shown(data, max_bytes) if decoded is None else decoded
+
+
+def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
     """Of one broker."""
     router = APIRouter()
 
@@ -157,7 +181,8 @@ def records_router(broker: Broker) -> APIRouter:
             next_offset=log.log_end_offset,
             records=[],
         )
-        await asyncio.to_thread(_open, answer, data, wanted, known, limit=limit, value_bytes=value_bytes)
+        view = View(limit, value_bytes, schemas.of(topic, "key"), schemas.of(topic, "value"))
+        await asyncio.to_thread(_open, answer, data, wanted, known, view)
         writers = {row.producer_id for row in answer.records if row.fate != "none" or row.control}
         if writers:
             names = {txn.producer_id: txn.transactional_id for txn in transactions_here(broker) if txn.producer_id in writers}
@@ -168,15 +193,15 @@ def records_router(broker: Broker) -> APIRouter:
     return router
 
 
-def _open(answer: RecordRows, data: bytes, offset: int, known: Fates, *, limit: int, value_bytes: int) -> None:
+def _open(answer: RecordRows, data: bytes, offset: int, known: Fates, view: View) -> None:
     """Fills the answer with rows of `data`, from `offset` on."""
     left = SHOWN_BYTES
     try:
         for position, header in split_batches(data):
             batch = data[position : position + header.size_bytes]
             answer.next_offset = header.next_offset
-            for row in _rows(batch, header, offset, known, value_bytes):
-                if len(answer.records) == limit or left < 0:
+            for row in _rows(batch, header, offset, known, view):
+                if len(answer.records) == view.limit or left < 0:
                     answer.next_offset = row.offset
                     return
                 answer.records.append(row)
@@ -185,7 +210,7 @@ def _open(answer: RecordRows, data: bytes, offset: int, known: Fates, *, limit: 
         raise HTTPException(503, f"the log is damaged after offset {answer.next_offset}: {error}") from error
 
 
-def _rows(batch: bytes, header: BatchHeader, offset: int, known: Fates, value_bytes: int) -> Iterator[RecordRow]:
+def _rows(batch: bytes, header: BatchHeader, offset: int, known: Fates, view: View) -> Iterator[RecordRow]:
     fate = known.of(header)
     if header.is_control:
         yield _row(header, fate, header.base_offset, header.max_timestamp, control=_marker(batch))
@@ -196,7 +221,7 @@ def _rows(batch: bytes, header: BatchHeader, offset: int, known: Fates, value_by
     try:
         for record in iter_records(batch, OPENED_BYTES):
             if record.offset >= offset:
-                yield _opened(header, fate, record, value_bytes)
+                yield _opened(header, fate, record, view)
     except RecordsError as error:
         yield _row(header, fate, header.base_offset, header.max_timestamp, problem=str(error))
 
@@ -209,11 +234,11 @@ def _marker(batch: bytes) -> str:
     return "unknown" if kind is None else kind.name.lower().replace("_", " ")
 
 
-def _opened(header: BatchHeader, fate: Fate, record: Record, value_bytes: int) -> RecordRow:
+def _opened(header: BatchHeader, fate: Fate, record: Record, view: View) -> RecordRow:
     sequence = -1 if header.base_sequence < 0 else increment_sequence(header.base_sequence, record.offset_delta)
     row = _row(header, fate, record.offset, record.timestamp, sequence=sequence)
-    row.key, row.value = shown(record.key, min(value_bytes, _KEY_BYTES)), shown(record.value, value_bytes)
-    row.headers = [_header(each, value_bytes) for each in record.headers[:HEADERS_MAX]]
+    row.key, row.value = view.key_of(record.key), view.value_of(record.value)
+    row.headers = [_header(each, view.value_bytes) for each in record.headers[:HEADERS_MAX]]
     return row
 
 

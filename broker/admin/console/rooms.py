@@ -13,6 +13,7 @@ from ottla.broker.admin.console.page import PAGE, add_page
 from ottla.broker.admin.console.producers import producers_router
 from ottla.broker.admin.console.records import records_router
 from ottla.broker.admin.console.requests import requests_router, watch
+from ottla.broker.admin.console.schemas import Schemas, schemas_router
 from ottla.broker.admin.console.topics import topics_router
 from ottla.broker.admin.console.transactions import transactions_router
 from ottla.broker.api.routes import ROUTES
@@ -52,11 +53,12 @@ class BrokerShown(BaseModel):
 
 def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableClock) -> frozenset[str]:
     """Serve the console; the paths that are open to everybody."""
-    requests = watch(broker, faults)
+    requests, schemas = watch(broker, faults), Schemas()
     for router in (
         _of_the_broker(broker, faults, clock),
         topics_router(broker),
-        records_router(broker),
+        records_router(broker, schemas),
+        schemas_router(schemas),
         producers_router(broker, requests),
         transactions_router(broker),
         groups_router(broker),

@@ -1,10 +1,10 @@
 // The room of topics: what there is, the partitions of one, the records of one of those.
 
-import { get } from "./api.js";
+import { change, get } from "./api.js";
 import { bytes, chip, count, empty, h, plural, section, table } from "./dom.js";
 import { openRecords } from "./records.js";
 
-const state = { contains: "", internal: false };
+const state = { contains: "", internal: false, refused: null };
 
 export const link = (topic, partition, query = "") => `#/topics/${encodeURIComponent(topic)}${partition === undefined ? "" : `/${partition}`}${query}`;
 
@@ -13,17 +13,18 @@ export function open([topic, partition], query, ui) {
   return {
     title: topic ? `${topic}${partition === undefined ? "" : `-${partition}`}` : "Topics",
     async load() {
-      const [list, chosen, page] = await Promise.all([
+      const [list, chosen, page, schemas] = await Promise.all([
         get("topics", { contains: state.contains, internal: state.internal }),
         topic ? get("topic", { name: topic }) : null,
         records?.load(),
+        topic ? get("schemas") : [],
       ]);
-      return { list, chosen, page };
+      return { list, chosen, page, schemas: schemas.filter(each => each.topic === topic) };
     },
-    view({ list, chosen, page }) {
+    view({ list, chosen, page, schemas }) {
       return h("div.split", null,
         listOf(list, topic, ui),
-        h("div.detail", null, chosen ? detail(chosen, partition) : welcome(list), page && records.view(page)));
+        h("div.detail", null, chosen ? detail(chosen, partition) : welcome(list), page && records.view(page), page && avro(topic, schemas, ui)));
     },
   };
 }
@@ -71,4 +72,30 @@ function partitionRow(topic, each, chosen) {
       h("td.r.num", null, log.end),
       h("td.r.num", { title: plural(log.segments, "segment") }, bytes(log.size_bytes)),
     ] : h("td.muted", { colspan: 5 }, "no replica on this broker"));
+}
+
+/** Schemas by which keys and values are shown. */
+function avro(topic, schemas, ui) {
+  const act = async (method, part, body) => {
+    try {
+      if (await change(method, `console/schemas?${new URLSearchParams({ topic, part })}`, body)) state.refused = null;
+    } catch (error) {
+      state.refused = error.message;
+    }
+    ui.reload();
+  };
+  const give = event => {
+    event.preventDefault();
+    const given = new FormData(event.target);
+    act("PUT", given.get("part"), { avro: given.get("avro") });
+  };
+  return h("section", { "aria-label": "Schema" }, h("details", null,
+    h("summary", null, schemas.length ? `Avro: a schema for the ${schemas.map(each => each.part).join(" and the ")} of each record` : "Records in Avro? Give a schema"),
+    state.refused === null ? null : h("p.refused", { role: "alert" }, state.refused),
+    schemas.map(each => h("div", { "data-key": each.part }, h("h3", null, each.part), h("pre", { tabindex: 0, "aria-label": `Schema of the ${each.part}` }, each.avro),
+      h("div.buttons", null, h("button.danger", { type: "button", onclick: () => act("DELETE", each.part) }, `Forget the ${each.part}’s`)))),
+    h("form", { onsubmit: give },
+      h("label.block", null, "An Avro schema, as JSON", h("textarea.num", { name: "avro", rows: 6, required: true, spellcheck: "false" })),
+      h("p.muted", null, "With or without the five bytes that the serializers of schema registries put first. It is kept until the broker ends."),
+      h("div.buttons", null, h("label.inline", null, "For the ", h("select", { name: "part" }, h("option", { value: "value" }, "value"), h("option", { value: "key" }, "key"))), h("button.main", null, "Use it")))));
 }

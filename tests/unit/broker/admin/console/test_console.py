@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 from ottla.broker.admin.console.cluster import events
 from ottla.broker.admin.console.page import parts
+from ottla.broker.admin.console.schemas import AvroSchema, SchemaRefused
 from ottla.broker.admin.console.shown import shown
 from ottla.broker.cluster.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -81,7 +83,7 @@ def test_the_page_is_for_everybody_and_what_it_reads_is_not(room: Console) -> No
     asked = [path for path in described if path.startswith("/console/")]
     assert len(asked) >= 4
     for path in asked:
-        assert list(described[path]) == ["get"], "what the console adds only reads"
+        assert list(described[path]) == ["get"] or path == "/console/schemas", "what the console adds only reads"
         assert room.answer("GET", path, headers=elsewhere)[0] == 401, path
     assert room.answer("GET", "/console/broker", headers={**elsewhere, "Authorization": f"Bearer {TOKEN}"})[0] == 200
     assert room.answer("GET", "/console/../health", headers=elsewhere)[0] == 401
@@ -153,6 +155,51 @@ def test_a_long_value_is_cut_and_whole_where_that_is_asked_for(room: Console) ->
     assert (len(cut["value"]["text"]), cut["value"]["size"], cut["value"]["cut"]) == (1024, 5_000, True)
     (whole,) = room.read("records", topic="long", partition=0, value_bytes=100_000)["records"]
     assert (whole["value"]["text"], whole["value"]["cut"]) == ("x" * 5_000, False)
+
+
+def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) -> None:
+    fastavro = pytest.importorskip("fastavro", reason="the extra avro is not installed: run `make setup`")
+    room.broker.topics.create("avro")
+    fields = [{"name": "id", "type": "long"}, {"name": "raw", "type": ["null", "bytes"]}]
+    schema = {"type": "record", "name": "Order", "fields": fields}
+    written = io.BytesIO()
+    fastavro.schemaless_writer(written, schema, {"id": 2**60, "raw": b"\xff"})
+    plain = written.getvalue()
+    with room.client() as client:
+        produce(client, "avro", plain, b"\0\0\0\0\7" + plain, plain[:-1], plain + b"\0", b"words")
+    given = {"avro": json.dumps(schema)}
+    assert room.answer("PUT", "/console/schemas?topic=avro", given)[0] == 401
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    assert room.answer("PUT", "/console/schemas?topic=avro", given, token)[0] == 204
+    assert room.read("schemas") == [{"topic": "avro", "part": "value", "avro": given["avro"]}]
+    said = '{"id": 1152921504606846976, "raw": "ff"}'
+    found = [row["value"] for row in room.read("records", topic="avro", partition=0, offset=0)["records"]]
+    assert [(each["form"], each["text"]) for each in found[:2]] == [("avro", said)] * 2
+    assert [each["form"] for each in found[2:]] == ["hex", "hex", "text"]
+    (cut, *_) = room.read("records", topic="avro", partition=0, offset=0, value_bytes=5)["records"]
+    assert (cut["value"]["text"], cut["value"]["cut"]) == (said[:5], True)
+    assert room.answer("DELETE", "/console/schemas?topic=avro", None, token)[0] == 204
+    assert room.answer("DELETE", "/console/schemas?topic=avro", None, token)[0] == 404
+    assert room.read("records", topic="avro", partition=0, offset=0)["records"][0]["value"]["form"] == "hex"
+
+
+@pytest.mark.parametrize(
+    ("schema", "why"),
+    [
+        ("{", "no Avro schema"),
+        ('"nothing"', "no Avro schema"),
+        ('{"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}', "Node contains itself"),
+        ('{"type": "array", "items": "null"}', "take no bytes"),
+        ('{"type": "array", "items": {"type": "record", "name": "N", "fields": [{"name": "a", "type": "null"}]}}', "take no bytes"),
+        ('[{"type": "fixed", "name": "F", "size": 0}, {"type": "map", "values": {"type": "array", "items": "F"}}]', "take no bytes"),
+        ("[" * 60_000, "no Avro schema"),
+    ],
+    ids=["half", "unknown", "recursive", "nulls", "records of nothing", "fixed of nothing", "deep"],
+)
+def test_a_schema_by_which_a_few_bytes_ask_for_endless_work_is_refused(schema: str, why: str) -> None:
+    pytest.importorskip("fastavro", reason="the extra avro is not installed: run `make setup`")
+    with pytest.raises(SchemaRefused, match=why):
+        AvroSchema.of(schema)
 
 
 def test_a_producers_window_has_its_last_five_batches_and_tells_of_retries(room: Console) -> None:
