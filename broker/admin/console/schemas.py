@@ -25,6 +25,8 @@ DECODED_MAX: Final = 256 << 10
 _FRAMED: Final = 5
 """A zero and four bytes of a schema's id, which the serializers of schema registries put before the value."""
 
+_COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"})
+
 Part = Literal["key", "value"]
 
 
@@ -159,7 +161,7 @@ def _check(schema: Any, names: dict[str, bool], inside: tuple[str, ...]) -> bool
             raise SchemaRefused(f"{schema} contains itself: bytes of strangers are not decoded by such a type")
         return names.get(schema, schema == "null")
     kind, name = schema["type"], schema.get("name", "")
-    if not isinstance(kind, str):
+    if not isinstance(kind, str) or kind not in _COMPLEX:
         return _check(kind, names, inside)
     empty = _takes_nothing(kind, schema, names, (*inside, name) if name else inside)
     if name:
@@ -174,4 +176,4 @@ def _takes_nothing(kind: str, schema: dict[str, Any], names: dict[str, bool], in
         raise SchemaRefused("an array's items take no bytes: bytes of strangers are not decoded by such a type")
     if kind == "map":
         _check(schema["values"], names, inside)
-    return kind == "null" or (kind == "fixed" and schema["size"] == 0)
+    return kind == "fixed" and schema["size"] == 0

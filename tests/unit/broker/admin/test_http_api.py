@@ -53,6 +53,11 @@ def test_health_names_what_is_served(admin: Admin) -> None:
     assert (status, told["status"], told["listeners"]) == (200, "ok", [f"PLAINTEXT://127.0.0.1:{admin.broker.port}"])
 
 
+def test_without_the_console_there_is_none(admin: Admin) -> None:
+    for path in ("/", "/console", "/console/topics"):
+        assert admin.ask("GET", path)[0] == 404
+
+
 def test_a_rule_is_loaded_read_and_removed(admin: Admin) -> None:
     status, made = admin.ask("POST", "/faults", {"action": "error", "api": "Produce", "code": "NOT_LEADER_OR_FOLLOWER", "times": 2})
     assert (status, made["name"], made["code"], made["consumed"]) == (201, "error-1", "NOT_LEADER_OR_FOLLOWER", False)

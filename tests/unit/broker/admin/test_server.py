@@ -16,9 +16,12 @@ from tests.support.running_broker import ServeProcess
 
 def test_it_is_served_beside_the_broker_and_stops_with_it(tmp_path: Path) -> None:
     port = free_port()
-    with ServeProcess(tmp_path / "data", f"--admin-port={port}") as running:
+    with ServeProcess(tmp_path / "data", f"--admin-port={port}", "--console") as running:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=20) as answer:
             assert json.load(answer)["status"] == "ok"
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=20) as answer:
+            assert (answer.url, b"Ottla console" in answer.read()) == (f"http://127.0.0.1:{port}/console", True)
+        assert f"The console is http://127.0.0.1:{port}/console" in running.log_text()
         running.signal(signal.SIGTERM)
         assert running.wait() == 0
 

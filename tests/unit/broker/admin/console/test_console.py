@@ -189,12 +189,17 @@ def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) 
         ("{", "no Avro schema"),
         ('"nothing"', "no Avro schema"),
         ('{"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}', "Node contains itself"),
+        (
+            '{"type": "record", "name": "Node", "fields": [{"name": "next", "type": {"type": "array", "items": "Node"}}]}',
+            "itself",
+        ),
         ('{"type": "array", "items": "null"}', "take no bytes"),
+        ('{"type": "array", "items": {"type": "null"}}', "take no bytes"),
         ('{"type": "array", "items": {"type": "record", "name": "N", "fields": [{"name": "a", "type": "null"}]}}', "take no bytes"),
         ('[{"type": "fixed", "name": "F", "size": 0}, {"type": "map", "values": {"type": "array", "items": "F"}}]', "take no bytes"),
         ("[" * 60_000, "no Avro schema"),
     ],
-    ids=["half", "unknown", "recursive", "nulls", "records of nothing", "fixed of nothing", "deep"],
+    ids=["half", "unknown", "recursive", "in a list", "nulls", "a null type", "records of nothing", "fixed of nothing", "deep"],
 )
 def test_a_schema_by_which_a_few_bytes_ask_for_endless_work_is_refused(schema: str, why: str) -> None:
     pytest.importorskip("fastavro", reason="the extra avro is not installed: run `make setup`")
