@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from ottla.broker.security.client_properties import Entrance, as_lines, client_properties, login_module
 from ottla.broker.security.scram import SCRAM_KINDS
+from ottla.protocol.lazy_dataclasses import dataclass
 
 LISTENER: Final = "SECURE"
 MECHANISMS: Final = ("PLAIN", *SCRAM_KINDS)

@@ -8,7 +8,6 @@ Rules that hold inside:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import dropwhile
 
 from ottla.broker.cluster.catalog import Catalog
@@ -24,6 +23,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.lazy_dataclasses import dataclass
 
 UNKNOWN_TYPE = 0
 

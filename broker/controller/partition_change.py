@@ -10,7 +10,7 @@ Rules that hold inside:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -22,6 +22,7 @@ from ottla.broker.cluster.metadata_records import (
 )
 from ottla.broker.cluster.record_versions import DIRECTORIES
 from ottla.broker.core.java_hash import in_hash_order
+from ottla.protocol.lazy_dataclasses import dataclass
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1

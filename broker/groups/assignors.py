@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heapify, heapreplace
 
 from ottla.broker.groups.consumer_member import Assignment
+from ottla.protocol.lazy_dataclasses import dataclass
 
 UNIFORM = "uniform"
 RANGE = "range"

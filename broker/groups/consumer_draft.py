@@ -13,7 +13,7 @@ Source: KAFKA GroupMetadataManager.consumerGroupHeartbeat and what it calls, Tar
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.answers import Reply
@@ -26,6 +26,7 @@ from ottla.broker.groups.group_records import GroupMetadataKey, GroupRecord
 from ottla.broker.groups.reconciliation import Target, reconcile
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import MayDescribe, TopicsView, every_topic, hash_of, topics_matching
+from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)

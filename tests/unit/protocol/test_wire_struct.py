@@ -93,16 +93,3 @@ def test_one_that_was_only_decoded_can_be_made_and_compared() -> None:
 
 def test_its_docstring_is_its_own() -> None:
     assert Outer.__doc__ == "Has a docstring of its own."
-
-
-def test_a_class_of_which_there_is_no_instance_has_no_function_of_its_own() -> None:
-    @wire_struct
-    class Unused:
-        index: int = int32()
-
-    @wire_struct
-    class AlsoUnused:
-        name: str = string()
-
-    for name in ("__init__", "__eq__", "__repr__"):
-        assert getattr(Unused, name) is getattr(AlsoUnused, name)
