@@ -90,6 +90,7 @@ class LogDir:
         self._rng = random.Random(random_bytes(8))
         self._open_files = OpenFiles(min(OPEN_SEGMENTS_MAX, most_open_files() // 2))
         self._doomed: dict[Path, int | None] = {}
+        self._with_doomed: set[Key] = set()
         self._checkpoints = itertools.count()
         self._checkpoint_lock = threading.Lock()
         self._written: dict[str, tuple[int, bytes]] = {}
@@ -245,6 +246,7 @@ class LogDir:
             files=self._files,
             open_files=self._open_files,
             rng=self._rng,
+            with_doomed=self._with_doomed,
             producer_expiration_ms=self.settings.producer_id_expiration_ms,
             verifies_transactions=self.settings.transaction_partition_verification_enable,
             of_a_member=self.settings.is_member,
@@ -338,10 +340,17 @@ class LogDir:
         return write
 
     def doomed(self, now_ms: int) -> Iterator[Write]:
-        """Removals of partitions whose delay is over (or longer than it can be: the clock went back), each to be called once.
+        """Removals of partitions, and of files of those that are here, whose delay is over (or longer than it can be: the clock went back),
+        each to be called once.
 
-        The delay counts from the first call after the deletion. A directory whose removal fails goes after the next start.
+        A partition's delay counts from the first call after the deletion. A directory whose removal fails goes after the next start.
         """
+        for key in list(self._with_doomed):
+            log = self.logs.get(key)
+            if log is not None:
+                yield from log.doomed(now_ms)
+            if log is None or not log.doomed_files:
+                self._with_doomed.discard(key)
         self._now_ms = now_ms
         delay_ms = self.settings.log_segment_delete_delay_ms
         for path, known in list(self._doomed.items()):

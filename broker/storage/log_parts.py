@@ -36,3 +36,5 @@ class LogParts:
     producer_expiration_ms: int
     verifies_transactions: bool
     rng: random.Random
+    with_doomed: set[tuple[str, int]]
+    """Topics and indexes of the logs of this directory that have files to be removed later."""

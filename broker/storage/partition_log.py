@@ -12,7 +12,6 @@ Rules inside:
 from __future__ import annotations
 
 import contextlib
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
@@ -88,7 +87,7 @@ class PartitionLog:
         self.open_files = parts.open_files
         self._rng = parts.rng
         self._reader = LogReader(parts.segments)
-        self._doomed: deque[tuple[int, Path]] = deque()
+        self.doomed_files, self._with_doomed = list[tuple[int, Path]](), parts.with_doomed
         self._generation = 0
         self._names_synced = False
         self._unsaved_producer_bytes = 0
@@ -506,15 +505,16 @@ class PartitionLog:
             with contextlib.suppress(FileNotFoundError):  # the transaction index is optional
                 gone = path.with_name(path.name + ".deleted")
                 self.files.rename(path, gone)
-                self._doomed.append((now_ms + self.config.file_delete_delay_ms, gone))
+                self.doomed_files.append((now_ms + self.config.file_delete_delay_ms, gone))
+                self._with_doomed.add((self.topic, self.partition))
 
     def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
         """Removals of files whose delay is over (or longer than it can be: the clock went back), each to be called once, on any thread.
 
         They raise `OSError`; such a file goes at the next start.
         """
-        while self._doomed and not 0 < self._doomed[0][0] - now_ms <= self.config.file_delete_delay_ms:
-            yield partial(self.files.remove, self._doomed.popleft()[1])
+        while self.doomed_files and not 0 < self.doomed_files[0][0] - now_ms <= self.config.file_delete_delay_ms:
+            yield partial(self.files.remove, self.doomed_files.pop(0)[1])
 
     # --- the log's end -----------------------------------------------------------------------------------------------------------
 

@@ -70,7 +70,8 @@ class Partition:
     """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion), where
     `end_watchers` may read to the log's end: followers.
 
-    Without a `membership` it leads alone from the start; else it waits for what metadata says.
+    Without a `membership` it leads alone from the start; else it waits for what metadata says. It is in `timed` while something waits for
+    flush.ms.
     """
 
     __slots__ = (
@@ -80,6 +81,7 @@ class Partition:
         "_flusher",
         "_membership",
         "_sync",
+        "_timed",
         "_unsynced_since_ms",
         "_waits",
         "bytes_in",
@@ -93,7 +95,9 @@ class Partition:
         "watchers",
     )
 
-    def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock, membership: Membership | None = None) -> None:
+    def __init__(
+        self, log: PartitionLog, flusher: Flusher, clock: Clock, membership: Membership | None = None, timed: set[Partition] | None = None
+    ) -> None:
         self.topic = log.topic
         self.index = log.partition
         self.log = log
@@ -107,6 +111,7 @@ class Partition:
         self._membership = membership
         self._sync: asyncio.Future[None] | None = None
         self._unsynced_since_ms = 0
+        self._timed: set[Partition] = set() if timed is None else timed
         self._active = log.segments.active
         self._waits: Waits[asyncio.Future[None]] = Waits()
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
@@ -251,6 +256,7 @@ class Partition:
     def remove(self) -> None:
         """It is served here no longer: whoever waits is told whether other brokers have it (KAFKA DelayedProduce.tryComplete)."""
         self.removed = True
+        self._timed.discard(self)
         goes_on = self._membership is not None and self._membership.has(self.log.topic_id, self.index)
         elsewhere = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "other brokers have the partition now")
         deleted = Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
@@ -410,6 +416,7 @@ class Partition:
             return None
         self.replica.sync_began()
         self._unsynced_since_ms = 0
+        self._timed.discard(self)
         return sync
 
     def _grew(self, size: int) -> None:
@@ -417,6 +424,7 @@ class Partition:
         config, active = log.config, log.segments.active
         if config.flush_ms != INT64_MAX and not self._unsynced_since_ms:
             self._unsynced_since_ms = self._clock.mono_ms()
+            self._timed.add(self)
         now_ms = self._clock.mono_ms() if replica.shared else 0
         effects = replica.appended(log.log_end_offset, now_ms, config.flush_messages)
         if active is not self._active:

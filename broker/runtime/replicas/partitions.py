@@ -72,6 +72,8 @@ class Partitions:
         self._flusher = flusher
         self._clock = clock
         self.membership = membership
+        self.timed: set[Partition] = set()
+        """Those in which something waits for flush.ms."""
         self._by_name: dict[str, TopicPartitions] = {}
         self._by_id: dict[bytes, TopicPartitions] = {}
         self._appended_before = Appended()
@@ -81,7 +83,7 @@ class Partitions:
         """Serve the partition of `log`, which is open and recovered."""
         topic = self._topic(log.topic, log.topic_id)
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
-        partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock, self.membership)
+        partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock, self.membership, self.timed)
         topic.offline.discard(log.partition)
         return partition
 

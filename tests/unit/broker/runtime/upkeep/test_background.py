@@ -15,6 +15,7 @@ from ottla.broker.core.timers import Timers
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.background import start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.storage.files import FILES, Files
@@ -234,4 +235,24 @@ async def test_a_member_of_a_cluster_looks_for_replicas_that_lag_every_half_of_r
     assert proposed == []
     scene.advance(15_000)
     assert proposed == [partition]
+    scene.logs.close()
+
+
+async def test_what_is_looked_at_often_is_what_has_something_to_be_done_and_not_every_partition(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scene = Scene(tmp_path / "data", LogConfig(flush_ms=2_000), partitions=5)
+    walks: list[object] = []
+    walk = Partitions.__iter__
+    monkeypatch.setattr(Partitions, "__iter__", lambda self: walks.append(self) or walk(self))  # type: ignore[func-returns-value]
+    scene.append(3)
+    scene.advance(10_000, step=100)
+    assert walks == []
+    async with asyncio.timeout(5):
+        while scene.logs.partitions.get("t", 3).log.recovery_point < 1:  # noqa: ASYNC110 # moved by a callback of a thread's work
+            await asyncio.sleep(0)
+    scene.append(3)
+    assert scene.logs.partitions.timed == {scene.logs.partitions.get("t", 3)}
+    scene.logs.partitions.remove("t", 3)
+    assert not scene.logs.partitions.timed
     scene.logs.close()
