@@ -27,7 +27,7 @@ def _no_window(original: Any) -> Callable[..., None]:
         entry = self.get(batch.producer_id)
         assert entry is not None
         while len(entry.batches) > 1:
-            entry.batches.popleft()
+            entry.batches.pop(0)
 
     return apply_batch
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from functools import partial
 
-from client_compat.bench.loads import connections, latency, life, pipeline, replication, throughput, transactions
-from client_compat.bench.model import Ability, Benchmark, Figure, Site
+from client_compat.bench.loads import connections, latency, life, many, pipeline, replication, throughput, transactions
+from client_compat.bench.model import Ability, Benchmark, Figure, Point, Site
 
 REQUESTS, LATENCY, TRANSACTIONS = "Small requests", "Latency", "Transactions"
-CONNECTIONS, PROCESS, CLUSTER = "Connections", "Process", "Three brokers"
+CONNECTIONS, PROCESS, CLUSTER, MANY = "Connections", "Process", "Three brokers", "Many of everything"
 
 FASTER, TWICE, HALF, TENTH, FIFTH = 1.0, 2.0, 0.5, 0.1, 0.2
 
@@ -69,6 +69,20 @@ def _transactions(label: str, partitions: int, count: int, records_each: int) ->
         (Figure(transactions.COMMITS, "a second", more_is_better=True, target=TWICE, digits=0),),
         partial(transactions.transactions, partitions=partitions, record_bytes=100, count=count, records_each=records_each),
         frozenset({Ability.TRANSACTIONS}),
+    )
+
+
+def _many(label: str, idle: many.Idle, count: int) -> Benchmark:
+    return Benchmark(
+        label,
+        MANY,
+        (
+            *(Figure(many.request_cpu(each), "µs", digits=1, point=Point(many.REQUEST_CPU, each)) for each in many.PERCENTS),
+            *(Figure(many.rest_cpu(each), "ms a second", digits=1, point=Point(many.REST_CPU, each)) for each in many.PERCENTS),
+            Figure(many.MEMORY, "KiB", digits=2),
+        ),
+        partial(many.beside, idle=idle, count=count, rounds=5, cycles=100),
+        frozenset({Ability.GROWTH}),
     )
 
 
@@ -167,6 +181,11 @@ CASES: list[Benchmark] = [
         partial(life.partitions, topics=20, partitions_each=100),
         PARTITIONS,
     ),
+    _many("many: 5,000 connections", many.CONNECTIONS, 5_000),
+    _many("many: 1,000 groups", many.GROUPS, 1_000),
+    _many("many: 100,000 producer ids", many.PRODUCER_IDS, 100_000),
+    _many("many: 10,000 partitions", many.PARTITIONS, 10_000),
+    _many("many: all of these at once", many.EVERYTHING, 5_000),
     _replicated("100 B", 100, 1_000_000),
     _replicated("1 KB", 1_024, 300_000),
     Benchmark(

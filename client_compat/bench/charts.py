@@ -1,7 +1,8 @@
 """The figures as charts: how many times better this broker is than each other one, a bar a figure.
 
 Rules: a bar to the right of the line at 1 is better, whichever way the figure counts; the axis is logarithmic, so that twice as good and
-half as good are as far from the line; a whisker is the range of the runs. A blank is a blank, with its mark.
+half as good are as far from the line; a whisker is the range of the runs. A blank is a blank, with its mark. Where figures are points of
+curves, the chart shows those instead.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from client_compat.bench.report import label, sections
 COLOURS = {REFERENCE: "#1f4e79", "tansu": "#b5541c", "kfake": "#2e7d4f", "mock": "#8a8a8a"}
 OTHER = "#444444"
 ROW_INCHES, HEAD_INCHES, WIDTH_INCHES = 0.62, 1.5, 10.0
+CURVES_INCHES = 4.2
+STYLES = ("-", "--", ":", "-.")
 BAR = 0.8
 RATIO_MIN, RATIO_MAX = 1 / 64, 256
 
@@ -41,7 +44,8 @@ def write(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer], d
     for section in sections(cases):
         rows = [(case, figure) for case in cases if case.section == section for figure in case.figures]
         path = directory / f"bench-{section.lower().replace(' ', '-')}.svg"
-        _chart(section, results, rows, peers).savefig(path, metadata={"Date": None})
+        draw = _curves if any(figure.point for _, figure in rows) else _chart
+        draw(section, results, rows, peers).savefig(path, metadata={"Date": None})
         written.append(path)
     return written
 
@@ -75,6 +79,31 @@ def _chart(section: str, results: Results, rows: Rows, peers: Sequence[Peer]) ->
     canvas.suptitle(f"{section}: how many times better Ottla is than each\n{explained}", x=0.01, ha="left", fontsize=9.5)
     handles = [Patch(color=COLOURS.get(peer.name, OTHER), label=peer.title) for peer in others]
     canvas.legend(handles=handles, loc="outside lower center", ncols=4, frameon=False)
+    canvas.set_layout_engine("constrained")
+    return canvas
+
+
+def _curves(section: str, results: Results, rows: Rows, peers: Sequence[Peer]) -> Canvas:
+    """A panel a curve, a line a case and broker: how a figure goes with what is idle. Axes begin at 0: what is flat looks flat."""
+    canvas = Canvas(figsize=(WIDTH_INCHES, CURVES_INCHES))
+    names = list(dict.fromkeys(figure.point.curve for _, figure in rows if figure.point))
+    for axes, name in zip(canvas.subplots(1, len(names), squeeze=False)[0], names, strict=True):
+        points = [(case, figure, figure.point.percent) for case, figure in rows if figure.point and figure.point.curve == name]
+        for number, case in enumerate(dict.fromkeys(case.name for case, _, _ in points)):
+            for peer, style in zip(peers, STYLES, strict=False):
+                found = [(percent, results.median(of, figure, peer.name)) for of, figure, percent in points if of.name == case]
+                drawn = [(percent, median) for percent, median in found if median is not None]
+                if drawn:
+                    whose = case if peer.name == OURS else f"{case}, {peer.title}"
+                    axes.plot(*zip(*drawn, strict=True), marker="o", markersize=3.5, linestyle=style, color=f"C{number}", label=whose)
+        axes.set_title(f"{name} ({points[0][1].unit})", fontsize=9.5, loc="left")
+        axes.set_xlabel("idle, % of all")
+        axes.set_ylim(bottom=0)
+        axes.grid(color="#dddddd", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    handles, labels = canvas.axes[0].get_legend_handles_labels()
+    canvas.legend(handles, labels, loc="outside lower center", ncols=3, frameon=False)
+    canvas.suptitle(f"{section}: what a busy request costs beside what is idle, and what the idle costs", x=0.01, ha="left", fontsize=9.5)
     canvas.set_layout_engine("constrained")
     return canvas
 

@@ -36,12 +36,21 @@ class Ability(StrEnum):
     JAVA = "the Java client"
     CLUSTER = "several brokers that replicate"
     TLS = "a listener behind TLS"
+    GROWTH = "a curve beside what is idle"
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Where a figure stands on the curve of that name."""
+
+    curve: str
+    percent: int
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
     """One number of a case. `target` is the bound of our value divided by Apache Kafka's: at least so much where
-    more is better, else at most.
+    more is better, else at most. With a `point` it belongs to a curve.
     """
 
     name: str
@@ -50,6 +59,7 @@ class Figure:
     target: float | None = None
     digits: int = 1
     needs: frozenset[Ability] = frozenset()
+    point: Point | None = None
 
     def kept(self, ratio: float) -> bool:
         """Whether a ratio to Apache Kafka reaches the target; true where there is none."""
@@ -75,13 +85,13 @@ class Peer:
 @dataclass(frozen=True, slots=True)
 class Site:
     """Where a case is measured. `broker` runs and is warm; `fresh` gives another one of its kind, not started, for as long as it is
-    entered.
+    entered; several at once are told apart by a name.
     """
 
     peer: Peer
     broker: BrokerProcess
     java: JavaLoad | None
-    fresh: Callable[[], AbstractContextManager[BrokerProcess]]
+    fresh: Callable[[str], AbstractContextManager[BrokerProcess]]
     run: int = 0
 
     def can(self, *needs: Ability) -> bool:

@@ -123,7 +123,7 @@ def record(case: Benchmark, seconds: float, directory: Path, client: JavaLoad | 
     return made[0], made[1]
 
 
-def _no_fresh_broker() -> AbstractContextManager[BrokerProcess]:
+def _no_fresh_broker(_: str) -> AbstractContextManager[BrokerProcess]:
     raise LoadFailed("this case starts brokers of its own, which is not what is profiled")
 
 

@@ -118,7 +118,7 @@ def _side_by_side(
 def _site(peer: Peer, make: Callable[[Path], BrokerProcess], directory: Path, java: JavaLoad | None, stack: ExitStack) -> Site:
     broker = stack.enter_context(lent(make, directory / peer.name))
     broker.start(START_TIMEOUT_S)
-    return Site(peer, broker, java, partial(lent, make, directory / f"{peer.name}-fresh"))
+    return Site(peer, broker, java, lambda name: lent(make, directory / f"{peer.name}-{name}"))
 
 
 def measure(case: Benchmark, site: Site, results: Results) -> None:

@@ -23,7 +23,7 @@ TOPIC = "bench-life"
 
 def first_steps(site: Site, *, records: int) -> Values:
     """Start, make a topic, and have one record of an idempotent producer acknowledged; then rest; then load it. Raises `LoadFailed`."""
-    with site.fresh() as broker:
+    with site.fresh("fresh") as broker:
         began = time.perf_counter()
         broker.start(START_TIMEOUT_S)
         _first_ack(broker, began + START_TIMEOUT_S, by_request=site.can(Ability.PARTITIONS))
@@ -58,7 +58,7 @@ def partitions(site: Site, *, topics: int, partitions_each: int) -> Values:
     Raises `LoadFailed`.
     """
     names = [f"bench-{number:03}" for number in range(topics)]
-    with site.fresh() as broker:
+    with site.fresh("fresh") as broker:
         broker.start(START_TIMEOUT_S)
         _first_ack(broker, time.perf_counter() + START_TIMEOUT_S, by_request=True)
         with connect(broker.bootstrap) as client:

@@ -26,9 +26,10 @@ KFAKE_SOURCE = Path(__file__).with_name("kfake")
 BUILD_TIMEOUT_S = 300
 
 _IN_MEMORY = "keeps nothing on disk"
+_NOT_WARM = "compiles itself as it goes: a fresh one's curve would show that"
 _NO_TLS = {Ability.TLS: "is not run with TLS here"}
 _ALONE = {Ability.CLUSTER: "replicates nothing", **_NO_TLS}
-_LIGHT = {Ability.RESTART: _IN_MEMORY, **_ALONE}
+_LIGHT = {Ability.RESTART: _IN_MEMORY, Ability.GROWTH: "is not asked: the curves are of what grows with a log", **_ALONE}
 
 
 def _kafka(directory: Path) -> BrokerProcess:
@@ -105,7 +106,14 @@ PEERS: dict[str, Peer] = {
     for peer in (
         Peer(OURS, "Ottla", _ottla, make_cluster=_three_ottlas, make_secured=secured.ottla),
         Peer(WITHOUT_FAULTS, "Ottla without its fault engine", without_faults.make, _ALONE),
-        Peer(REFERENCE, f"Apache Kafka {default_version()}", _kafka, make_cluster=_three_kafkas, make_secured=secured.kafka),
+        Peer(
+            REFERENCE,
+            f"Apache Kafka {default_version()}",
+            _kafka,
+            {Ability.GROWTH: _NOT_WARM},
+            make_cluster=_three_kafkas,
+            make_secured=secured.kafka,
+        ),
         Peer("tansu", "tansu (Rust, in memory)", _tansu, _LIGHT),
         Peer("kfake", "kfake (Go, in memory)", _kfake, _LIGHT),
         Peer(

@@ -48,5 +48,6 @@ def test_a_bar_points_right_where_this_broker_is_better_whichever_way_the_figure
     found = results()
     for case in CASES:
         for figure in case.figures:
-            assert charts.times_better(figure, found.ratios(case, figure, "kafka")) == [pytest.approx(0.5)]
+            if case.possible(PEERS["kafka"]):
+                assert charts.times_better(figure, found.ratios(case, figure, "kafka")) == [pytest.approx(0.5)]
     assert OURS in found.peers

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from client_compat.bench.loads import connections, latency, life, pipeline, throughput, transactions
+from client_compat.bench.cases import CASES
+from client_compat.bench.loads import connections, latency, life, many, pipeline, throughput, transactions
 from client_compat.bench.model import OURS, Ability, Benchmark, Figure, LoadFailed, Results, Site, Values
 from client_compat.bench.peers.all import PEERS
 from client_compat.bench.run import FAILURES, bench, lent, measure
@@ -21,7 +21,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     directory = tmp_path_factory.mktemp("bench")
     with lent(PEERS[OURS].make, directory / OURS) as broker:
         broker.start()
-        yield Site(PEERS[OURS], broker, None, partial(lent, PEERS[OURS].make, directory / "fresh"))
+        yield Site(PEERS[OURS], broker, None, lambda name: lent(PEERS[OURS].make, directory / name))
 
 
 def test_throughput_through_librdkafka(site: Site) -> None:
@@ -36,7 +36,7 @@ def test_throughput_through_tls(tmp_path: Path) -> None:
     assert peer.make_secured is not None
     with lent(peer.make_secured, tmp_path / OURS) as broker:
         broker.start()
-        site = Site(peer, broker, None, partial(lent, peer.make_secured, tmp_path / "fresh"))
+        site = Site(peer, broker, None, lambda name: lent(peer.make, tmp_path / name))
         assert throughput.through_tls(site, record_bytes=10, partitions=1, records=1_000)[throughput.CONSUMED] > 0
 
 
@@ -73,6 +73,18 @@ def test_a_fresh_broker_and_its_partitions_over_a_restart(site: Site) -> None:
     values = life.partitions(site, topics=2, partitions_each=3)
     assert values[life.CREATED] > 0
     assert values[life.RESTARTED] > 0
+
+
+def test_what_requests_cost_beside_idle_things_of_every_kind(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(many, "REST_S", 0.05)
+    monkeypatch.setattr(many, "SETTLE_S", 0.0)
+    stored = {many.partitions: 1.0, many.producer_ids: 1.0}
+    held = {many.connections: 1.0, many.groups: 0.02}  # who makes a group waits for its first rebalance
+    values = many.beside(site, idle=many.Idle(stored, held), count=100, rounds=1, cycles=1)
+    (case,) = [case for case in CASES if case.name == "many: all of these at once"]
+    assert set(values) == {figure.name for figure in case.figures}
+    assert all(values[many.rest_cpu(each)] >= 0 for each in many.PERCENTS)
+    assert values[many.MEMORY] > 0
 
 
 def test_a_load_that_fails_is_a_result_with_its_reason(site: Site) -> None:
