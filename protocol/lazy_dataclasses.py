@@ -45,9 +45,9 @@ def _lazy(cls: type, *, eq: bool, repr: bool, frozen: bool, slots: bool, kw_only
     for name in lazy:
         setattr(cls, name, first_call(name))
     if frozen:
-        cls.__setattr__, cls.__delattr__ = _refuse_to_assign, _refuse_to_delete  # type: ignore[assignment]
+        cls.__setattr__, cls.__delattr__ = _refuse_to_assign, _refuse_to_delete  # type: ignore[assignment]  # a frozen class refuses
         if slots:
-            cls.__getstate__, cls.__setstate__ = _state, _set_state  # type: ignore[attr-defined,assignment]
+            cls.__getstate__, cls.__setstate__ = _state, _set_state  # type: ignore[attr-defined,assignment]  # mypy knows none of them
     cls.__doc__ = cls.__doc__ or cls.__name__  # else the standard library makes one out of a signature
     whole: type = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, kw_only=kw_only)(cls)
     return whole

@@ -244,7 +244,7 @@ async def test_what_is_looked_at_often_is_what_has_something_to_be_done_and_not_
     scene = Scene(tmp_path / "data", LogConfig(flush_ms=2_000), partitions=5)
     walks: list[object] = []
     walk = Partitions.__iter__
-    monkeypatch.setattr(Partitions, "__iter__", lambda self: walks.append(self) or walk(self))  # type: ignore[func-returns-value]
+    monkeypatch.setattr(Partitions, "__iter__", lambda self: walks.append(self) or walk(self))  # type: ignore[func-returns-value]  # append gives None, and that is meant
     scene.append(3)
     scene.advance(10_000, step=100)
     assert walks == []
