@@ -64,6 +64,8 @@ class NodesTogether:
         controller = settings_of(layout.controller_settings())
         self.controller = ControllerNode(controller, self._world, exit_now)
         self.brokers: dict[int, Broker] = {}
+        self.faults: dict[int, Faults] = {}
+        """Of each broker."""
         self._cluster_id = controller.cluster_id
         for number in range(1, layout.brokers + 1):
             self._broker(number, 0)  # what is wrong with its settings and locks is told before anything is begun
@@ -123,7 +125,8 @@ class NodesTogether:
 
     def _broker(self, number: int, controller_port: int) -> Broker:
         settings = self._settings_of(self._layout.broker_settings(number, controller_port))
-        return Broker(settings, self._faults_of(), self._world_of(), self._exit_now)
+        faults = self.faults[number] = self._faults_of()
+        return Broker(settings, faults, self._world_of(), self._exit_now)
 
 
 def _named(who: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:

@@ -8,12 +8,13 @@ import os
 import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.cli.admin_ports import AdminPorts, add_admin_options, wants_admin
 from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
@@ -28,8 +29,6 @@ EXIT_USAGE = 2
 _PORT_MAX = 65_535
 _BROKERS_MAX = 100
 _PORT = 9092
-_ADMIN_PORT = 9644
-"""Of the console, where no other is given."""
 READY = (
     "[BrokerLifecycleManager id={0}] The broker is unfenced. Transitioning from RECOVERY to RUNNING. (Ottla)",
     "[KafkaRaftServer nodeId={0}] Kafka Server started (Ottla)",
@@ -103,34 +102,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="RULE",
         help="a scripted fault: drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md has all)",
     )
-    _add_admin_options(made)
+    add_admin_options(made, _port)
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
-
-
-def _add_admin_options(made: argparse.ArgumentParser) -> None:
-    made.add_argument(
-        "--admin-port",
-        type=_port,
-        metavar="PORT",
-        help="serve faults and the clock over HTTP on this port (docs/faults.md; default off)",
-    )
-    made.add_argument(
-        "--admin-host",
-        default="127.0.0.1",
-        metavar="HOST",
-        help="where the admin port is bound (default 127.0.0.1); from other hosts everything asks for its token, and nothing is encrypted",
-    )
-    made.add_argument(
-        "--admin-token",
-        metavar="TOKEN",
-        help="what the admin port asks for (default: OTTLA_ADMIN_TOKEN, or one that is made and printed; a command line is seen by others)",
-    )
-    made.add_argument(
-        "--console",
-        action="store_true",
-        help="show what the broker does on a page of the admin port, /console, which this turns on where it is off (docs/console.md)",
-    )
 
 
 def _port(text: str) -> int:
@@ -214,9 +188,16 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     tell = _ready_lines(settings) if in_place is not None else None if lock is None else lock.told
     beside = _with_topics(options.topics)
     start = partial(run, settings, faults, options.port_file, prepare=prepare)
-    if options.admin_port is None and not options.console:
+    ports = _ports_of_admin(options)
+    if ports is None:
         return start(tell=tell, beside=beside)
-    return _run_with_admin(start, faults, options, tell, beside)
+
+    @asynccontextmanager
+    async def beside_both(broker: Broker) -> AsyncIterator[None]:
+        async with (beside or nullcontext)(broker), ports.beside(broker, faults):
+            yield
+
+    return start(clock=ports.clock, beside=beside_both, tell=ports.told_after(tell))
 
 
 def _say(loaded: Loaded) -> None:
@@ -269,7 +250,7 @@ def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepa
     from ottla.broker.controller_node import ControllerNode  # noqa: PLC0415 # only controllers pay for it
     from ottla.broker.process import StartError, run_node  # noqa: PLC0415 # as in main
 
-    if options.fault or options.admin_port is not None or options.console:
+    if options.fault or wants_admin(options):
         raise StartError("faults and the admin port are for brokers: process.roles=controller has neither")
 
     def make() -> ControllerNode:
@@ -281,16 +262,14 @@ def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepa
 
 
 def _run_together(options: argparse.Namespace) -> int:
-    from ottla.broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as in main
+    from ottla.broker.core.settings_load import load, parse_assignments  # noqa: PLC0415 # as in main
     from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as in main
     from ottla.broker.faults.rules import parse_rule  # noqa: PLC0415 # as in main
     from ottla.broker.layout import Layout, fitted  # noqa: PLC0415 # as below
     from ottla.broker.process import run_node  # noqa: PLC0415 # as in main
     from ottla.broker.together import NodesTogether, name_who_speaks  # noqa: PLC0415 # only several nodes pay for it
+    from ottla.broker.world import World  # noqa: PLC0415 # as in main
 
-    if options.admin_port is not None or options.console:
-        asked = "--console" if options.console else "--admin-port"
-        raise SettingsError(f"{asked} is for one broker: it cannot be given with --brokers")
     path, common = Path(options.data_dir or "ottla-data"), parse_assignments(options.assignments)
     host, port = options.host or "127.0.0.1", _PORT if options.port is None else options.port
     layout = Layout(path, options.brokers, host, port, _listener_name(options))
@@ -307,12 +286,26 @@ def _run_together(options: argparse.Namespace) -> int:
         settings.users = {} if lock is None else lock.users
         return settings
 
-    tell = None if lock is None else lock.told
-    return run_node(
-        lambda: NodesTogether(layout, settings_of, lambda: Faults(parse_rule(text) for text in options.fault), tell=tell),
-        options.port_file,
-        _with_topics(options.topics, lambda nodes: next(iter(nodes.brokers.values()))),
-    )
+    ports, with_topics = _ports_of_admin(options), _with_topics(options.topics, lambda nodes: next(iter(nodes.brokers.values())))
+    told = None if lock is None else lock.told
+    tell = told if ports is None else ports.told_after(told)
+
+    @asynccontextmanager
+    async def beside(nodes: NodesTogether) -> AsyncIterator[None]:
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context((with_topics or nullcontext)(nodes))
+            for number, (node, broker) in enumerate(nodes.brokers.items() if ports is not None else ()):
+                assert ports is not None
+                await stack.enter_async_context(ports.beside(broker, nodes.faults[node], number))
+            yield
+
+    def world() -> World:
+        return World() if ports is None else World(ports.clock)
+
+    def faults() -> Faults:
+        return Faults(parse_rule(text) for text in options.fault)
+
+    return run_node(lambda: NodesTogether(layout, settings_of, faults, world, tell=tell), options.port_file, beside)
 
 
 def _lock_of_a_cluster(options: argparse.Namespace, path: Path) -> OwnLock:
@@ -349,45 +342,11 @@ def _listener_name(options: argparse.Namespace) -> str:
     return "SECURE" if options.tls or options.users else "PLAINTEXT"
 
 
-def _run_with_admin(
-    start: Callable[..., int],
-    faults: Faults,
-    options: argparse.Namespace,
-    tell: Callable[[str], str] | None,
-    with_topics: Beside[Broker] | None,
-) -> int:
-    host, console = options.admin_host, options.console
-    port = _ADMIN_PORT if options.admin_port is None else options.admin_port
-    from ottla.broker.admin.tokens import TOKEN_ENV, new_token  # noqa: PLC0415 # as in main
-    from ottla.broker.core.clock import MovableClock  # noqa: PLC0415 # as in main
-    from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
-
-    try:
-        from ottla.broker.admin.server import admin_port  # noqa: PLC0415 # an extra
-        from ottla.broker.net.listeners import host_and_port  # noqa: PLC0415 # as in main
-    except ImportError as error:
-        raise StartError(f"the admin port needs the packages of the extra 'admin': pip install 'ottla[admin]' ({error})") from error
-    clock = MovableClock()
-    given = options.admin_token or os.environ.get(TOKEN_ENV)
-    token = given or new_token()
-    told = [] if given else [f"The admin port's token, for whoever changes something there: {token}"]
-
-    def serving(broker: Broker) -> AbstractAsyncContextManager[int]:
-        return admin_port(broker, faults, clock, port, host, token=token, console=console)
-
-    @asynccontextmanager
-    async def beside(broker: Broker) -> AsyncIterator[None]:
-        async with (with_topics or nullcontext)(broker), serving(broker) as bound:
-            logging.getLogger("ottla.broker").info("The admin port is http://%s", host_and_port(host, bound))
-            if console:
-                logging.getLogger("ottla.broker").info("The console is http://%s/console", host_and_port(host, bound))
-            yield
-
-    def tell_more(address: str) -> str:
-        return "\n".join([*([] if tell is None else [tell(address)]), *told])
-
-    more = tell_more if told or tell else None
-    return start(clock=clock, beside=beside, tell=more)
+def _ports_of_admin(options: argparse.Namespace) -> AdminPorts | None:
+    """None where nothing asks for one."""
+    if not wants_admin(options):
+        return None
+    return AdminPorts(options)
 
 
 def _shorthands(options: argparse.Namespace) -> dict[str, str]:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import ssl
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -32,6 +35,11 @@ def leader_of(client: Client, topic: str) -> tuple[int, list[int]]:
             return next(node.port for node in answer.brokers if node.node_id == partition.leader_id), sorted(partition.isr_nodes)
 
 
+def get_json(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return json.load(answer)
+
+
 Connect = Callable[[int], Client]
 
 
@@ -47,8 +55,10 @@ def produce_to(port: int, value: bytes, connect: Connect = lambda port: Client(H
 
 
 def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(tmp_path: Path) -> None:
-    process = ServeProcess(tmp_path / "data", "--brokers=3", "--set=broker.heartbeat.interval.ms=200")
+    process = ServeProcess(tmp_path / "data", "--brokers=3", "--set=broker.heartbeat.interval.ms=200", "--console", "--admin-port=0")
     with process as running:
+        consoles = re.findall(r"The console is (http://127\.0\.0\.1:\d+/console)", running.log_text())
+        assert [get_json(f"{url}/broker")["node_id"] for url in consoles] == [1, 2, 3]
         with running.client() as client:
             created = client.call(CreateTopicsRequest([CreatableTopic("t", 1, 3)]))
             assert [topic.error_code for topic in created.topics] == [0]

@@ -31,7 +31,7 @@ _HEADERS: Final = {
 def parts() -> dict[str, tuple[str, bytes]]:
     """The files of the page by the paths that they are served at: media type and content."""
     found = {}
-    for each in sorted(files(__package__).joinpath("page").iterdir(), key=lambda file: file.name):
+    for each in sorted(files(__package__).joinpath("page-files").iterdir(), key=lambda file: file.name):
         kind = _TYPES.get(each.name[each.name.rfind(".") :])
         if kind is not None:
             path = PAGE if each.name == "index.html" else f"{PAGE}/{each.name}"

@@ -17,7 +17,7 @@ async function ask(method, path, body) {
   const token = sessionStorage.getItem(KEPT);
   const headers = token === null ? {} : { Authorization: `Bearer ${token}` };
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), redirect: "error" });
+  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), redirect: "error", cache: "no-store" });
   const text = await answer.text();
   let told = null;
   try { told = text ? JSON.parse(text) : null; } catch { told = { detail: text.slice(0, 200) }; }

@@ -1,0 +1,88 @@
+"""The admin port of `ottla serve`: its options, and what serves it beside each broker of the process."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.faults.engine import Faults
+
+PORT: Final = 9644
+"""Where the console is, if no other port is named."""
+
+
+def add_admin_options(made: argparse.ArgumentParser, port: Callable[[str], int]) -> None:
+    """`port` reads one."""
+    made.add_argument(
+        "--admin-port",
+        type=port,
+        metavar="PORT",
+        help="serve faults and the clock over HTTP on this port, and of --brokers on the next ones, too (docs/faults.md; default off)",
+    )
+    made.add_argument(
+        "--admin-host",
+        default="127.0.0.1",
+        metavar="HOST",
+        help="where the admin port is bound (default 127.0.0.1); from other hosts everything asks for its token, and nothing is encrypted",
+    )
+    made.add_argument(
+        "--admin-token",
+        metavar="TOKEN",
+        help="what the admin port asks for (default: OTTLA_ADMIN_TOKEN, or one that is made and printed; a command line is seen by others)",
+    )
+    made.add_argument(
+        "--console",
+        action="store_true",
+        help=f"show what the broker does on a page of the admin port, /console; without --admin-port that is {PORT} (docs/console.md)",
+    )
+
+
+def wants_admin(options: argparse.Namespace) -> bool:
+    """Whether anything asks for an admin port."""
+    return options.admin_port is not None or options.console
+
+
+class AdminPorts:
+    """Of all brokers of a process: one token, one clock, and a port for each. Raises StartError where the extra is not installed."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from ottla.broker.admin.tokens import TOKEN_ENV, new_token  # noqa: PLC0415 # most starts have no admin port
+        from ottla.broker.core.clock import MovableClock  # noqa: PLC0415 # as above
+        from ottla.broker.process import StartError  # noqa: PLC0415 # as above
+
+        try:
+            import ottla.broker.admin.server  # noqa: F401, PLC0415 # an extra
+        except ImportError as error:
+            raise StartError(f"the admin port needs the packages of the extra 'admin': pip install 'ottla[admin]' ({error})") from error
+        given = options.admin_token or os.environ.get(TOKEN_ENV)
+        self.clock = MovableClock()
+        self._token = given or new_token()
+        self.told = [] if given else [f"The admin port's token, for whoever changes something there: {self._token}"]
+        self._host, self._console = options.admin_host, options.console
+        self._port = PORT if options.admin_port is None else options.admin_port
+
+    def told_after(self, tell: Callable[[str], str] | None) -> Callable[[str], str] | None:
+        """What a greeting goes on with."""
+        if not self.told:
+            return tell
+        return lambda address: "\n".join([*([] if tell is None else [tell(address)]), *self.told])
+
+    @asynccontextmanager
+    async def beside(self, broker: Broker, faults: Faults, number: int = 0) -> AsyncIterator[None]:
+        """Serve the port of the broker of that number, from 0, while the context lasts."""
+        from ottla.broker.admin.server import admin_port  # noqa: PLC0415 # an extra
+        from ottla.broker.net.listeners import host_and_port  # noqa: PLC0415 # most starts have no admin port
+
+        port = self._port + number if self._port else 0
+        async with admin_port(broker, faults, self.clock, port, self._host, token=self._token, console=self._console) as bound:
+            logger, at = logging.getLogger("ottla.broker"), host_and_port(self._host, bound)
+            logger.info("The admin port is http://%s", at)
+            if self._console:
+                logger.info("The console is http://%s/console (node %d)", at, broker.services.node_id)
+            yield
