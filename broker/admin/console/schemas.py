@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, ConfigDict, Field
 
 from ottla.broker.admin.console.shown import BytesShown
+from ottla.protocol.lazy_dataclasses import dataclass
 
 SCHEMAS_MAX: Final = 100
 TEXT_MAX: Final = 64 << 10
