@@ -12,6 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -28,6 +31,7 @@ from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateReques
 if TYPE_CHECKING:
     from ottla.broker.core.timers import TimerHandle
     from ottla.broker.net.ways_in import SaslLogIn, WayIn
+    from ottla.protocol.login import Tokens
 
 _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 _RENEWED: Final = (0.85, 0.95)
@@ -85,20 +89,18 @@ class SecuredNodeClient(NodeClient):
             raise AuthenticationFailed(
                 f"{self._address}: Client SASL mechanism '{sasl.mechanism}' {error}, enabled mechanisms are {_said(told.mechanisms)}"
             )
-        tokens = sasl.tokens()
+        tokens, lifetime_ms = sasl.tokens(self.node.host), 0
+        said: bytes | None = None
         try:
-            token = next(tokens)
-            while True:
+            while (token := await _next_token(sasl, tokens, said)) is not None:
                 answer = await wire.call(SaslAuthenticateRequest(token), _AUTHENTICATE_VERSION)
                 if answer.error_code:
                     raise AuthenticationFailed(f"{self._address}: {_said(answer.error_message or ErrorCode.of(answer.error_code).name)}")
-                token = tokens.send(bytes(answer.auth_bytes))
+                said, lifetime_ms = bytes(answer.auth_bytes), answer.session_lifetime_ms
         except NotTrusted as error:
             raise AuthenticationFailed(f"{self._address}: {error}") from error
-        except StopIteration:
-            pass
-        if answer.session_lifetime_ms > 0:
-            in_ms = round(answer.session_lifetime_ms * self._random.uniform(*_RENEWED))
+        if lifetime_ms > 0:
+            in_ms = round(lifetime_ms * self._random.uniform(*_RENEWED))
             self._renewal = self._timers.schedule(self._clock.mono_ms() + in_ms, partial(self._renew, wire, sasl))
 
     def _renew(self, wire: Wire, sasl: SaslLogIn) -> None:
@@ -133,6 +135,33 @@ class SecuredNodeClient(NodeClient):
 
     def _tell(self, error: AuthenticationFailed) -> None:
         peer_logger.error("Connection to node %d failed authentication due to: %s", self.node.node_id, error)
+
+
+async def _next_token(sasl: SaslLogIn, tokens: Tokens, said: bytes | None) -> bytes | None:
+    """None after the last. Raises NotTrusted."""
+    return await _on_a_thread(partial(_next, tokens, said)) if sasl.asks_others else _next(tokens, said)
+
+
+def _next(tokens: Tokens, said: bytes | None) -> bytes | None:
+    try:
+        return next(tokens) if said is None else tokens.send(said)
+    except StopIteration:
+        return None
+
+
+def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | None]:
+    """One of its own, which nobody waits for who stops: what it asks may be silent for long."""
+    done: Future[bytes | None] = Future()
+    done.set_running_or_notify_cancel()  # it cannot be called back
+
+    def run() -> None:
+        try:
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001 # the thread ends here; whoever waits is told of it
+            done.set_exception(error)
+
+    threading.Thread(target=run, name="log-in", daemon=True).start()
+    return asyncio.wrap_future(done)
 
 
 def _said(what: object) -> str:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -32,16 +31,18 @@ if TYPE_CHECKING:
     from ottla.broker.security.tls_client import TlsKey
 
 _BEARER: Final = "OAUTHBEARER"
+_KERBEROS: Final = "GSSAPI"
 _HANDLERS: Final = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class")
 _UNSECURED: Final = "org.apache.kafka.common.security.oauthbearer.internals.unsecured.OAuthBearerUnsecuredLoginCallbackHandler"
 
 
 @dataclass(frozen=True, slots=True)
 class SaslLogIn:
-    """`tokens` begins a log-in by the mechanism."""
+    """`tokens(host)` begins a log-in by the mechanism at a host. Of one that `asks_others` each token may be waited for, on a thread."""
 
     mechanism: str
-    tokens: Callable[[], Tokens] = field(repr=False)  # which knows the password
+    tokens: Callable[[str], Tokens] = field(repr=False)  # which knows the password
+    asks_others: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +80,31 @@ def _tls(at: BetweenNodes, security: ListenerSecurity) -> TlsKey:
 def _sasl(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity, me: Traveller) -> SaslLogIn:
     mechanism = at.mechanism
     where = f"listener.name.{at.name.lower()}.{mechanism.lower()}.sasl.jaas.config"
-    if mechanism not in {"PLAIN", *SCRAM_KINDS, _BEARER}:
-        hint = f" (it is Kafka's default: set {at.mechanism_setting})" if mechanism == "GSSAPI" else ""
-        allowed = f"allowed are PLAIN, {', '.join(SCRAM_KINDS)}, {_BEARER}"
-        raise SettingsError(f"{at.mechanism_setting}={mechanism} is not supported: {allowed}{hint}")
+    if mechanism not in {"PLAIN", *SCRAM_KINDS, _BEARER, _KERBEROS}:
+        allowed = f"allowed are PLAIN, {', '.join(SCRAM_KINDS)}, {_BEARER}, {_KERBEROS}"
+        raise SettingsError(f"{at.mechanism_setting}={mechanism} is not supported: {allowed}")
     login_file = LoginFile(settings.login_file, lambda path: Path(path).read_text(encoding="utf-8"))
+    if mechanism == _KERBEROS:
+        return _kerberos(settings, at, security, login_file)
     entries = login_entries(at.name, mechanism, security, login_file)
     if mechanism == _BEARER:
         return SaslLogIn(mechanism, _bearer(where, security, entries, me))
     user, password = _option(entries, "username"), _option(entries, "password")
     if not user or not password:
         raise SettingsError(f"{where} needs username and password: by them this node logs in at {at.name} of other nodes")
-    return SaslLogIn(mechanism, partial(tokens_of, mechanism, user, password, me.random_bytes))
+    return SaslLogIn(mechanism, lambda _: tokens_of(mechanism, user, password, me.random_bytes))
+
+
+def _kerberos(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity, login_file: LoginFile) -> SaslLogIn:
+    from ottla.broker.net.kerberos_locks import initiator  # noqa: PLC0415 # few ask for it
+
+    try:
+        dial = initiator(at.name, security, settings.kerberos_file)
+        return SaslLogIn(_KERBEROS, dial(login_entries(at.name, _KERBEROS, security, login_file)), asks_others=True)
+    except SettingsError as error:
+        if at.mechanism_setting in settings.secured:
+            raise
+        raise SettingsError(f"{error} (GSSAPI is Kafka's default: set {at.mechanism_setting})") from error
 
 
 def _option(entries: Sequence[LoginModule], name: str) -> str | None:
@@ -98,7 +112,7 @@ def _option(entries: Sequence[LoginModule], name: str) -> str | None:
     return next((entry.options[name] for entry in entries if name in entry.options), None)
 
 
-def _bearer(where: str, security: ListenerSecurity, entries: Sequence[LoginModule], me: Traveller) -> Callable[[], Tokens]:
+def _bearer(where: str, security: ListenerSecurity, entries: Sequence[LoginModule], me: Traveller) -> Callable[[str], Tokens]:
     from ottla.broker.security.own_tokens import OwnTokens  # noqa: PLC0415 # few ask for it
 
     for name in _HANDLERS:
@@ -110,4 +124,4 @@ def _bearer(where: str, security: ListenerSecurity, entries: Sequence[LoginModul
         own = OwnTokens(entries[0].options, me.now_ms)
     except ValueError as error:
         raise SettingsError(f"{where}: {error}") from error
-    return lambda: bearer_tokens(own.make())
+    return lambda _: bearer_tokens(own.make())

@@ -18,7 +18,7 @@ from gssapi.exceptions import GSSError
 from client_compat.differential.normalise import Plain
 from client_compat.differential.probe import Seen
 from client_compat.support.brokers import HOST
-from client_compat.support.kerberos import OTHER_SERVICE, REALM, SERVICE, Realm
+from client_compat.support.kerberos import OTHER_SERVICE, SERVICE, Realm
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
@@ -66,7 +66,7 @@ GAMES = {
     "right, of another realm's kind": _Game("Cleo/admin"),
     "right, by an expression": _Game("gus/x"),
     "without mutual authentication": _Game(mutual=False),
-    "for another": _Game(choice=_CHOICE + b"bob@" + REALM.encode()),
+    "for another": _Game(choice=_CHOICE + b"bob@R.TEST"),
     "for nobody in UTF-8": _Game(choice=_CHOICE + b"\xff\xfe"),
     "that wants integrity": _Game(choice=b"\x02\x00\x00\x00"),
     "that wants privacy": _Game(choice=b"\x04\x00\xff\xff"),
@@ -130,12 +130,12 @@ class Tickets:
     def _of(self, user: str) -> Any:
         if user not in self._credentials:
             store = {"client_keytab": str(self.realm.keytab(user)), "ccache": self.realm.tickets(user)}
-            name = gssapi.Name(f"{user}@{REALM}", gssapi.NameType.kerberos_principal)
+            name = gssapi.Name(f"{user}@{self.realm.name}", gssapi.NameType.kerberos_principal)
             self._credentials[user] = gssapi.Credentials(name=name, usage="initiate", store=store)
         return self._credentials[user]
 
     def _tokens(self, game: _Game) -> Tokens:
-        name = gssapi.Name(f"{game.service}@{REALM}", gssapi.NameType.kerberos_principal)
+        name = gssapi.Name(f"{game.service}@{self.realm.name}", gssapi.NameType.kerberos_principal)
         flags = _MUTUAL if game.mutual else gssapi.RequirementFlag.out_of_sequence_detection
         if game.spnego:
             credentials = gssapi.Credentials(usage="initiate", mechs=[_SPNEGO], store={"client_keytab": str(self.realm.keytab(game.user))})

@@ -20,7 +20,6 @@ from pathlib import Path
 from client_compat.support.ports import free_port
 
 HOST = "127.0.0.1"
-REALM = "OTTLA.TEST"
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 SERVICE, OTHER_SERVICE = "kafka/localhost", "http/localhost"
 PRINCIPALS = (SERVICE, OTHER_SERVICE, "ann", "bob", "eve", "Cleo/admin", "dan/a/b", "gus/x")
@@ -41,9 +40,13 @@ class Realm:
 
     directory: Path
     principals: Sequence[str]
-    name: str = REALM
     port: int = field(default_factory=free_port)
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Another one each time: what a process keeps of tickets it keeps by the realm's name."""
+        return f"R{self.port}.TEST"
 
     @staticmethod
     def look_for_programs() -> None:
@@ -99,6 +102,16 @@ class Realm:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    def pause(self) -> None:
+        """SIGSTOP: the KDC takes what it is asked, and answers nothing."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT, after `pause`."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGCONT)
 
     def _env(self) -> dict[str, str]:
         return {**os.environ, **self.environment}

@@ -1,11 +1,14 @@
-"""Real clients that come in by tickets of a real KDC: Java's, librdkafka (as kcat), aiokafka and kafka-python."""
+"""Real clients that come in by tickets of a real KDC: Java's, librdkafka (as kcat), aiokafka and kafka-python; and a node."""
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaProducer
@@ -13,10 +16,20 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from client_compat.kafka.tools import Tools
 from client_compat.support.kerberos import Realm, in_environment
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.network import Sockets
+from ottla.broker.net.secured_node_client import SecuredNodeClient
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.testing.in_process import InProcessBroker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.kafka_tools import good
 from tests.support.kerberos import realm_or_skip
+from tests.support.ways import way
 
 BROKER, USERS = "kafka/localhost", ("ann", "bob", "cleo/admin")
 PATIENCE_S = 60
@@ -39,7 +52,8 @@ def broker(realm: Realm, tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
         "sasl.kerberos.service.name": "kafka",
         "sasl.kerberos.principal.to.local.rules": "RULE:[2:$1-$2](.*-admin),DEFAULT",
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        "super.users": "User:ann;User:cleo-admin",
+        "super.users": "User:ann;User:cleo-admin;User:kafka",
+        "connections.max.reauth.ms": "3600000",
     }
     with InProcessBroker(tmp_path_factory.mktemp("broker") / "data", settings) as running:
         running.topics.create("t")
@@ -114,3 +128,30 @@ def test_javas_client_comes_in(realm: Realm, broker: InProcessBroker, tmp_path: 
         at = ["--bootstrap-server", bootstrap(broker), "--command-config", str(config)]
         good(Tools().run("kafka-console-producer", *at, "--topic", "t", text="of Java\n", timeout_s=PATIENCE_S))
     assert broker.topics.end_offset("t") == before + 1
+
+
+async def test_a_node_comes_in_and_nobody_else_waits_while_the_kdc_is_silent(realm: Realm, broker: InProcessBroker) -> None:
+    given = {
+        "listener.name.a.sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(BROKER),
+        "sasl.kerberos.service.name": "kafka",
+    }
+    way_in, clock, timers = way("A", "SASL_PLAINTEXT", "GSSAPI", ours=given), Clock(), Timers()
+    driver = TimerDriver(timers, clock)
+    driver.start()
+    common: dict[str, Any] = {"clock": clock, "timers": timers, "random": Random(1), "client_id": "broker-7", "network": Sockets()}
+    link = SecuredNodeClient(Node(7, "localhost", broker.port), way_in=way_in, **common)
+    realm.pause()
+    try:
+        asked = asyncio.ensure_future(
+            link.call(DescribeAclsRequest(1, None, 1, None, None, Operation.ANY, 1), timeout_ms=PATIENCE_S * 1000)
+        )
+        done, _ = await asyncio.wait({asked}, timeout=0.3)
+        assert not done
+    finally:
+        realm.resume()
+    try:
+        assert (await asked).error_code == ErrorCode.NONE
+    finally:
+        link.close()
+        driver.stop()

@@ -15,8 +15,11 @@ from ottla.broker.core.settings_load import SettingsError, load
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.net.locks import Surroundings, locks_of
+from ottla.broker.net.ways_in import SaslLogIn
 from ottla.broker.security.mechanism import Broken, Failed, MakeMechanism
+from ottla.protocol.login import NotTrusted
 from tests.support.kerberos import realm_or_skip
+from tests.support.ways import way
 
 AROUND = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(0), Timers())
 BROKER = "kafka/localhost"
@@ -147,6 +150,58 @@ def test_a_key_that_cannot_be_had_stops_the_start_by_the_settings_name(
     else:
         with pytest.raises(SettingsError, match=words):
             locked(given)
+
+
+def elsewhere(realm: Realm, **changed: str) -> SaslLogIn:
+    """How a broker logs in at others."""
+    given = {
+        "listener.name.a.sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(BROKER),
+        "sasl.kerberos.service.name": "kafka",
+    }
+    sasl = way("A", "SASL_PLAINTEXT", "GSSAPI", ours=given, **changed).sasl
+    assert sasl is not None
+    return sasl
+
+
+def test_a_node_comes_in_at_others_by_its_own_key(realm: Realm, given: dict[str, str]) -> None:
+    log_in = elsewhere(realm)
+    for _ in range(2):  # of the second no KDC is asked
+        mechanism, tokens, said = locked(given)(), log_in.tokens("localhost"), None
+        while not mechanism.complete:
+            said = mechanism.evaluate(next(tokens) if said is None else tokens.send(said))
+        assert mechanism.user == "kafka"
+        with pytest.raises(StopIteration):
+            tokens.send(b"")
+
+
+def test_a_node_believes_nobody_who_has_no_key_of_the_host(realm: Realm, given: dict[str, str]) -> None:
+    with pytest.raises(NotTrusted, match=rf"Server kafka/elsewhere@{realm.name} not found"):
+        next(elsewhere(realm).tokens("elsewhere"))
+    for said in (b"", b"x", b"\x60" * 50):
+        tokens = elsewhere(realm).tokens("localhost")
+        next(tokens)
+        with pytest.raises(NotTrusted):
+            tokens.send(said)
+    tokens, mechanism = elsewhere(realm).tokens("localhost"), locked(given)()
+    tokens.send(mechanism.evaluate(next(tokens)) or b"")
+    with pytest.raises(NotTrusted):
+        tokens.send(b"\1\1\0\0")  # as anybody could say it
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("kafka/localhost@", "kafka/other@"), r"no key of principal=kafka/other@.* can be had from keyTab="),
+        ((" ;", " isInitiator=false;"), "isInitiator=false, but by it this node logs in at A of other nodes"),
+        (("useKeyTab=true", ""), "needs useKeyTab=true"),
+    ],
+)
+def test_a_node_that_could_come_in_nowhere_does_not_start(realm: Realm, change: tuple[str, str], words: str) -> None:
+    jaas = realm.jaas(BROKER)
+    assert change[0] in jaas
+    with pytest.raises(SettingsError, match=words):
+        elsewhere(realm, **{"listener_name_a_gssapi_sasl_jaas_config": jaas.replace(*change)})
 
 
 def test_a_rule_that_is_none_stops_the_start(given: dict[str, str]) -> None:
