@@ -36,7 +36,7 @@ def _lazy(cls: type, *, eq: bool, repr: bool, frozen: bool, slots: bool, kw_only
 
     def first_call(name: str) -> Any:
         def function(self: Any, *values: Any, **named: Any) -> Any:
-            made = _function(whole, name, frozen=frozen)
+            made = _function(whole, name, frozen=frozen, slots=slots)
             setattr(whole, name, made)
             return made(self, *values, **named)
 
@@ -53,8 +53,11 @@ def _lazy(cls: type, *, eq: bool, repr: bool, frozen: bool, slots: bool, kw_only
     return whole
 
 
-def _function(cls: type, name: str, *, frozen: bool) -> Any:
-    """The standard library's function for the fields of `cls`, made in a class of the same fields that nobody sees."""
+def _function(cls: type, name: str, *, frozen: bool, slots: bool) -> Any:
+    """The standard library's function for the fields of `cls`, made in a class of the same fields that nobody sees.
+
+    With `slots` an `__init__` gives a field that is no argument its default, which is in the class else.
+    """
     fields = cls.__dataclass_fields__  # type: ignore[attr-defined] # `fields` leaves out what only __post_init__ gets
     body = {
         "__annotations__": {name: field.type for name, field in fields.items()},
@@ -67,7 +70,7 @@ def _function(cls: type, name: str, *, frozen: bool) -> Any:
         body["__post_init__"] = cls.__post_init__
     twin = type(cls.__name__, (), body)
     options = {"init": name == "__init__", "repr": name == "__repr__", "eq": name in {"__eq__", "__hash__"}}
-    return vars(dataclasses.dataclass(frozen=frozen, **options)(twin))[name]
+    return vars(dataclasses.dataclass(frozen=frozen, slots=slots, **options)(twin))[name]
 
 
 def _refuse_to_assign(self: Any, name: str, value: Any) -> None:

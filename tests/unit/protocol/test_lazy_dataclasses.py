@@ -120,3 +120,15 @@ def test_nothing_is_compiled_before_it_is_used() -> None:
     made("a")
     assert made.__init__.__code__.co_filename == "<string>"
     assert made.__eq__.__code__.co_filename.endswith("lazy_dataclasses.py")
+
+
+@BOTH
+@pytest.mark.parametrize("options", [{}, {"slots": True}, {"frozen": True, "slots": True}], ids=["plain", "slots", "frozen"])
+def test_a_field_that_is_no_argument_has_its_default(decorator: Decorator, options: dict[str, bool]) -> None:
+    @decorator(**options)
+    class Rule:
+        name: str
+        hits: int = field(default=0, init=False)
+        seen: list[int] = field(default_factory=list, init=False)
+
+    assert (Rule("a").hits, Rule("a").seen, repr(Rule("a")).rpartition(".")[2]) == (0, [], "Rule(name='a', hits=0, seen=[])")
