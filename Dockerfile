@@ -30,10 +30,15 @@ RUN /build/bin/pip --python /opt/ottla/bin/python install -c constraints.txt "$(
     && rm -rf pyarrow/include pyarrow/src pyarrow/tests \
     && find numpy -name tests -type d -prune -exec rm -rf {} +
 
-FROM ${BASE_IMAGE} AS runtime
 # In the place of Kafka's images (docs/containers.md): their user, and a shell that keeps variables like KAFKA_…_SCRAM-SHA-512_….
-RUN useradd --uid 1000 --gid 0 --home-dir /home/appuser --shell /bin/bash appuser && ln -sf bash /bin/sh
-ENV PATH=/opt/ottla/bin:/opt/kafka/bin:$PATH PYTHONUNBUFFERED=1
+FROM ${BASE_IMAGE} AS base
+COPY container/shrink /tmp/
+RUN useradd --uid 1000 --gid 0 --home-dir /home/appuser --shell /bin/bash appuser && ln -sf bash /bin/sh && /tmp/shrink && rm /tmp/shrink
+
+# One layer without what was removed: a file that a later layer deletes is still in the image.
+FROM scratch AS runtime
+COPY --from=base / /
+ENV PATH=/opt/ottla/bin:/opt/kafka/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin PYTHONUNBUFFERED=1
 
 FROM runtime AS audit
 COPY --from=build-audit /opt/ottla /opt/ottla

@@ -71,17 +71,20 @@ def main(argv: Sequence[str]) -> int:
 
 
 def first_listener(env: Mapping[str, str]) -> tuple[str, bool]:
-    """Where a broker with this environment can be asked on its own machine, as host:port, and whether by TLS."""
+    """Where a node with this environment can be asked on its own machine, as host:port, and whether by TLS.
+
+    A controller's listener is asked where there is no other: it answers ApiVersions, too.
+    """
     for prefix in _PREFIXES:
         protocols = dict(
             item.strip().upper().split(":", 1) for item in env.get(f"{prefix}LISTENER_SECURITY_PROTOCOL_MAP", "").split(",") if ":" in item
         )
         controllers = {name.strip().upper() for name in env.get(f"{prefix}CONTROLLER_LISTENER_NAMES", "").split(",")}
         for variable in ("LISTENERS", "ADVERTISED_LISTENERS"):
-            for name, host, port in _LISTENER.findall(env.get(prefix + variable, "")):
-                if name.upper() not in controllers:
-                    here = "127.0.0.1" if variable == "ADVERTISED_LISTENERS" else _EVERY_ADDRESS.get(host, host)
-                    return f"{here}:{port}", protocols.get(name.upper(), name.upper()).endswith("SSL")
+            listeners = _LISTENER.findall(env.get(prefix + variable, ""))
+            for name, host, port in sorted(listeners, key=lambda listener: listener[0].upper() in controllers):
+                here = "127.0.0.1" if variable == "ADVERTISED_LISTENERS" else _EVERY_ADDRESS.get(host, host)
+                return f"{here}:{port}", protocols.get(name.upper(), name.upper()).endswith("SSL")
     return DEFAULT_ADDRESS, False
 
 

@@ -34,14 +34,14 @@ class Nodes:
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.directory, self._stack = directory, stack
-        self.listeners: dict[str, dict[str, str]] = {}
+        self.variables: dict[str, dict[str, str]] = {}
         self._ports = {(name, inside): free_port() for name in ["controller", *BROKERS] for inside in (True, False)}
         self.processes = {name: self._start(name) for name in ["controller", *BROKERS]}
         self.bootstrap = ",".join(self.processes[name].bootstrap for name in BROKERS)
 
     def _start(self, name: str) -> BrokerProcess:
         env = {key: self._here(name, str(value)) for key, value in SERVICES[name]["environment"].items()}
-        self.listeners[name] = {"OTTLA_LISTENERS": env["OTTLA_LISTENERS"]}
+        self.variables[name] = dict(env)
         env["OTTLA_LOG_DIR"] = str(self.directory / name)
         variables = [f"{key}={value}" for key, value in env.items()]
         port = self._ports[name, name == "controller"]
@@ -80,8 +80,8 @@ def test_three_brokers_replicate_one_is_killed_and_back_and_the_audit_compares_t
     nodes.processes[BROKERS[0]].start()
     send(range(200, 300))
     assert told == [None] * 300
-    for listeners in nodes.listeners.values():
-        address, secure = health.first_listener(listeners)
+    for variables in nodes.variables.values():
+        address, secure = health.first_listener(variables)
         health.ask(address, secure=secure)  # as the file's health checks do
     for name in reversed(nodes.processes):
         nodes.processes[name].stop()

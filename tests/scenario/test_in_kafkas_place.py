@@ -250,6 +250,8 @@ def test_a_module_of_testcontainers_starts_it_as_kafkas_image(name: str, run: Ru
     container.put(module.path, module.script, module.mode)
     container.wait_until(lambda: re.search(module.ready, container.output), "the line that the module waits for")
     print(f"{name}: ready {container.seconds:.2f} s after its start")
+    if "zookeeper-server-start /tmp" in module.script:  # Node's module waits for its port, too
+        container.wait_until(lambda: container.exec("nc", "-z", "localhost", "2181").returncode == 0, "ZooKeeper's port")
     if module.user:
         assert container.exec("/opt/ottla/bin/python", "-c", LOGGED_IN, json.dumps(module.user)).stdout == "Message produced by a user\n"
         return

@@ -71,6 +71,10 @@ def test_a_locked_broker_is_asked_as_the_file_says(
             {"KAFKA_CFG_LISTENERS": "CONTROLLER://:9093,CLIENT://:9094", "KAFKA_CFG_CONTROLLER_LISTENER_NAMES": "CONTROLLER"},
             ("127.0.0.1:9094", False),
         ),
+        (
+            {"OTTLA_LISTENERS": "CONTROLLER://0.0.0.0:9093", "OTTLA_CONTROLLER_LISTENER_NAMES": "CONTROLLER"},
+            ("127.0.0.1:9093", False),
+        ),
         ({"KAFKA_LISTENERS": "A://:1", "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "A:SASL_SSL"}, ("127.0.0.1:1", True)),
         ({"KAFKA_LISTENERS": "SSL://:1"}, ("127.0.0.1:1", True)),
     ],
