@@ -137,6 +137,11 @@ class ConsolePage:
         self.driver.find_element(ID, "ask-token").send_keys(token)
         self.find("dialog button", "Use it").click()
 
+    def forget_token(self) -> None:
+        """Whatever was given before."""
+        self.driver.get(self.room.url)
+        self.driver.execute_script("sessionStorage.clear()")
+
     def press(self, key: str) -> None:
         """A key, wherever the focus is."""
         from selenium.webdriver.common.action_chains import ActionChains

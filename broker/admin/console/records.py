@@ -14,7 +14,7 @@ from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
 from ottla.broker.admin.console.reading import stretch
-from ottla.broker.admin.console.schemas import AvroSchema, Schemas
+from ottla.broker.admin.console.schemas import AnySchema, Schemas
 from ottla.broker.admin.console.shown import BytesShown, shown
 from ottla.broker.admin.console.topics import partition_of
 from ottla.broker.admin.console.transactions import transactions_here
@@ -133,8 +133,8 @@ class View:
 
     limit: int
     value_bytes: int
-    key: AvroSchema | None
-    value: AvroSchema | None
+    key: AnySchema | None
+    value: AnySchema | None
 
     def key_of(self, data: bytes | None) -> BytesShown:
         """A key, of which less is shown."""
@@ -145,7 +145,7 @@ class View:
         return self._shown(self.value, data, self.value_bytes)
 
     @staticmethod
-    def _shown(schema: AvroSchema | None, data: bytes | None, max_bytes: int) -> BytesShown:
+    def _shown(schema: AnySchema | None, data: bytes | None, max_bytes: int) -> BytesShown:
         decoded = None if schema is None or data is None else schema.shown(bytes(data), max_bytes)
         return shown(data, max_bytes) if decoded is None else decoded
 

@@ -1,45 +1,33 @@
-"""Avro schemas that somebody gave for a topic's keys or values: records of it are shown as what they say.
+"""By which schemas the keys and values of topics are shown, and how somebody gives one.
 
-Rules inside: schemas are kept in memory, so many and so long at most. What is decoded comes from anybody who may write, so a schema is
-refused by which a few bytes could ask for endless work: a type that contains itself (whose depth the bytes would choose) and an array of
-what takes no bytes (whose length they would). Bytes that do not fit are shown as bytes. The library is an extra, imported with the first
-schema.
+Rule: they are kept in memory, so many and so long at most, until the broker ends.
 """
 
 from __future__ import annotations
 
-import io
-import json
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Iterator
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, ConfigDict, Field
 
-from ottla.broker.admin.console.shown import BytesShown
-from ottla.protocol.lazy_dataclasses import dataclass
+from ottla.broker.admin.console.avro_schema import AvroSchema, SchemaRefused
+from ottla.broker.admin.console.protobuf_schema import ProtobufIn, ProtobufSchema
 
 SCHEMAS_MAX: Final = 100
 TEXT_MAX: Final = 64 << 10
-DECODED_MAX: Final = 256 << 10
-"""Longer bytes are not decoded."""
-_FRAMED: Final = 5
-"""A zero and four bytes of a schema's id, which the serializers of schema registries put before the value."""
-
-_COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"})
 
 Part = Literal["key", "value"]
-
-
-class SchemaRefused(ValueError):
-    """Not a schema, or not one by which bytes of strangers are decoded; the text says why."""
+AnySchema = AvroSchema | ProtobufSchema
 
 
 class SchemaIn(BaseModel):
-    """An Avro schema, as its JSON."""
+    """One of the two."""
 
     model_config = ConfigDict(extra="forbid")
 
-    avro: Annotated[str, Field(max_length=TEXT_MAX)]
+    avro: Annotated[str | None, Field(max_length=TEXT_MAX, description="an Avro schema, as its JSON")] = None
+    protobuf: ProtobufIn | None = None
 
 
 class SchemaShown(BaseModel):
@@ -47,64 +35,21 @@ class SchemaShown(BaseModel):
 
     topic: str
     part: Part
-    avro: str
-
-
-@dataclass(frozen=True, slots=True)
-class AvroSchema:
-    """One that is used. Raises SchemaRefused, ImportError where fastavro is not installed."""
-
-    text: str
-    parsed: Any
-
-    @staticmethod
-    def of(text: str) -> AvroSchema:
-        """From its JSON."""
-        from fastavro import parse_schema  # noqa: PLC0415 # an extra, imported with the first schema
-
-        try:
-            parsed = parse_schema(json.loads(text))
-            _check(parsed, {}, ())
-        except SchemaRefused:
-            raise
-        except Exception as error:  # whatever a library makes of what somebody typed
-            raise SchemaRefused(f"this is no Avro schema: {type(error).__name__}: {error}") from error
-        return AvroSchema(text, parsed)
-
-    def shown(self, data: bytes, max_bytes: int) -> BytesShown | None:
-        """What the bytes say, as JSON; None where they are not of this schema. Every byte has to be used."""
-        if len(data) > DECODED_MAX:
-            return None
-        framed = data[_FRAMED:] if data[:1] == b"\0" and len(data) > _FRAMED else None
-        for candidate in (framed, data):
-            if candidate is not None and (found := self._read(candidate)) is not None:
-                text = found.encode(errors="replace")[:max_bytes].decode(errors="ignore")
-                return BytesShown(form="avro", text=text, size=len(data), cut=len(text) < len(found))
-        return None
-
-    def _read(self, data: bytes) -> str | None:
-        from fastavro import schemaless_reader  # noqa: PLC0415 # as above
-
-        source = io.BytesIO(data)
-        try:
-            value = schemaless_reader(source, self.parsed, None)
-            whole = source.tell() == len(data)
-            return json.dumps(value, default=_plain, ensure_ascii=False) if whole else None
-        except Exception:  # noqa: BLE001 # bytes of anybody: whatever the library says, they do not fit
-            return None
+    kind: Literal["Avro", "Protobuf"]
+    text: str = Field(description="the schema, or the name of the message")
 
 
 class Schemas:
     """By topic and part."""
 
     def __init__(self) -> None:
-        self._given: dict[tuple[str, Part], AvroSchema] = {}
+        self._given: dict[tuple[str, Part], AnySchema] = {}
 
-    def of(self, topic: str, part: Part) -> AvroSchema | None:
+    def of(self, topic: str, part: Part) -> AnySchema | None:
         """The one to use, or None."""
         return self._given.get((topic, part))
 
-    def give(self, topic: str, part: Part, schema: AvroSchema) -> None:
+    def give(self, topic: str, part: Part, schema: AnySchema) -> None:
         """Use it from now on. Raises SchemaRefused where there are too many."""
         if len(self._given) >= SCHEMAS_MAX and (topic, part) not in self._given:
             raise SchemaRefused(f"{SCHEMAS_MAX} schemas are as many as are kept: take one away first")
@@ -114,8 +59,9 @@ class Schemas:
         """Use it no more; whether there was one."""
         return self._given.pop((topic, part), None) is not None
 
-    def __iter__(self) -> Any:
-        return iter(sorted(self._given.items(), key=lambda each: each[0]))
+    def __iter__(self) -> Iterator[SchemaShown]:
+        for (topic, part), schema in sorted(self._given.items(), key=lambda each: each[0]):
+            yield SchemaShown(topic=topic, part=part, kind="Avro" if isinstance(schema, AvroSchema) else "Protobuf", text=schema.text)
 
 
 def schemas_router(schemas: Schemas) -> APIRouter:
@@ -125,17 +71,17 @@ def schemas_router(schemas: Schemas) -> APIRouter:
     @router.get("/schemas")
     async def given() -> list[SchemaShown]:
         """All that were given."""
-        return [SchemaShown(topic=topic, part=part, avro=schema.text) for (topic, part), schema in schemas]
+        return list(schemas)
 
     @router.put("/schemas", status_code=204)
     async def give(topic: Annotated[str, Query(max_length=249)], body: SchemaIn, part: Part = "value") -> None:
         """Show the keys or values of a topic by this schema, until the broker ends."""
         try:
-            schemas.give(topic, part, AvroSchema.of(body.avro))
+            schemas.give(topic, part, _made(body))
         except SchemaRefused as error:
             raise HTTPException(422, str(error)) from error
         except ImportError as error:
-            raise HTTPException(501, f"Avro needs fastavro: pip install 'ottla[avro]' ({error})") from error
+            raise HTTPException(501, f"that needs a package of the extra 'schemas': pip install 'ottla[schemas]' ({error})") from error
 
     @router.delete("/schemas", status_code=204)
     async def take_away(topic: str, part: Part = "value") -> None:
@@ -146,34 +92,9 @@ def schemas_router(schemas: Schemas) -> APIRouter:
     return router
 
 
-def _plain(value: Any) -> str:
-    return value.hex() if isinstance(value, bytes) else str(value)
-
-
-def _check(schema: Any, names: dict[str, bool], inside: tuple[str, ...]) -> bool:
-    """Whether its values may take no bytes. Raises SchemaRefused. `names` has the answer for types met before, `inside` those around."""
-    if isinstance(schema, list):
-        for each in schema:
-            _check(each, names, inside)
-        return False
-    if isinstance(schema, str):
-        if schema in inside:
-            raise SchemaRefused(f"{schema} contains itself: bytes of strangers are not decoded by such a type")
-        return names.get(schema, schema == "null")
-    kind, name = schema["type"], schema.get("name", "")
-    if not isinstance(kind, str) or kind not in _COMPLEX:
-        return _check(kind, names, inside)
-    empty = _takes_nothing(kind, schema, names, (*inside, name) if name else inside)
-    if name:
-        names[name] = empty
-    return empty
-
-
-def _takes_nothing(kind: str, schema: dict[str, Any], names: dict[str, bool], inside: tuple[str, ...]) -> bool:
-    if kind in {"record", "error"}:
-        return all([_check(field["type"], names, inside) for field in schema["fields"]])  # noqa: C419 # every field is checked
-    if kind == "array" and _check(schema["items"], names, inside):
-        raise SchemaRefused("an array's items take no bytes: bytes of strangers are not decoded by such a type")
-    if kind == "map":
-        _check(schema["values"], names, inside)
-    return kind == "fixed" and schema["size"] == 0
+def _made(given: SchemaIn) -> AnySchema:
+    if given.avro is not None and given.protobuf is None:
+        return AvroSchema.of(given.avro)
+    if given.protobuf is not None and given.avro is None:
+        return ProtobufSchema.of(given.protobuf)
+    raise SchemaRefused("one schema is to be given: avro or protobuf")

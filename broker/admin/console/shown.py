@@ -17,8 +17,8 @@ _JSON_MAX: Final = 256 << 10
 class BytesShown(BaseModel):
     """A key, a value or a header's value."""
 
-    form: Literal["json", "text", "hex", "avro", "none"] = Field(description="`none`: null, which is not the same as empty")
-    text: str = Field(description="the JSON or the text as it was written; two digits a byte for `hex`; JSON for `avro`")
+    form: Literal["json", "text", "hex", "avro", "protobuf", "none"] = Field(description="`none`: null, which is not the same as empty")
+    text: str = Field(description="the JSON or the text as it was written; two digits a byte for `hex`; JSON for `avro` and `protobuf`")
     size: int = Field(description="the whole of it, in bytes")
     cut: bool = Field(default=False, description="whether `text` is only its beginning")
 

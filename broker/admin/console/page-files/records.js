@@ -100,7 +100,7 @@ function all(row, page) {
 function part(name, value) {
   if (value.form === "none") return h("p", null, h("b", null, name), " ", h("span.muted", null, "null"));
   const number = value.form === "hex" && (value.size === 4 || value.size === 8) ? ` · as a number ${BigInt.asIntN(value.size * 8, BigInt(`0x${value.text}`))}` : "";
-  const text = value.form === "hex" ? dump(value.text) : value.form === "json" || value.form === "avro" ? indented(value.text) : value.text;
+  const text = value.form === "hex" ? dump(value.text) : ["json", "avro", "protobuf"].includes(value.form) ? indented(value.text) : value.text;
   return [h("h3", null, name, h("span.muted", null, ` ${value.form}, ${bytes(value.size)}${value.cut ? ", only its beginning" : ""}${number}`)), h("pre", { tabindex: 0, "aria-label": name }, visible(text))];
 }
 

@@ -24,7 +24,7 @@ export function open([topic, partition], query, ui) {
     view({ list, chosen, page, schemas }) {
       return h("div.split", null,
         listOf(list, topic, ui),
-        h("div.detail", null, chosen ? detail(chosen, partition) : welcome(list), page && records.view(page), page && avro(topic, schemas, ui)));
+        h("div.detail", null, chosen ? detail(chosen, partition) : welcome(list), page && records.view(page), page && schemasOf(topic, schemas, ui)));
     },
   };
 }
@@ -75,7 +75,7 @@ function partitionRow(topic, each, chosen) {
 }
 
 /** Schemas by which keys and values are shown. */
-function avro(topic, schemas, ui) {
+function schemasOf(topic, schemas, ui) {
   const act = async (method, part, body) => {
     try {
       if (await change(method, `console/schemas?${new URLSearchParams({ topic, part })}`, body)) state.refused = null;
@@ -84,18 +84,27 @@ function avro(topic, schemas, ui) {
     }
     ui.reload();
   };
-  const give = event => {
+  const give = async event => {
     event.preventDefault();
-    const given = new FormData(event.target);
-    act("PUT", given.get("part"), { avro: given.get("avro") });
+    const given = new FormData(event.target), file = given.get("descriptors");
+    act("PUT", given.get("part"), file === null ? { avro: given.get("avro") } : { protobuf: { descriptors: await base64(file), message: given.get("message").trim() } });
   };
+  const use = () => h("div.buttons", null, h("label.inline", null, "For the ", h("select", { name: "part" }, h("option", { value: "value" }, "value"), h("option", { value: "key" }, "key"))), h("button.main", null, "Use it"));
   return h("section", { "aria-label": "Schema" }, h("details", null,
-    h("summary", null, schemas.length ? `Avro: a schema for the ${schemas.map(each => each.part).join(" and the ")} of each record` : "Records in Avro? Give a schema"),
+    h("summary", null, schemas.length ? `Shown by a schema: ${schemas.map(each => `the ${each.part}, ${each.kind}`).join("; ")}` : "Records in Avro or Protobuf? Give a schema"),
     state.refused === null ? null : h("p.refused", { role: "alert" }, state.refused),
-    schemas.map(each => h("div", { "data-key": each.part }, h("h3", null, each.part), h("pre", { tabindex: 0, "aria-label": `Schema of the ${each.part}` }, each.avro),
+    schemas.map(each => h("div", { "data-key": each.part }, h("h3", null, `${each.part}: ${each.kind}`), h("pre", { tabindex: 0, "aria-label": `Schema of the ${each.part}` }, each.text),
       h("div.buttons", null, h("button.danger", { type: "button", onclick: () => act("DELETE", each.part) }, `Forget the ${each.part}’s`)))),
-    h("form", { onsubmit: give },
-      h("label.block", null, "An Avro schema, as JSON", h("textarea.num", { name: "avro", rows: 6, required: true, spellcheck: "false" })),
-      h("p.muted", null, "With or without the five bytes that the serializers of schema registries put first. It is kept until the broker ends."),
-      h("div.buttons", null, h("label.inline", null, "For the ", h("select", { name: "part" }, h("option", { value: "value" }, "value"), h("option", { value: "key" }, "key"))), h("button.main", null, "Use it")))));
+    h("p.muted", null, "What the serializers of schema registries put before a value is passed over. A schema is kept until the broker ends."),
+    h("form", { onsubmit: give, "aria-label": "Avro" },
+      h("label.block", null, "An Avro schema, as JSON", h("textarea.num", { name: "avro", rows: 5, required: true, spellcheck: "false" })), use()),
+    h("form", { onsubmit: give, "aria-label": "Protobuf" },
+      h("label.block", null, "Protobuf: what protoc --include_imports --descriptor_set_out wrote", h("input", { name: "descriptors", type: "file", required: true })),
+      h("label.block", null, "and the message’s full name", h("input.num", { name: "message", type: "text", required: true, autocomplete: "off", placeholder: "shop.Order" })), use())));
+}
+
+async function base64(file) {
+  let text = "";
+  for (const byte of new Uint8Array(await file.arrayBuffer())) text += String.fromCharCode(byte);
+  return btoa(text);
 }

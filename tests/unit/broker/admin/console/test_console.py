@@ -6,14 +6,15 @@ import io
 import json
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from ottla.broker.admin.console.avro_schema import AvroSchema, SchemaRefused
 from ottla.broker.admin.console.cluster import events
 from ottla.broker.admin.console.page import parts
-from ottla.broker.admin.console.schemas import AvroSchema, SchemaRefused
 from ottla.broker.admin.console.shown import shown
 from ottla.broker.cluster.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -158,7 +159,7 @@ def test_a_long_value_is_cut_and_whole_where_that_is_asked_for(room: Console) ->
 
 
 def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) -> None:
-    fastavro = pytest.importorskip("fastavro", reason="the extra avro is not installed: run `make setup`")
+    fastavro = pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
     room.broker.topics.create("avro")
     fields = [{"name": "id", "type": "long"}, {"name": "raw", "type": ["null", "bytes"]}]
     schema = {"type": "record", "name": "Order", "fields": fields}
@@ -171,7 +172,7 @@ def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) 
     assert room.answer("PUT", "/console/schemas?topic=avro", given)[0] == 401
     token = {"Authorization": f"Bearer {TOKEN}"}
     assert room.answer("PUT", "/console/schemas?topic=avro", given, token)[0] == 204
-    assert room.read("schemas") == [{"topic": "avro", "part": "value", "avro": given["avro"]}]
+    assert room.read("schemas") == [{"topic": "avro", "part": "value", "kind": "Avro", "text": given["avro"]}]
     said = '{"id": 1152921504606846976, "raw": "ff"}'
     found = [row["value"] for row in room.read("records", topic="avro", partition=0, offset=0)["records"]]
     assert [(each["form"], each["text"]) for each in found[:2]] == [("avro", said)] * 2
@@ -202,9 +203,33 @@ def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) 
     ids=["half", "unknown", "recursive", "in a list", "nulls", "a null type", "records of nothing", "fixed of nothing", "deep"],
 )
 def test_a_schema_by_which_a_few_bytes_ask_for_endless_work_is_refused(schema: str, why: str) -> None:
-    pytest.importorskip("fastavro", reason="the extra avro is not installed: run `make setup`")
+    pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
     with pytest.raises(SchemaRefused, match=why):
         AvroSchema.of(schema)
+
+
+def test_records_in_protobuf_are_decoded_by_the_message_that_was_named(room: Console) -> None:
+    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2", reason="the extra schemas is not installed: run `make setup`")
+    files = descriptor_pb2.FileDescriptorSet()
+    file = files.file.add(name="shop.proto", package="shop", syntax="proto3")
+    field = descriptor_pb2.FieldDescriptorProto
+    file.message_type.add(name="Order").field.add(name="order_id", number=1, type=field.TYPE_INT64, label=field.LABEL_OPTIONAL)
+    token = {"Authorization": f"Bearer {TOKEN}"}
+
+    def give(message: str, descriptors: bytes = files.SerializeToString()) -> int:
+        protobuf = {"message": message, "descriptors": b64encode(descriptors).decode()}
+        return room.answer("PUT", "/console/schemas?topic=proto", {"protobuf": protobuf}, token)[0]
+
+    room.broker.topics.create("proto")
+    with room.client() as client:
+        order = b"\x08\x96\x01"
+        produce(client, "proto", order, b"\0\0\0\0\7\0" + order, b"\0\0\0\0\7\2\0" + order, b"\x08", b"\0\0\0\0\7\xff\xff")
+    assert [give("shop.Nothing"), give("shop.Order", b"\xff"), give("shop.Order")] == [422, 422, 204]
+    assert [each["kind"] for each in room.read("schemas") if each["topic"] == "proto"] == ["Protobuf"]
+    found = [row["value"] for row in room.read("records", topic="proto", partition=0, offset=0)["records"]]
+    assert [(each["form"], each["text"]) for each in found[:3]] == [("protobuf", '{"order_id": "150"}')] * 3
+    assert [each["form"] for each in found[3:]] == ["hex", "hex"]
+    assert room.answer("PUT", "/console/schemas?topic=proto", {}, token)[0] == 422
 
 
 def test_a_producers_window_has_its_last_five_batches_and_tells_of_retries(room: Console) -> None:
