@@ -9,6 +9,7 @@ them passed.
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -67,8 +68,7 @@ def main() -> None:
                 tried = _tried(pythons[version], file, Path(tempfile.mkdtemp(dir=work)))
                 ok = ok and tried.passed and bool(tried.compiled)
                 table.add_row(*_row(pythons[version].exact, file, tried))
-                if tried.why:
-                    console.print(tried.why, markup=False)
+                console.print(tried.why or f"It passed; compiled: {' '.join(tried.compiled) or 'nothing'}", markup=False)
     console.print(table)
     raise typer.Exit(0 if ok else 1)
 
@@ -108,7 +108,8 @@ def _repaired(wheel: Path) -> Path:
     if wheel.name.endswith("-any.whl"):
         return Path(shutil.copy2(wheel, DIST))
     before = {*DIST.iterdir()}
-    subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", DIST, wheel], check=True, capture_output=True)
+    with_patchelf = {**os.environ, "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])}
+    subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--wheel-dir", DIST, wheel], check=True, env=with_patchelf)
     (made,) = {*DIST.iterdir()} - before
     return made
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 pytest_plugins = ["pytester"]
 
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "i-test.md"
 SEND = """
 from time import time_ns
 
@@ -188,3 +192,14 @@ def test_a_cluster_is_a_fixture_that_survives_its_leader_and_its_data_is_kept_wh
     )
     result.assert_outcomes(passed=1, failed=1)
     assert len([line for line in result.outlines if "the cluster's data is kept in" in line]) == 1
+
+
+def test_the_first_test_of_the_docs_passes_and_without_idempotence_it_says_what_they_say(suite: pytest.Pytester) -> None:
+    page = PAGE.read_text()
+    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    suite.makepyfile(test_with=example, test_without=example.replace("enable_idempotence=True", "enable_idempotence=False"))
+    result = suite.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=1, failed=1)
+    told = re.findall(r"(not exactly once: .*|Without a producer id .*)", page)
+    assert len(told) == 2
+    result.stdout.fnmatch_lines([f"*{line}" for line in told])
