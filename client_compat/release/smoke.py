@@ -25,7 +25,7 @@ FACES = ("ottla.testing", "ottla.audit", "ottla.protocol")
 COMMAND = Path(sys.executable).with_name("ottla")
 VALUES = [f"record {number}".encode() for number in range(500)]
 GREETING = re.compile(r"Ottla is listening on (?P<address>\S+)")
-START_S, STOP_S = 60, 30
+START_S, STOP_S = 180, 60
 
 
 def main() -> None:
