@@ -103,6 +103,11 @@ class Realm:
             self._process.kill()
             self._process.wait()
 
+    def give_new_key(self, principal: str) -> None:
+        """To one of `principals`, and into its keytab in the place of the one before."""
+        self.keytab(principal).unlink()
+        self._run("kadmin.local", "-r", self.name, text=f"ktadd -k {self.keytab(principal)} {principal}\n")
+
     def pause(self) -> None:
         """SIGSTOP: the KDC takes what it is asked, and answers nothing."""
         assert self._process is not None

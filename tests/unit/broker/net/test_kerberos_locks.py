@@ -24,6 +24,12 @@ from tests.support.ways import way
 AROUND = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(0), Timers())
 BROKER = "kafka/localhost"
 JAAS = "listener.name.secure.gssapi.sasl.jaas.config"
+KERBEROS = {
+    "listeners": "SECURE://h:1",
+    "listener.security.protocol.map": "SECURE:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.kerberos.service.name": "kafka",
+}
 RULES = "sasl.kerberos.principal.to.local.rules"
 
 
@@ -35,13 +41,7 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
 
 @pytest.fixture
 def given(realm: Realm) -> dict[str, str]:
-    return {
-        "listeners": "SECURE://h:1",
-        "listener.security.protocol.map": "SECURE:SASL_PLAINTEXT",
-        "sasl.enabled.mechanisms": "GSSAPI",
-        "sasl.kerberos.service.name": "kafka",
-        JAAS: realm.jaas(BROKER),
-    }
+    return {**KERBEROS, JAAS: realm.jaas(BROKER)}
 
 
 def locked(given: dict[str, str], env: dict[str, str] | None = None) -> MakeMechanism:
@@ -152,6 +152,17 @@ def test_a_key_that_cannot_be_had_stops_the_start_by_the_settings_name(
             locked(given)
 
 
+def test_a_keytab_that_is_written_anew_is_read_at_the_next_log_in(tmp_path: Path) -> None:
+    with realm_or_skip(tmp_path, [BROKER, "ann", "bob"]) as realm:
+        make = locked({**KERBEROS, JAAS: realm.jaas(BROKER)})
+        for user in ("ann", "bob"):
+            mechanism = make()
+            context, token = begun(realm, user)
+            context.step(mechanism.evaluate(token))
+            assert context.complete
+            realm.give_new_key(BROKER)
+
+
 def elsewhere(realm: Realm, **changed: str) -> SaslLogIn:
     """How a broker logs in at others."""
     given = {
@@ -166,13 +177,17 @@ def elsewhere(realm: Realm, **changed: str) -> SaslLogIn:
 
 def test_a_node_comes_in_at_others_by_its_own_key(realm: Realm, given: dict[str, str]) -> None:
     log_in = elsewhere(realm)
-    for _ in range(2):  # of the second no KDC is asked
-        mechanism, tokens, said = locked(given)(), log_in.tokens("localhost"), None
-        while not mechanism.complete:
-            said = mechanism.evaluate(next(tokens) if said is None else tokens.send(said))
-        assert mechanism.user == "kafka"
-        with pytest.raises(StopIteration):
-            tokens.send(b"")
+    try:
+        for _ in range(2):
+            mechanism, tokens, said = locked(given)(), log_in.tokens("localhost"), None
+            while not mechanism.complete:
+                said = mechanism.evaluate(next(tokens) if said is None else tokens.send(said))
+            assert mechanism.user == "kafka"
+            with pytest.raises(StopIteration):
+                tokens.send(b"")
+            realm.pause()  # of the second log-in no KDC is asked
+    finally:
+        realm.resume()
 
 
 def test_a_node_believes_nobody_who_has_no_key_of_the_host(realm: Realm, given: dict[str, str]) -> None:
