@@ -20,7 +20,7 @@ COPY broker broker
 COPY spark_jobs spark_jobs
 RUN /build/bin/pip wheel --no-deps --no-build-isolation -w /wheels .
 RUN python3 -m venv --without-pip /opt/ottla \
-    && /build/bin/pip --python /opt/ottla/bin/python install -c constraints.txt "$(echo /wheels/ottla-*.whl)[admin]" \
+    && /build/bin/pip --python /opt/ottla/bin/python install -c constraints.txt "$(echo /wheels/ottla-*.whl)[admin,telemetry]" \
     && find /opt/ottla -name '*.so' -exec strip --strip-unneeded {} + # 45 MB of symbols
 
 FROM build AS build-audit

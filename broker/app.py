@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Listener, Services, Traffic
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
-from ottla.broker.api.routes import ROUTES, ROUTES_OF_A_MEMBER
+from ottla.broker.api.routes import served
 from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
@@ -57,6 +57,7 @@ from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
+    from ottla.broker.api.routes import Route
     from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.controller_node import ControllerPart
     from ottla.broker.core.settings import BrokerSettings
@@ -118,6 +119,10 @@ class Broker:
             f"Ottla is listening on {at} (data in {self.log_dir.path}, cluster id {self.services.cluster_id}, "
             f"node {self.settings.node_id}, {len(self.services.partitions)} partitions)"
         ) + ("" if self.tell is None else f"\n{self.tell(at)}")
+
+    @property
+    def _routes(self) -> Mapping[int, Route]:
+        return served(member=self._member is not None, telemetry=self.settings.client_telemetry_enable)
 
     @property
     def connection_count(self) -> int:
@@ -191,7 +196,7 @@ class Broker:
 
     async def warm_up(self) -> None:
         """Import the handlers one a turn: no later request has to wait for that."""
-        for route in (ROUTES if self._member is None else ROUTES_OF_A_MEMBER).values():
+        for route in self._routes.values():
             _ = route.handle
             await asyncio.sleep(0)
 
@@ -336,6 +341,11 @@ class Broker:
 
         return authorizer_of(self.settings, lambda: catalog.image.acls, self.clock)
 
+    def _take_telemetry(self) -> None:
+        from ottla.broker.api.client_telemetry import telemetry_of  # noqa: PLC0415 # as `_authorizer`
+
+        self.services.telemetry = telemetry_of(self.services, self._publisher.on_subscriptions)
+
     def _open_alone(self) -> MetadataParts:
         partitions = Partitions(self._flusher, self.clock)
         deciding = open_topics(
@@ -398,7 +408,7 @@ class Broker:
 
     async def _accept(self) -> None:
         settings = self.settings
-        self._dispatcher = Dispatcher(self.services, self._faults, None if self.services.forwarding is None else ROUTES_OF_A_MEMBER)
+        self._dispatcher = Dispatcher(self.services, self._faults, self._routes)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         self._shared = shared = Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection
@@ -406,6 +416,8 @@ class Broker:
         shared.most_connections = connection_limits(settings, between_brokers)
         shared.acceptance = lambda listener, host: accept(self.services, listener, host, for_brokers=listener == between_brokers)
         self._obey_quotas()
+        if settings.client_telemetry_enable:
+            self._take_telemetry()
         if any(lock.tls is not None for lock in self._locks.values()) or (self._links is not None and self._links.keys):
             self._follow_stores()
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)

@@ -13,6 +13,7 @@ from fastapi.responses import PlainTextResponse, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from ottla.broker.admin.metrics import CONTENT_TYPE, Metrics
+from ottla.broker.admin.telemetry import TelemetryOut, TelemetryPage, one, page
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, make_rule
@@ -20,6 +21,7 @@ from ottla.broker.net.listeners import host_and_port
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
+    from ottla.broker.telemetry.instances import ClientTelemetry
 
 
 class RuleIn(BaseModel):
@@ -120,6 +122,8 @@ def make_api(broker: Broker, faults: Faults, clock: MovableClock) -> FastAPI:
         except ImportError as error:
             raise HTTPException(501, f"metrics need prometheus-client: pip install 'ottla[admin]' ({error})") from error
 
+    _add_telemetry(api, broker)
+
     @api.get("/clock")
     async def clock_state() -> ClockState:
         """The broker's time."""
@@ -135,6 +139,27 @@ def make_api(broker: Broker, faults: Faults, clock: MovableClock) -> FastAPI:
         return await clock_state()
 
     return api
+
+
+def _add_telemetry(api: FastAPI, broker: Broker) -> None:
+    def pushed() -> ClientTelemetry:
+        if (found := broker.services.telemetry) is None:
+            raise HTTPException(404, "clients are not asked for their metrics: set client.telemetry.enable=true")
+        return found
+
+    @api.get("/telemetry", response_model=TelemetryPage)
+    async def telemetry() -> Response:
+        """What clients measured of themselves (KIP-714): of each what it pushed last, the newest first."""
+        return Response(await page(pushed()), media_type="application/json")
+
+    @api.get("/telemetry/{client_instance_id}", response_model=TelemetryOut)
+    async def telemetry_of(client_instance_id: str) -> Response:
+        """What one client pushed last."""
+        taken = pushed()
+        payload = taken.payloads.of(client_instance_id)
+        if payload is None:
+            raise HTTPException(404, f"no metrics of {client_instance_id} are kept")
+        return Response(await one(taken, payload), media_type="application/json")
 
 
 def _add_faults(api: FastAPI, faults: Faults) -> None:

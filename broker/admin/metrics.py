@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
     from ottla.broker.api.context import Sent
@@ -73,6 +74,7 @@ class Metrics:
         self._of_the_cluster(samples)
         self._of_groups(samples)
         self._of_quotas(samples)
+        self._of_telemetry(samples)
         return samples
 
     def _of_requests(self, samples: _Samples) -> None:
@@ -196,6 +198,22 @@ class Metrics:
         for each in (quotas.produce, quotas.fetch, quotas.request, quotas.mutation):
             samples.counter("ottla_quota_throttled", each.throttled, quota=each.key)
             samples.counter("ottla_quota_throttle_time_seconds", each.waited_ms / 1000, quota=each.key)
+
+    def _of_telemetry(self, samples: _Samples) -> None:
+        """Kafka has some of it by client instance: so many series that nobody charts them."""
+        telemetry = self._broker.services.telemetry
+        if telemetry is None:
+            return
+        refused = telemetry.counts.refused
+        samples.gauge("kafka_server_client_metrics_instance_count", len(telemetry))
+        for name, count in (
+            ("unknown_subscription_request", refused.get(ErrorCode.UNKNOWN_SUBSCRIPTION_ID, 0)),
+            ("throttle", refused.get(ErrorCode.THROTTLING_QUOTA_EXCEEDED, 0)),
+            ("plugin_export", telemetry.counts.pushed),
+            ("plugin_error", refused.get(ErrorCode.INVALID_RECORD, 0)),
+        ):
+            samples.counter(f"kafka_server_client_metrics_{name}", count)
+        samples.counter("ottla_telemetry_pushed_bytes", telemetry.counts.pushed_bytes)
 
 
 def _as_controller(image: MetadataImage) -> Iterator[tuple[str, int]]:

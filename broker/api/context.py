@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.replicas.flusher import Flusher
     from ottla.broker.runtime.replicas.partitions import Partitions
     from ottla.broker.storage.log_dir import LogDir
+    from ottla.broker.telemetry.instances import ClientTelemetry
 
 
 class CloseConnection(Exception):
@@ -75,6 +76,8 @@ class Peer:
     listener: Listener
     number: int = 0
     """Counts the connections of this broker since its start, from 1."""
+    port: int = 0
+    """The peer's end of the connection."""
     client_software_name: str = ""
     client_software_version: str = ""
     principal: Principal = ANONYMOUS
@@ -175,6 +178,8 @@ class Services:
     """The way to the controller, in a member of a cluster; None where this process decides everything itself."""
     authorizer: Authorizer | None = None
     """Who may do what; None where everybody may do everything."""
+    telemetry: ClientTelemetry | None = None
+    """What clients measure of themselves; None without `client.telemetry.enable`."""
 
     @property
     def active(self) -> LoneController:

@@ -7,10 +7,11 @@ not know ends the connection, so that the client asks for versions again.
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from typing import Any
 
 from ottla.broker.api.context import CloseConnection, Context
-from ottla.broker.api.routes import FORWARDED, ROUTES_OF_A_MEMBER, SPLIT
+from ottla.broker.api.routes import FORWARDED, ROUTES_OF_A_MEMBER, SPLIT, Route
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.faults.answers import refusal
 from ottla.broker.runtime.nodes.envelopes import Forwarding, VersionNotKnown
@@ -34,12 +35,12 @@ async def handle(ctx: Context, request: Message) -> Any:
         return refusal(request.API_KEY, request, error.code)
 
 
-def listed(forwarding: Forwarding) -> list[ApiVersion]:
+def listed(forwarding: Forwarding, routes: Mapping[int, Route] = ROUTES_OF_A_MEMBER) -> list[ApiVersion]:
     """What ApiVersions tells: of each API that the controller decides only the versions that it knows too, once it was asked anything
     (`ApiVersionsResponse.intersectForwardableApis`)."""
     known = forwarding.versions(ApiKey.API_VERSIONS) is not None
     out = []
-    for key, route in sorted(ROUTES_OF_A_MEMBER.items()):
+    for key, route in sorted(routes.items()):
         first, last = route.advertised_min, route.max_version
         if known and (key in FORWARDED or key in SPLIT):
             its_first, its_last = forwarding.versions(key) or (0, -1)

@@ -1,7 +1,7 @@
 """ApiVersions (key 18), versions 0-4: what is served, from the routes themselves, and the features of the cluster.
 
 Promises: exactly the routes are listed (Produce with the minimum of 0 that old librdkafka looks for), in a member of a cluster as far as
-the controller serves those that it decides; a version above 4 is answered in
+the controller serves those that it decides, and clients' telemetry where it is on; a version above 4 is answered in
 the format of version 0 with UNSUPPORTED_VERSION and our range, so that the client can ask again (KIP-511); the tagged fields 0, 1 and 2
 are filled as Kafka fills them and tag 3 never is, because librdkafka before 2.2 reads anything else as "Read underflow".
 
@@ -18,7 +18,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Context
-from ottla.broker.api.routes import ROUTES
+from ottla.broker.api.routes import ROUTES, served
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import (
@@ -40,13 +40,15 @@ _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Answer from the routes; remember what the client says it is."""
     services = ctx.services
-    api_keys = _own_api_keys() if services.forwarding is None else _listed(services.forwarding)
+    telemetry = services.telemetry is not None
+    api_keys = _own_api_keys(telemetry) if services.forwarding is None else _listed(services.forwarding, telemetry)
     return answer(request, ctx.version, ctx.peer, services.features(), api_keys)
 
 
 @cache
-def _own_api_keys() -> list[ApiVersion]:
-    return [ApiVersion(key, route.advertised_min, route.max_version) for key, route in sorted(ROUTES.items())]
+def _own_api_keys(telemetry: bool) -> list[ApiVersion]:
+    routes = served(member=False, telemetry=telemetry)
+    return [ApiVersion(key, route.advertised_min, route.max_version) for key, route in routes.items()]
 
 
 def answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Features, api_keys: list[ApiVersion]) -> ApiVersionsResponse:
@@ -71,10 +73,10 @@ def is_valid(request: ApiVersionsRequest, version: int) -> bool:
     return version < 3 or bool(_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version))
 
 
-def _listed(forwarding: Forwarding) -> list[ApiVersion]:
+def _listed(forwarding: Forwarding, telemetry: bool) -> list[ApiVersion]:
     from ottla.broker.api.forwarding import listed  # noqa: PLC0415 # only a member of a cluster needs it
 
-    return listed(forwarding)
+    return listed(forwarding, served(member=True, telemetry=telemetry))
 
 
 def unsupported_version_response() -> ApiVersionsResponse:

@@ -8,8 +8,8 @@ wait for messages that nobody sends. A broker in a test's own process begins wit
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from functools import cached_property
+from collections.abc import Awaitable, Callable, Mapping
+from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
@@ -138,6 +138,20 @@ SPLIT = frozenset(
 
 ROUTES_OF_A_MEMBER: dict[int, Route] = {int(key): route for key, route in (ROUTES | FORWARDED).items()}
 """What a member of a cluster serves."""
+
+TELEMETRY: dict[ApiKey, Route] = {
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _route("k71_get_telemetry_subscriptions", 0, 0),
+    ApiKey.PUSH_TELEMETRY: _route("k72_push_telemetry", 0, 0),
+}
+"""What is served beside them with `client.telemetry.enable`."""
+
+
+@cache
+def served(*, member: bool, telemetry: bool) -> Mapping[int, Route]:
+    """What a broker serves, in the order of the keys."""
+    tables = (ROUTES, FORWARDED if member else {}, TELEMETRY if telemetry else {})
+    routes = {int(key): route for table in tables for key, route in table.items()}
+    return dict(sorted(routes.items()))
 
 
 def load_all() -> None:

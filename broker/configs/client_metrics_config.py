@@ -1,13 +1,13 @@
 """Subscriptions to clients' metrics (KIP-714; Kafka's `ClientMetricsConfigs`): resources of type CLIENT_METRICS.
 
-They are checked, kept and described; no client is asked for its metrics here.
+They are checked, kept and described, be telemetry on or off; `ottla.broker.telemetry` obeys them. Expressions are RE2's, whose time
+grows with the text alone: who writes them and who is matched by them are two.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, validator
 from ottla.broker.core.rejected import Rejected
@@ -15,18 +15,25 @@ from ottla.protocol.error_codes import ErrorCode
 
 INTERVAL_MS: Final = "interval.ms"
 MATCH: Final = "match"
+METRICS: Final = "metrics"
 _INTERVAL_MS_MIN, _INTERVAL_MS_MAX = 100, 3_600_000
+CLIENT_INSTANCE_ID: Final = "client_instance_id"
+CLIENT_ID: Final = "client_id"
+CLIENT_SOFTWARE_NAME: Final = "client_software_name"
+CLIENT_SOFTWARE_VERSION: Final = "client_software_version"
+CLIENT_SOURCE_ADDRESS: Final = "client_source_address"
+CLIENT_SOURCE_PORT: Final = "client_source_port"
 _PARAMETERS: Final = frozenset(
-    {"client_instance_id", "client_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port"}
+    {CLIENT_INSTANCE_ID, CLIENT_ID, CLIENT_SOFTWARE_NAME, CLIENT_SOFTWARE_VERSION, CLIENT_SOURCE_ADDRESS, CLIENT_SOURCE_PORT}
 )
 _NOT_EMPTY: Final = validator(lambda value: isinstance(value, tuple) and all(value), "values must not be empty")
 
 METRICS_KEYS: Final[Mapping[str, ConfigKey]] = {
     key.name: key
     for key in (
-        ConfigKey(INTERVAL_MS, ConfigType.INT, 300_000, "How often a client is to push, in milliseconds. Kept, without effect."),
-        ConfigKey(MATCH, ConfigType.LIST, (), "Which clients, as parameter=expression. Kept, without effect.", _NOT_EMPTY),
-        ConfigKey("metrics", ConfigType.LIST, (), "Prefixes of names; * is all. Kept, without effect.", _NOT_EMPTY),
+        ConfigKey(INTERVAL_MS, ConfigType.INT, 300_000, "How often a client is to push, in milliseconds; the shortest counts."),
+        ConfigKey(MATCH, ConfigType.LIST, (), "Which clients, as parameter=expression; all of them have to match.", _NOT_EMPTY),
+        ConfigKey(METRICS, ConfigType.LIST, (), "Prefixes of the names of metrics; * is all.", _NOT_EMPTY),
     )
 }
 
@@ -49,17 +56,33 @@ def check_metrics_configs(name: str, overrides: Mapping[str, str]) -> None:
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Invalid value {interval} for {INTERVAL_MS}, {what}")
     patterns = values.get(MATCH, ())
     assert isinstance(patterns, tuple)
-    for pattern in patterns:
-        if not _is_pattern(pattern):
-            raise Rejected(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {pattern}")
+    matching_patterns(patterns)
 
 
-def _is_pattern(text: str) -> bool:
-    parameter, *expressions = text.rstrip("=").split("=")
-    if parameter.strip() not in _PARAMETERS or len(expressions) != 1:
-        return False
+def matching_patterns(texts: Iterable[str]) -> dict[str, Any]:
+    """Compiled expressions by their parameters, of which the last of a name counts. Any, because the library has no types.
+
+    Raises Rejected(INVALID_CONFIG).
+    """
+    found = {}
+    for text in texts:
+        parameter, *expressions = text.rstrip("=").split("=")
+        if parameter.strip() not in _PARAMETERS or len(expressions) != 1:
+            raise _illegal(text)
+        found[parameter.strip()] = _compiled(expressions[0].strip(), text)
+    return found
+
+
+def _compiled(expression: str, text: str) -> Any:
+    import re2  # noqa: PLC0415 # 5 ms that a start need not spend: few have such subscriptions
+
+    quiet = re2.Options()
+    quiet.log_errors = False
     try:
-        re.compile(expressions[0].strip())
-    except re.error:
-        return False
-    return True
+        return re2.compile(expression, quiet)
+    except re2.error:
+        raise _illegal(text) from None
+
+
+def _illegal(text: str) -> Rejected:
+    return Rejected(ErrorCode.INVALID_CONFIG, f"Illegal client matching pattern: {text}")

@@ -27,7 +27,6 @@ IGNORED_PREFIXES = (
     "share.",
     "group.share.",
     "group.streams.",
-    "telemetry.",
     "zookeeper.",
     "kafka.metrics.",
     "metadata.log.",

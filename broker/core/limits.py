@@ -181,3 +181,20 @@ JWKS_KID_CHARS = 1_000
 
 JWKS_PAUSE_MS = 1_000
 """Between two such fetches, whatever the tokens name."""
+
+# --- clients' telemetry -----------------------------------------------------------------------------------------------------
+TELEMETRY_INSTANCES = 16_384
+"""Instances of clients that are known at a time, and of which the last payload is kept: Kafka's own bound."""
+
+TELEMETRY_NAMES_BYTES = 16 * MIB
+"""What all of them may call themselves and their software, together: a kilobyte each. Beyond it the longest unheard of are forgotten."""
+
+TELEMETRY_KEPT_BYTES = 32 * MIB
+"""What all payloads that are kept hold, as they were compressed: 2 KiB of each of 16,384, or the last 32 of a megabyte."""
+
+TELEMETRY_ANSWER_BYTES = MIB
+"""What one answer of the admin port decodes of all clients: tens of them. A megabyte of the emptiest messages takes a thread seconds and
+170 MB."""
+
+TELEMETRY_IDLE_MS = 60_000
+"""An instance silent for so long, and for three intervals, is forgotten (Kafka's ClientMetricsManager)."""

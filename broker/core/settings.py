@@ -313,6 +313,15 @@ class BrokerSettings:
     delegation_token_expiry_time_ms: int = _key(_LONG, 86_400_000, "A token is good for so long, and again when renewed.", _POSITIVE)
     delegation_token_expiry_check_interval_ms: int = _key(_LONG, 3_600_000, "How often expired tokens are removed.", _POSITIVE)
 
+    # --- clients' telemetry (KIP-714) ---------------------------------------------------------------------------------------
+    client_telemetry_enable: bool = _key(
+        _BOOLEAN,
+        False,
+        "Whether clients are asked for their metrics, as by a Kafka of which a metrics reporter implements ClientTelemetry.",
+        internal=True,
+    )
+    telemetry_max_bytes: int = _key(_INT, 1_048_576, "The largest telemetry of one push, compressed or not.", _POSITIVE)
+
     # --- transactions --------------------------------------------------------------------------------------------------------
     transaction_max_timeout_ms: int = _key(_INT, 900_000, "Longest transaction timeout that a producer may ask.", _POSITIVE)
     transaction_state_log_num_partitions: int = _key(_INT, 50, "Partitions of __transaction_state.", _POSITIVE)

@@ -162,7 +162,7 @@ class Connection(asyncio.Protocol):
         local = transport.get_extra_info("sockname") or (self.listener.host, self.listener.port)
         shared.made += 1
         host = plain_address(remote[0])
-        peer = self.peer = Peer(host, plain_address(local[0]), local[1], self.listener, number=shared.made)
+        peer = self.peer = Peer(host, plain_address(local[0]), local[1], self.listener, number=shared.made, port=remote[1])
         peer.throttle = self.throttle
         dispatcher = shared.dispatcher
         self._session = Session(

@@ -75,7 +75,7 @@ KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(NOTHING, "FETCH", "session_id", label="session of nothing"),
     KnownDifference(FIXED, "DESCRIBE_CONFIGS", r".*\[(listeners|listener\.security\.protocol\.map)\]\.read_only"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\](\.(value|config_source|synonyms.*))?"),
-    KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*configs\[(cluster\.id|transaction\.version)\]", kafka="None"),
+    KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*configs\[(cluster\.id|transaction\.version|client\.telemetry\.enable)\]", kafka="None"),
     KnownDifference(OTHER, "DESCRIBE_QUORUM", r".*(leader_epoch|high_watermark|log_end_offset)"),
     KnownDifference(OTHER, "DESCRIBE_QUORUM", r"nodes.*listeners\[(CONTROLLER|PLAINTEXT)\]"),
 )

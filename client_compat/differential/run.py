@@ -6,7 +6,7 @@ directory; a difference that `known.py` names is counted apart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -15,6 +15,8 @@ from client_compat.differential.normalise import Plain, differences
 from client_compat.differential.probe import Probe, Seen, Versions
 from client_compat.differential.scenarios import BEFORE_COORDINATORS, SCENARIOS
 from client_compat.differential.scenarios.common import wait_until_coordinated
+from client_compat.kafka.compiled import compiled
+from client_compat.kafka.jars import KafkaMissing
 from client_compat.kafka.reference import NODE_ID, ReferenceBroker
 from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
 from client_compat.support.brokers import HOST, ottla
@@ -92,8 +94,11 @@ class Report:
 
 def differential(directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None) -> Report:
     """Start both brokers over fresh directories under `directory` and compare. Raises KafkaMissing or BrokerFailed."""
-    reference = ReferenceBroker(directory / "kafka")
-    options = [f"--set={name}={KAFKA_SETTINGS[name]}" for name in SHARED]
+    reporters, classes = telemetry()
+    reference = ReferenceBroker(directory / "kafka", reporters, classes=classes)
+    shared = {name: KAFKA_SETTINGS[name] for name in SHARED} | dict(reporters)
+    options = [f"--set={name}={value}" for name, value in shared.items()]
+    options.append(f"--set=client.telemetry.enable={'true' if classes else 'false'}")
     report = Report(reference.version)
     reference.format(options=FORMAT_OPTIONS)
     with reference, ottla(directory / "ottla", options=[*options, f"--set=node.id={NODE_ID}"]) as own:
@@ -112,6 +117,14 @@ def differential(directory: Path, only: Sequence[str] = (), *, on_scenario: Call
             if on_scenario is not None:
                 on_scenario(name, report)
     return report
+
+
+def telemetry() -> tuple[Mapping[str, str], Path | None]:
+    """What switches the telemetry of clients on in Apache Kafka: a setting, and the class that it names. Nothing without a JDK."""
+    try:
+        return {"metric.reporters": "ottla.compat.TelemetryTaker"}, compiled("TelemetryTaker")
+    except KafkaMissing:
+        return {}, None
 
 
 def compare(scenario: str, kafka: Sequence[Seen], ours: Sequence[Seen], known: Sequence[KnownDifference] = KNOWN) -> list[Difference]:

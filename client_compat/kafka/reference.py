@@ -6,6 +6,7 @@ is small, because two cores and a test have to share the machine with it.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,11 +50,17 @@ TOLD: Mapping[str, str] = {
 
 
 def java_command(
-    version: str, main_class: str, *arguments: str, properties: Mapping[str, str] | None = None, jvm: Sequence[str] = SMALL_JVM
+    version: str,
+    main_class: str,
+    *arguments: str,
+    properties: Mapping[str, str] | None = None,
+    jvm: Sequence[str] = SMALL_JVM,
+    classes: Path | None = None,
 ) -> list[str]:
-    """The command that runs one of Kafka's main classes. Raises `KafkaMissing`."""
+    """The command that runs one of Kafka's main classes; `classes` are found beside Kafka's. Raises `KafkaMissing`."""
     set_ = [f"-D{name}={value}" for name, value in (properties or {}).items()]
-    return [java(), *jvm, *set_, "-cp", f"{jars(version)}/*", main_class, *arguments]
+    places = [f"{jars(version)}/*", *([] if classes is None else [str(classes)])]
+    return [java(), *jvm, *set_, "-cp", os.pathsep.join(places), main_class, *arguments]
 
 
 @dataclass(slots=True)
@@ -69,13 +76,15 @@ class ReferenceBroker:
     node_id: int = NODE_ID
     static_voters: bool = False
     jvm: Sequence[str] = SMALL_JVM
+    classes: Path | None = None
+    """Of the project's own, which settings name."""
     broker: BrokerProcess = field(init=False)
     controller_port: int = field(init=False)
 
     def __post_init__(self) -> None:
         port, self.controller_port = free_port(), free_port()
         output = self.data_dir.with_name(f"{self.data_dir.name}-kafka.log")
-        argv = java_command(self.version, "kafka.Kafka", str(self._properties_file), properties=TOLD, jvm=self.jvm)
+        argv = java_command(self.version, "kafka.Kafka", str(self._properties_file), properties=TOLD, jvm=self.jvm, classes=self.classes)
         self.broker = BrokerProcess(argv, port, output, name=f"Apache Kafka {self.version}")
 
     @property

@@ -76,10 +76,10 @@ def test_every_module_has_its_mirror_test(path: Path) -> None:
 
 
 def test_every_route_has_a_handler_file_and_a_wire_test_of_the_same_stem() -> None:
-    from ottla.broker.api.routes import ROUTES
+    from ottla.broker.api.routes import ROUTES, TELEMETRY
 
     missing = []
-    for key in ROUTES:
+    for key in ROUTES | TELEMETRY:
         stems = [p.stem for p in (ROOT / "broker" / "api").glob(f"k{int(key):02d}_*.py")]
         tests = [p.stem for p in (ROOT / "tests" / "wire").glob(f"test_k{int(key):02d}_*.py")]
         if len(stems) != 1 or tests != [f"test_{stems[0]}"]:

@@ -36,6 +36,9 @@ NOT_IN_KAFKA_PYTHON = (
     "RenewDelegationToken",
     "ExpireDelegationToken",
     "DescribeDelegationToken",
+    # Clients' telemetry.
+    "GetTelemetrySubscriptions",
+    "PushTelemetry",
     # What only brokers and controllers say to each other, and the tools that change which of them there are.
     "Vote",
     "BeginQuorumEpoch",

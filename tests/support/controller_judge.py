@@ -6,21 +6,19 @@ the directory of Kafka's jars.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import queue
-import shutil
 import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple, TypeAlias
 
-from client_compat.kafka.jars import CACHE, KafkaMissing, jars, java
+from client_compat.kafka.compiled import compiled
+from client_compat.kafka.jars import jars, java
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.image_delta import ImageDelta
 from ottla.broker.cluster.metadata_records import (
@@ -35,7 +33,6 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 from ottla.protocol.messages.registry import response_class
 from ottla.protocol.schema import Message, decode, encode
 
-SOURCE = Path(__file__).parents[2] / "client_compat" / "kafka" / "ControllerJudge.java"
 MAIN_CLASS = "org.apache.kafka.controller.ControllerJudge"
 CLUSTER_ID = "judged-cluster-of-kafka"
 NODE_ID = 3000
@@ -43,7 +40,6 @@ START_MS = 1_000_000
 SESSION_MS = 9_000
 FIRST_OFFSET = 1
 """A leader's first record is a control record, which is no concern of the controller's."""
-COMPILE_TIMEOUT_S = 300
 ANSWER_TIMEOUT_S = 60
 JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
 MARKS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
@@ -133,30 +129,11 @@ class Known:
         return [contact for contact, at_ms in self.contacts.items() if at_ms + SESSION_MS < self.now_ms]
 
 
-def compiled() -> Path:
-    """Where the classes lie. Raises `KafkaMissing` where there are no jars, no JDK, or no peace between the two."""
-    places = jars()
-    target = CACHE / f"{places.name}-judge-{hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:12]}"
-    if target.is_dir():
-        return target
-    javac = shutil.which("javac")
-    if javac is None:
-        raise KafkaMissing("there is no JDK here (Debian, Ubuntu: openjdk-17-jdk-headless)")
-    with tempfile.TemporaryDirectory(dir=CACHE) as unfinished:
-        argv = [javac, "-nowarn", "-d", unfinished, "-cp", f"{places}/*", str(SOURCE)]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
-        if done.returncode != 0:
-            raise KafkaMissing(f"{SOURCE.name} cannot be compiled: {done.stderr}")
-        if not target.is_dir():
-            shutil.copytree(unfinished, target)
-    return target
-
-
 class ControllerJudge:
     """One Java process; a context manager. Raises `KafkaMissing` where there cannot be one."""
 
     def __init__(self) -> None:
-        classpath = f"{compiled()}{os.pathsep}{jars()}/*"
+        classpath = f"{compiled('ControllerJudge')}{os.pathsep}{jars()}/*"
         options = [
             "-Xmx512m",
             "-XX:+UseSerialGC",

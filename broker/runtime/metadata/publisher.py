@@ -75,7 +75,8 @@ class FetcherManager(Protocol):
 class Publisher:
     """`on_deleted` hear of each topic that is there no longer; `on_elected` and `on_resigned` of each partition, by topic, index and leader
     epoch, that this broker leads in a new one, or does not lead; there the epoch is None where it has no replica any more. `on_quotas` are
-    told that quotas have changed, `on_settings` that settings of this very broker were written.
+    told that quotas have changed, `on_settings` that settings of this very broker were written, `on_subscriptions` of each subscription to
+    clients' metrics that has changed, by its name.
 
     `brokers` are told of every registration; `fetchers` of what is to be fetched. A broker without others has neither.
     """
@@ -97,6 +98,7 @@ class Publisher:
         self.on_resigned: list[Callable[[str, int, int | None], None]] = []
         self.on_quotas: list[Callable[[], None]] = []
         self.on_settings: list[Callable[[], None]] = []
+        self.on_subscriptions: list[Callable[[str], None]] = []
         self.fetchers: FetcherManager | None = None
         self.shutting_down = False
         """A controlled shutdown has begun: nothing is fetched for partitions without leader, nor where this replica is out of sync."""
@@ -178,6 +180,10 @@ class Publisher:
             _tell(self.on_settings)
         if changes.client_quotas:
             _tell(self.on_quotas)
+        if self.on_subscriptions:
+            for kind, name in changes.configs:
+                if kind == ResourceType.CLIENT_METRICS:
+                    _tell(self.on_subscriptions, name)
         return refused
 
     # --- brokers and coordinators ------------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ from client_compat.differential.scenarios import (
     offsets,
     produce,
     quotas,
+    telemetry,
     topics,
     transactions,
     users,
@@ -41,6 +42,7 @@ SCENARIOS: dict[str, Scenario] = {
         quotas,
         users,
         controlling,
+        telemetry,
     )
     for name, scenario in module.SCENARIOS.items()
 }

@@ -101,4 +101,6 @@ print(*sys.modules)
 
 def test_a_broker_holds_no_library_that_few_requests_need() -> None:
     loaded = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True).stdout.split()
-    assert {"re2", "difflib", "xxhash", "lz4", "cramjam", "zstandard", "typer", "rich", "aiokafka"}.isdisjoint(loaded)
+    assert {"re2", "difflib", "xxhash", "lz4", "cramjam", "zstandard", "typer", "rich", "aiokafka", "ottla.broker.telemetry"}.isdisjoint(
+        loaded
+    )

@@ -219,6 +219,18 @@ async def test_settings_reach_logs_that_are_open_and_those_that_are_made_later(m
         assert (config.retention_ms, config.max_message_bytes) == (7, 99)
 
 
+async def test_who_listens_hears_of_each_subscription_to_clients_metrics_that_changed(member: MemberDir) -> None:
+    heard: list[tuple[str, dict[str, str]]] = []
+    configs = member.catalog.configs
+    member.publisher.on_subscriptions.append(lambda name: heard.append((name, dict(configs(ResourceType.CLIENT_METRICS, name)))))
+    await member.told(*START)
+    await member.told(
+        ConfigRecord(ResourceType.CLIENT_METRICS, "s", "metrics", "a"), ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "1")
+    )
+    await member.told(ConfigRecord(ResourceType.CLIENT_METRICS, "s", "metrics", None))
+    assert heard == [("s", {"metrics": "a"}), ("s", {})]
+
+
 async def test_what_is_no_replica_of_the_first_image_is_set_aside_as_stray_and_kept(tmp_path: Path) -> None:
     member = MemberDir(tmp_path)
     await member.told(*START, *(partition(ID, index, [1, 2]) for index in range(3)))

@@ -1,0 +1,114 @@
+"""What `/telemetry` tells: who pushed its metrics here, and the last of them, decoded from OTLP into the JSON that OTLP itself has.
+
+Rules that hold inside:
+- Whatever cannot be decoded is told as such, with the reason; the other payloads are told all the same.
+- One answer decodes TELEMETRY_ANSWER_BYTES at most. It is made on a thread, its text included: the loop is the broker's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, Field
+
+from ottla.broker.cluster.topic_ids import id_text
+from ottla.broker.core import limits
+from ottla.protocol.records.compression import decompress
+
+if TYPE_CHECKING:
+    from ottla.broker.telemetry.instances import ClientTelemetry
+    from ottla.broker.telemetry.payloads import Payload
+
+
+class TelemetryOut(BaseModel):
+    """One client, and what it pushed last."""
+
+    client_instance_id: str
+    client_id: str | None
+    software_name: str
+    software_version: str
+    address: str
+    port: int
+    known: bool = Field(description="whether the broker knows the instance: it goes with its connection, what it pushed stays for a while")
+    terminating: bool = Field(description="whether this was its last push")
+    received_ms: int
+    push_interval_ms: int
+    subscription_id: int
+    requested_metrics: list[str]
+    compression: str
+    compressed_bytes: int
+    size_bytes: int
+    otlp: dict[str, Any] | None = Field(description="MetricsData in the JSON of OTLP: resourceMetrics, scopeMetrics, metrics")
+    not_decoded: str | None = Field(default=None, description="why there is no otlp")
+
+
+class TelemetryPage(BaseModel):
+    """All of them, the newest first."""
+
+    instances: int = Field(description="that the broker knows now, be there something of them or not")
+    clients: list[TelemetryOut]
+
+
+async def page(telemetry: ClientTelemetry) -> str:
+    """A `TelemetryPage` in JSON."""
+    known = [(payload, payload.instance_id in telemetry) for payload in telemetry.payloads.newest_first()]
+    return await asyncio.to_thread(_page, len(telemetry), known)
+
+
+async def one(telemetry: ClientTelemetry, payload: Payload) -> str:
+    """A `TelemetryOut` in JSON."""
+    known = payload.instance_id in telemetry
+    return await asyncio.to_thread(lambda: _told(payload, known=known).model_dump_json())
+
+
+def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
+    left, clients = limits.TELEMETRY_ANSWER_BYTES, []
+    for payload, known in payloads:
+        left -= payload.size_bytes
+        clients.append(_told(payload, known=known, decode=left >= 0))
+    return TelemetryPage(instances=instances, clients=clients).model_dump_json()
+
+
+def _told(payload: Payload, *, known: bool, decode: bool = True) -> TelemetryOut:
+    otlp: dict[str, Any] | None = None
+    why: str | None = f"beyond what one answer holds: ask for /telemetry/{id_text(payload.instance_id)}"
+    if decode:
+        otlp, why = _decoded(payload)
+    pusher, wanted = payload.pusher, payload.wanted
+    return TelemetryOut(
+        client_instance_id=id_text(payload.instance_id),
+        client_id=pusher.client_id,
+        software_name=pusher.software_name,
+        software_version=pusher.software_version,
+        address=pusher.address,
+        port=pusher.port,
+        known=known,
+        terminating=payload.terminating,
+        received_ms=payload.received_ms,
+        push_interval_ms=wanted.push_interval_ms,
+        subscription_id=wanted.subscription_id,
+        requested_metrics=list(wanted.metrics),
+        compression=payload.codec.name.lower(),
+        compressed_bytes=len(payload.data),
+        size_bytes=payload.size_bytes,
+        otlp=otlp,
+        not_decoded=why,
+    )
+
+
+def _decoded(payload: Payload) -> tuple[dict[str, Any] | None, str | None]:
+    """OTLP as JSON, or why not."""
+    try:
+        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 # an extra, imported with the first question
+        from google.protobuf.message import DecodeError  # noqa: PLC0415 # the same
+        from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415 # the same
+    except ImportError as error:
+        return None, f"needs opentelemetry-proto: pip install 'ottla[telemetry]' ({error})"
+    message = MetricsData()
+    try:
+        message.ParseFromString(bytes(decompress(payload.codec, payload.data, payload.size_bytes)))
+        return MessageToDict(message, use_integers_for_enums=True), None
+    except (DecodeError, ValueError, RecursionError) as error:
+        return None, f"is no MetricsData of OTLP: {error}"

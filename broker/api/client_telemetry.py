@@ -1,0 +1,41 @@
+"""Telemetry of clients at the handlers: made with the broker where it is switched on, told of subscriptions, and who asks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.api.authorizer import java_host
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.telemetry.instances import ClientTelemetry
+from ottla.broker.telemetry.subscriptions import Pusher
+
+if TYPE_CHECKING:
+    from ottla.broker.api.context import Context, Services
+
+_UNKNOWN: Final = "unknown"
+"""What Kafka calls the software of a client that does not say it."""
+
+
+def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None]]) -> ClientTelemetry:
+    """With the subscriptions that there are, and those that `on_subscriptions` will be told of."""
+    made = ClientTelemetry(services.clock, services.timers, services.random_bytes, services.settings.telemetry_max_bytes)
+    catalog = services.topics
+
+    def change(name: str) -> None:
+        made.subscriptions.change(name, catalog.configs(ResourceType.CLIENT_METRICS, name))
+
+    for name in catalog.configured_resources(ResourceType.CLIENT_METRICS):
+        change(name)
+    on_subscriptions.append(change)
+    return made
+
+
+def telemetry_and_pusher(ctx: Context) -> tuple[ClientTelemetry, Pusher]:
+    """Who asks; its instance goes with its connection."""
+    telemetry, peer = ctx.services.telemetry, ctx.peer
+    assert telemetry is not None, "the routes are there with it"
+    peer.on_closed.setdefault(telemetry, partial(telemetry.disconnected, peer.number))
+    names = (peer.client_software_name or _UNKNOWN, peer.client_software_version or _UNKNOWN)
+    return telemetry, Pusher(peer.number, ctx.client_id, *names, java_host(peer.host), peer.port)

@@ -1,0 +1,32 @@
+"""GetTelemetrySubscriptions (key 71), version 0: what of itself a client is to measure and push (KIP-714).
+
+Promises: an id for a client that has none; subscriptions as they are now, merged as Kafka merges them, under an id that is computed as
+Kafka's; THROTTLING_QUOTA_EXCEEDED for whoever asks again within its push interval. Everybody may ask, whatever ACLs say.
+Served and listed with `client.telemetry.enable` alone.
+"""
+
+from __future__ import annotations
+
+from ottla.broker.api.client_telemetry import telemetry_and_pusher
+from ottla.broker.api.context import Context
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.telemetry.instances import COMPRESSION_TYPES
+from ottla.protocol.messages.k71_get_telemetry_subscriptions import GetTelemetrySubscriptionsRequest, GetTelemetrySubscriptionsResponse
+
+
+def handle(ctx: Context, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
+    """All of it is in memory."""
+    telemetry, pusher = telemetry_and_pusher(ctx)
+    try:
+        instance_id, wanted = telemetry.get(bytes(request.client_instance_id), pusher)
+    except Rejected as refused:
+        return GetTelemetrySubscriptionsResponse(error_code=refused.code)
+    return GetTelemetrySubscriptionsResponse(
+        client_instance_id=instance_id,
+        subscription_id=wanted.subscription_id,
+        accepted_compression_types=list(COMPRESSION_TYPES),
+        push_interval_ms=wanted.push_interval_ms,
+        telemetry_max_bytes=telemetry.max_bytes,
+        delta_temporality=True,
+        requested_metrics=list(wanted.metrics),
+    )

@@ -1,0 +1,210 @@
+"""The instances of clients that this broker knows, and what each may ask and push when (KIP-714).
+
+Rules that hold inside, as in Kafka:
+- An instance that is not known is made, with whatever id a client says that it has: it may have got it from another broker.
+- When subscriptions change, each instance begins anew with its next request: nobody has to wait before it hears of them.
+- It may ask once in an interval, and push at once after that, then once in an interval. Who is refused for its subscription or its
+  compression may ask at once; who ends may push at once, and then nothing more.
+- An instance goes with the connection that it was made on, or after a minute, or three intervals, without a request.
+
+Source: KAFKA ClientMetricsManager, ClientMetricsInstance.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID, new_topic_id
+from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.telemetry.payloads import Payload, Payloads
+from ottla.broker.telemetry.subscriptions import MetricsSubscriptions, Pusher, Wanted
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
+from ottla.protocol.records.compression import Codec, codec_of, decompress
+from ottla.protocol.records.errors import RecordsError
+
+COMPRESSION_TYPES: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
+"""What clients are told, the best first; nothing is compressed by none of them, and that is taken, too."""
+_RESERVED: Final = frozenset({ZERO_ID, METADATA_TOPIC_ID})
+_ASK_AT_ONCE: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
+
+
+@dataclass(slots=True)
+class TelemetryInstance:
+    """One client, as long as its subscriptions stay what they are. Times are of the wall, 0 before the first."""
+
+    pusher: Pusher
+    wanted: Wanted
+    version: int
+    """Of the subscriptions that it was made of."""
+    last_get_ms: int = 0
+    last_push_ms: int = 0
+    terminating: bool = False
+    last_error: ErrorCode = ErrorCode.NONE
+    expiry: TimerHandle | None = None
+
+    @property
+    def held_bytes(self) -> int:
+        """What it holds of what its client chose the length of."""
+        return sum(len(text or "") for text in self.pusher[1:4])
+
+    def may_get(self, now_ms: int) -> bool:
+        """Whether it is time to ask; then that is noted."""
+        if now_ms - max(self.last_get_ms, self.last_push_ms) < self.wanted.push_interval_ms:
+            return False
+        self.last_get_ms = now_ms
+        return True
+
+    def may_push(self, now_ms: int) -> bool:
+        """Whether it is time to push; then that is noted."""
+        if self.last_get_ms <= self.last_push_ms and now_ms - self.last_push_ms < self.wanted.push_interval_ms:
+            return False
+        self.last_push_ms = now_ms
+        return True
+
+    def forget_expiry(self) -> None:
+        """It no longer ends by itself."""
+        if self.expiry is not None:
+            self.expiry.cancel()
+            self.expiry = None
+
+
+@dataclass(slots=True)
+class TelemetryCounts:
+    """Since the start; refusals by their error."""
+
+    pushed: int = 0
+    pushed_bytes: int = 0
+    """Before they were decompressed."""
+    refused: dict[ErrorCode, int] = field(default_factory=dict)
+
+
+class ClientTelemetry:
+    """One for a broker. `max_bytes` is telemetry.max.bytes."""
+
+    def __init__(self, clock: Clock, timers: Timers, random_bytes: Callable[[int], bytes], max_bytes: int) -> None:
+        self.subscriptions = MetricsSubscriptions()
+        self.payloads = Payloads()
+        self.counts = TelemetryCounts()
+        self.max_bytes = max_bytes
+        self._clock, self._timers, self._random_bytes = clock, timers, random_bytes
+        self._instances: OrderedDict[bytes, TelemetryInstance] = OrderedDict()
+        self._held_bytes = 0
+        self._made_on: dict[int, bytes] = {}
+        """By the number of a connection the last instance that was made on it."""
+
+    def __len__(self) -> int:
+        return len(self._instances)
+
+    def __contains__(self, instance_id: bytes) -> bool:
+        return instance_id in self._instances
+
+    def get(self, instance_id: bytes, pusher: Pusher) -> tuple[bytes, Wanted]:
+        """The client's id, a new one where it has none, and what it is to push. Raises Rejected."""
+        instance_id = instance_id if instance_id != ZERO_ID else self._new_id()
+        instance = self._instance(instance_id, pusher)
+        if not instance.may_get(self._clock.now_ms()) and instance.last_error not in _ASK_AT_ONCE:
+            raise self._refusal(ErrorCode.THROTTLING_QUOTA_EXCEEDED)
+        instance.last_error = ErrorCode.NONE
+        return instance_id, instance.wanted
+
+    def push(self, request: PushTelemetryRequest, pusher: Pusher) -> None:
+        """Take what a client measured. Raises Rejected."""
+        instance_id = bytes(request.client_instance_id)
+        if instance_id in _RESERVED:
+            raise self._refusal(ErrorCode.INVALID_REQUEST)
+        instance = self._instance(instance_id, pusher)
+        error = self._problem(instance, request)
+        instance.terminating = request.terminating
+        if error is ErrorCode.NONE and request.metrics:
+            error = self._take(instance_id, instance, pusher, request)
+        instance.last_error = error
+        if error is not ErrorCode.NONE:
+            raise self._refusal(error)
+
+    def disconnected(self, connection: int) -> None:
+        """The connection of that number is gone, and with it the last instance that was made on it."""
+        instance_id = self._made_on.pop(connection, None)
+        if instance_id is not None:
+            self._drop(instance_id)
+
+    # --- the rules ---------------------------------------------------------------------------------------------------------------
+
+    def _problem(self, instance: TelemetryInstance, request: PushTelemetryRequest) -> ErrorCode:
+        if instance.terminating:
+            return ErrorCode.INVALID_REQUEST
+        if not instance.may_push(self._clock.now_ms()) and not request.terminating:
+            return ErrorCode.THROTTLING_QUOTA_EXCEEDED
+        if request.subscription_id != instance.wanted.subscription_id:
+            return ErrorCode.UNKNOWN_SUBSCRIPTION_ID
+        if not 0 <= request.compression_type < len(Codec):
+            return ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+        if len(request.metrics) > self.max_bytes:
+            return ErrorCode.TELEMETRY_TOO_LARGE
+        return ErrorCode.NONE
+
+    def _take(self, instance_id: bytes, instance: TelemetryInstance, pusher: Pusher, request: PushTelemetryRequest) -> ErrorCode:
+        """What does not decompress, also to more than `max_bytes`, is INVALID_RECORD: as Kafka answers whatever its plug-in cannot take."""
+        codec, data = codec_of(request.compression_type), bytes(request.metrics)
+        try:
+            size_bytes = len(decompress(codec, data, self.max_bytes))
+        except RecordsError:
+            return ErrorCode.INVALID_RECORD
+        self.counts.pushed += 1
+        self.counts.pushed_bytes += len(data)
+        now_ms = self._clock.now_ms()
+        self.payloads.keep(Payload(instance_id, pusher, instance.wanted, now_ms, request.terminating, codec, data, size_bytes))
+        return ErrorCode.NONE
+
+    def _refusal(self, code: ErrorCode) -> Rejected:
+        self.counts.refused[code] = self.counts.refused.get(code, 0) + 1
+        return Rejected(code)
+
+    # --- who is known ------------------------------------------------------------------------------------------------------------
+
+    def _new_id(self) -> bytes:
+        while (instance_id := new_topic_id(self._random_bytes)) in self._instances:
+            pass
+        return instance_id
+
+    def _instance(self, instance_id: bytes, pusher: Pusher) -> TelemetryInstance:
+        """The one that is known, or a new one; it expires later from now on."""
+        instance = self._instances.get(instance_id)
+        if instance is None:
+            instance = self._make(instance_id, pusher, pusher.connection)
+        elif instance.version < self.subscriptions.version:
+            instance = self._make(instance_id, instance.pusher, pusher.connection)
+        self._instances.move_to_end(instance_id)
+        instance.forget_expiry()
+        wait_ms = max(limits.TELEMETRY_IDLE_MS, 3 * instance.wanted.push_interval_ms)
+        instance.expiry = self._timers.schedule(self._clock.mono_ms() + wait_ms, partial(self._expire, instance_id, pusher.connection))
+        return instance
+
+    def _make(self, instance_id: bytes, pusher: Pusher, connection: int) -> TelemetryInstance:
+        self._drop(instance_id)
+        wanted = self.subscriptions.wanted_of(instance_id, pusher.attributes(instance_id))
+        made = self._instances[instance_id] = TelemetryInstance(pusher, wanted, self.subscriptions.version)
+        self._held_bytes += made.held_bytes
+        self._made_on[connection] = instance_id
+        while len(self._instances) > 1 and (
+            len(self._instances) > limits.TELEMETRY_INSTANCES or self._held_bytes > limits.TELEMETRY_NAMES_BYTES
+        ):
+            self._drop(next(iter(self._instances)))
+        return made
+
+    def _expire(self, instance_id: bytes, connection: int) -> None:
+        self._made_on.pop(connection, None)
+        self._drop(instance_id)
+
+    def _drop(self, instance_id: bytes) -> None:
+        instance = self._instances.pop(instance_id, None)
+        if instance is not None:
+            self._held_bytes -= instance.held_bytes
+            instance.forget_expiry()

@@ -1,0 +1,139 @@
+"""What clients are to measure: the resources of type CLIENT_METRICS, and what they come to for one client (KIP-714).
+
+Rules that hold inside:
+- A subscription whose expressions cannot be read asks nobody: a controller of Kafka's takes Java's, of which RE2 knows not all.
+- Names of metrics are told in the order of a `java.util.HashSet`, because the id of a subscription is computed over them in that order.
+
+Source: KAFKA ClientMetricsManager (createClientInstance, computeSubscriptionId), ClientMetricsInstanceMetadata.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from struct import Struct
+from typing import Any, Final, NamedTuple
+
+from ottla.broker.cluster.topic_ids import id_text
+from ottla.broker.configs.client_metrics_config import (
+    CLIENT_ID,
+    CLIENT_INSTANCE_ID,
+    CLIENT_SOFTWARE_NAME,
+    CLIENT_SOFTWARE_VERSION,
+    CLIENT_SOURCE_ADDRESS,
+    CLIENT_SOURCE_PORT,
+    INTERVAL_MS,
+    MATCH,
+    METRICS,
+    METRICS_KEYS,
+    matching_patterns,
+)
+from ottla.broker.core.config_keys import InvalidConfig
+from ottla.broker.core.java_hash import in_hash_order, string_hash
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.records.crc32c import crc32c
+
+logger = logging.getLogger(__name__)
+
+_QUARTERS, _UNSIGNED, _SIGNED = Struct(">4I"), Struct(">I"), Struct(">i")
+
+ALL: Final = "*"
+PUSH_INTERVAL_MS: Final = 300_000
+"""Where no subscription asks for more frequent pushes: also one that asks for fewer."""
+
+
+class Pusher(NamedTuple):
+    """Who asks what to push, or pushes; `connection` is the number of its connection, `port` its end of it."""
+
+    connection: int
+    client_id: str | None
+    software_name: str
+    software_version: str
+    address: str
+    port: int
+
+    def attributes(self, instance_id: bytes) -> dict[str, str | None]:
+        """What expressions are matched with."""
+        return {
+            CLIENT_INSTANCE_ID: id_text(instance_id),
+            CLIENT_ID: self.client_id,
+            CLIENT_SOFTWARE_NAME: self.software_name,
+            CLIENT_SOFTWARE_VERSION: self.software_version,
+            CLIENT_SOURCE_ADDRESS: self.address,
+            CLIENT_SOURCE_PORT: str(self.port),
+        }
+
+
+class Wanted(NamedTuple):
+    """What one client is to push: the id changes with everything else, and is another for each client."""
+
+    subscription_id: int
+    metrics: tuple[str, ...]
+    push_interval_ms: int
+
+
+class _Subscription(NamedTuple):
+    metrics: tuple[str, ...]
+    interval_ms: int
+    patterns: Mapping[str, Any] | None
+    """None: nobody matches."""
+
+    def asks(self, attributes: Mapping[str, str | None]) -> bool:
+        """Whether every expression matches the whole of its attribute."""
+        if self.patterns is None:
+            return False
+        return all(
+            (value := attributes[name]) is not None and pattern.fullmatch(value) is not None for name, pattern in self.patterns.items()
+        )
+
+
+class MetricsSubscriptions:
+    """All of them. `version` grows with each change."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._by_name: dict[str, _Subscription] = {}
+
+    def change(self, name: str, overrides: Mapping[str, str]) -> None:
+        """From now on `name` has these settings, by their names; it is gone without any."""
+        if overrides:
+            self._by_name[name] = _read(name, overrides)
+        elif self._by_name.pop(name, None) is None:
+            return
+        self.version += 1
+
+    def wanted_of(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> Wanted:
+        """What the client of this instance is to push."""
+        interval_ms, names = PUSH_INTERVAL_MS, list[str]()
+        for name in in_hash_order(self._by_name, string_hash):
+            subscription = self._by_name[name]
+            if subscription.asks(attributes):
+                names += in_hash_order(subscription.metrics, string_hash)
+                interval_ms = min(interval_ms, subscription.interval_ms)
+        metrics = (ALL,) if ALL in names else tuple(in_hash_order(names, string_hash))
+        return Wanted(_subscription_id(metrics, interval_ms, instance_id), metrics, interval_ms)
+
+
+def _read(name: str, overrides: Mapping[str, str]) -> _Subscription:
+    try:
+        values = {key: row.parse(overrides[key]) if key in overrides else row.default for key, row in METRICS_KEYS.items()}
+    except InvalidConfig as error:  # never of Kafka's controllers or Ottla's: both check it
+        logger.warning("The subscription %s asks nobody: %s", name, error)
+        return _Subscription((), PUSH_INTERVAL_MS, None)
+    metrics, interval_ms, match = values[METRICS], values[INTERVAL_MS], values[MATCH]
+    assert isinstance(metrics, tuple)
+    assert isinstance(interval_ms, int)
+    assert isinstance(match, tuple)
+    try:
+        return _Subscription(metrics, interval_ms, matching_patterns(match))
+    except Rejected as error:
+        logger.warning("The subscription %s to clients' metrics asks nobody: %s", name, error.message)
+        return _Subscription(metrics, interval_ms, None)
+
+
+def _subscription_id(metrics: tuple[str, ...], interval_ms: int, instance_id: bytes) -> int:
+    mixed = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode())
+    for quarter in _QUARTERS.unpack(instance_id):  # which is Java's hash of an id
+        mixed ^= quarter
+    signed: int = _SIGNED.unpack(_UNSIGNED.pack(mixed))[0]
+    return signed

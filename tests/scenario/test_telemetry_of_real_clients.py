@@ -1,0 +1,78 @@
+"""Two real clients push their metrics by themselves (KIP-714), as they do to any broker that asks; what they say is at the admin port."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from client_compat.kafka.jars import default_version
+from client_compat.kafka.tools import Tools
+from ottla.broker.admin.server import admin_port
+from ottla.broker.core.clock import MovableClock
+from ottla.broker.testing import InProcessBroker
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
+from tests.support.apache_kafka import jars_or_skip
+
+CLIENT_METRICS = 16
+PATIENCE_S = 30.0
+
+
+def names(told: dict[str, Any]) -> set[str]:
+    """Of the metrics in one push."""
+    return {
+        metric["name"]
+        for resource in told["otlp"].get("resourceMetrics", [])
+        for scope in resource["scopeMetrics"]
+        for metric in scope["metrics"]
+    }
+
+
+def until(port: int, is_there: Callable[[dict[str, Any]], bool], meanwhile: Callable[[], object] = lambda: None) -> dict[str, Any]:
+    """What a client pushed, as soon as one pushed that."""
+    deadline = time.monotonic() + PATIENCE_S
+    clients: list[dict[str, Any]] = []
+    while time.monotonic() < deadline:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/telemetry", timeout=20) as answer:
+            clients = json.load(answer)["clients"]
+        found = [told for told in clients if is_there(told)]
+        if found:
+            return found[0]
+        meanwhile()
+    raise AssertionError(f"not among {clients}")
+
+
+def test_java_and_librdkafka_push_what_they_are_asked_for(tmp_path: Path) -> None:
+    jars_or_skip()
+    clock = MovableClock()
+    with InProcessBroker(tmp_path / "data", {"client.telemetry.enable": "true"}, clock=clock) as running:
+        serving = admin_port(running.broker, running.script, clock, 0, token="t")
+        port = running.call_async(serving.__aenter__())
+        changes = [AlterableConfig("interval.ms", 0, "100"), AlterableConfig("metrics", 0, "org.apache.kafka.producer.")]
+        with Client("127.0.0.1", running.port) as client:
+            client.call(IncrementalAlterConfigsRequest([AlterConfigsResource(CLIENT_METRICS, "producers", changes)]))
+        command = Tools().command("kafka-console-producer", "--bootstrap-server", running.bootstrap, "--topic", "t")
+        with subprocess.Popen(command, stdin=subprocess.PIPE, text=True) as java:
+            assert java.stdin is not None
+            java.stdin.write("a\n")
+            java.stdin.flush()
+            rdkafka = Producer({"bootstrap.servers": running.bootstrap, "client.id": "rdkafka"})
+            rdkafka.produce("t", b"b")
+            told = until(port, lambda told: told["client_id"] == "rdkafka" and bool(names(told)), lambda: rdkafka.poll(0.01))
+            assert told["software_name"] == "confluent-kafka-python"
+            assert "org.apache.kafka.producer.connection.creation.total" in names(told)
+            told = until(port, lambda told: told["software_name"] == "apache-kafka-java" and bool(names(told)))
+            assert (told["client_id"], told["software_version"]) == ("console-producer", default_version())
+            assert "org.apache.kafka.producer.connection.creation.total" in names(told)
+            assert (told["compression"], told["requested_metrics"]) == ("zstd", ["org.apache.kafka.producer."])
+            java.stdin.close()
+            assert java.wait(PATIENCE_S) == 0
+        assert until(port, lambda told: told["software_name"] == "apache-kafka-java")["terminating"] is True
+        running.call_async(serving.__aexit__(None, None, None))
