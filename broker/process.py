@@ -68,7 +68,6 @@ Beside = Callable[[N], AbstractAsyncContextManager[object]]
 def run_node(make: Callable[[], N], port_file: Path | None = None, beside: Beside[N] | None = None) -> int:
     """Run a node until a signal stops it; the exit code. Raises StartError."""
     signal.signal(signal.SIGTERM, _give_up)
-    keep_freed_memory()
     allow_open_files()
     try:
         import uvloop  # noqa: PLC0415 # does not exist everywhere
@@ -118,6 +117,7 @@ async def _until_stopped(node: ServingNode, port_file: Path | None) -> None:
     _announce(node, port_file)
     stopped = asyncio.ensure_future(stop.wait())
     if await wait_at_most(node.timers, node.clock, limits.WARM_UP_AFTER_MS, [stopped]):
+        keep_freed_memory()
         await node.warm_up()  # until then the collector looks often: every class with slots is made twice, and once is garbage
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)

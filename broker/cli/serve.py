@@ -58,6 +58,7 @@ def parser() -> argparse.ArgumentParser:
     """The options of `ottla serve`."""
     made = argparse.ArgumentParser(
         prog="ottla serve",
+        formatter_class=_formatter,
         description=(
             "Start a broker. Every other setting goes by Kafka's own name: --set log.segment.bytes=1048576, "
             "OTTLA_LOG_SEGMENT_BYTES=1048576, or a line in a server.properties file; "
@@ -105,6 +106,15 @@ def parser() -> argparse.ArgumentParser:
     add_admin_options(made, _port)
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
     return made
+
+
+def _formatter(prog: str) -> argparse.HelpFormatter:
+    """With the width of the terminal, for which argparse would load three compressors (shutil's) at every start."""
+    try:
+        columns = os.get_terminal_size().columns
+    except OSError:
+        columns = 80
+    return argparse.HelpFormatter(prog, width=columns - 2)
 
 
 def _port(text: str) -> int:

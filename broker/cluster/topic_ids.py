@@ -8,7 +8,6 @@ Rules that hold inside:
 from __future__ import annotations
 
 import base64
-import uuid
 from collections.abc import Callable
 from typing import Final
 
@@ -32,6 +31,9 @@ def is_usable(topic_id: bytes) -> bool:
 def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:
     """Draws from `random_bytes(16)` until the id is usable. One draw in 64 is refused, so this ends."""
     while True:
-        topic_id = uuid.UUID(bytes=random_bytes(16), version=4).bytes
+        drawn = bytearray(random_bytes(16))
+        drawn[6] = drawn[6] & 0x0F | 0x40
+        drawn[8] = drawn[8] & 0x3F | 0x80
+        topic_id = bytes(drawn)
         if is_usable(topic_id):
             return topic_id

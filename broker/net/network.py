@@ -69,7 +69,8 @@ class _BoundSocket:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    named = host.encode() if host.isascii() else host  # Python loads tables of Unicode for a str, whatever is in it
+    found = socket.getaddrinfo(named, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     # A name of both families (localhost) is bound at IPv4, as Java does: there are clients that dial nothing else.
     family, kind, proto, _, address = min(found, key=lambda each: each[0] is not socket.AF_INET)
     bound = socket.socket(family, kind, proto)

@@ -21,7 +21,6 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
-from uuid import UUID
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.configs.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
@@ -385,6 +384,8 @@ def new_member_id(prefix: str, random_bytes: Callable[[int], bytes]) -> str:
 
 def random_member_id(random_bytes: Callable[[int], bytes]) -> str:
     """The id of a member that left the choice to us (version 0 of ConsumerGroupHeartbeat)."""
+    from uuid import UUID  # noqa: PLC0415 # a start does not wait for it
+
     return str(UUID(bytes=random_bytes(16), version=4))
 
 
