@@ -96,12 +96,7 @@ def print_run(console: Console, found: MixedRun, directory: Path) -> None:
         if by_node := {node_id: count for (node_id, one), count in sorted(found.faults.items()) if one == kind}:
             console.print(f"{kind}: " + ", ".join(f"node {node_id} {count} times" for node_id, count in by_node.items()))
     console.print(f"{txns.aborted:,} transactions aborted, {txns.unknown:,} commits unanswered.")
-    if found.hung:
-        console.print(f"[red]Clients that hung, and were killed:[/] {', '.join(found.hung)}; see transactions.log.")
-    if acks.given_up:
-        console.print(f"[yellow]Values given up by a producer that knew no broker any more, and was opened anew:[/] {acks.given_up}.")
-    if found.members_hung:
-        console.print(f"[yellow]Members that hung, and were killed:[/] {', '.join(found.members_hung)}; see groups.log.")
+    print_clients(console, found)
     if (read := found.groups) is not None:
         off = f"{read.missed} missed, {read.different} not as in the log, {read.backwards} committed offsets went back"
         console.print(f"Groups: {read.given:,} records given; {off}.")
@@ -121,6 +116,18 @@ def print_run(console: Console, found: MixedRun, directory: Path) -> None:
         if found.good
         else f"[red]Not as promised.[/] See {directory}: {WHAT_TO_LOOK_AT}."
     )
+
+
+def print_clients(console: Console, found: MixedRun) -> None:
+    """What clients did of themselves, which is no broker's fault but for the hanging."""
+    if found.hung:
+        console.print(f"[red]Clients that hung, and were killed:[/] {', '.join(found.hung)}; see transactions.log.")
+    if found.acks.given_up:
+        console.print(f"[yellow]Values given up by a producer that knew no broker any more, and was opened anew:[/] {found.acks.given_up}.")
+    if found.acks.excused:
+        console.print(f"[yellow]Stored again by librdkafka itself, under a new epoch (its issue 4953):[/] {found.acks.excused}.")
+    if found.members_hung:
+        console.print(f"[yellow]Members that hung, and were killed:[/] {', '.join(found.members_hung)}; see groups.log.")
 
 
 def findings(audit: Verdict) -> list[str]:

@@ -16,6 +16,12 @@ def place(partition: int, offset: int) -> int:
     return partition << OFFSET_BITS | offset
 
 
+def partition_and_offset(place: int) -> tuple[int, int]:
+    """What `place` made one number of."""
+    return place >> OFFSET_BITS, place & (1 << OFFSET_BITS) - 1
+
+
 def describe_place(place: int) -> str:
     """A place in words."""
-    return f"partition {place >> OFFSET_BITS} offset {place & (1 << OFFSET_BITS) - 1}"
+    partition, offset = partition_and_offset(place)
+    return f"partition {partition} offset {offset}"

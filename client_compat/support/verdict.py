@@ -4,12 +4,24 @@ from __future__ import annotations
 
 from array import array
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from client_compat.support.load import Load, parts_of
 from client_compat.support.places import GIVEN_UP, NOT_ACKED, REFUSED, SOMEWHERE, describe_place, place
 from client_compat.support.reading import read_with_aiokafka
 
 SAMPLES_MAX = 10
+
+
+class Double(NamedTuple):
+    """A value that stands in several places."""
+
+    client: str
+    number: int
+    places: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.client} {self.number} stands at {', '.join(map(describe_place, self.places))}"
 
 
 @dataclass(slots=True)
@@ -27,7 +39,10 @@ class AckVerdict:
     foreign: int = 0
     given_up: int = 0
     """Taken back unanswered, with a client that could not go on; that is no fault of a broker's."""
+    excused: int = 0
+    """Doubled by the client itself, under two epochs of its producer id; that is no fault of a broker's either."""
     samples: list[str] = field(default_factory=list)
+    doubles: list[Double] = field(default_factory=list)
     losses: list[tuple[str, int, int]] = field(default_factory=list)
     """What is lost: client, number, and the place where it was acknowledged."""
 
@@ -39,6 +54,14 @@ class AckVerdict:
     def note(self, text: str) -> None:
         if len(self.samples) < SAMPLES_MAX:
             self.samples.append(text)
+
+    def excuse(self, double: Double) -> None:
+        """It was doubled by its client itself."""
+        self.doubles.remove(double)
+        self.doubled -= 1
+        self.excused += 1
+        if str(double) in self.samples:
+            self.samples.remove(str(double))
 
 
 def _told(load: Load) -> list[array[int]]:
@@ -77,8 +100,10 @@ def compare(verdict: AckVerdict, client: str, places: array[int], found: dict[in
     for number, acked in enumerate(places):
         copies = found.get(number, [])
         if len(copies) > 1:
+            double = Double(client, number, tuple(copies))
             verdict.doubled += 1
-            verdict.note(f"{client} {number} stands at {', '.join(map(describe_place, copies))}")
+            verdict.doubles.append(double)
+            verdict.note(str(double))
         if acked == REFUSED:
             verdict.refused += 1
         elif acked == NOT_ACKED:

@@ -1,0 +1,40 @@
+"""Values that a client stored twice by itself: under two epochs of one producer id.
+
+librdkafka raises its epoch while acknowledgements of other partitions are out, and sends what they were for again, with sequence 0 (its
+issue 4953, open; `make known-bugs ARGS=epoch-bump` shows it on any broker). To a broker the second is a new batch. What is twice in one
+epoch, or under two producer ids, is the broker's fault or the program's, and stays counted as doubled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from client_compat.support.places import partition_and_offset
+from client_compat.support.verdict import AckVerdict
+from ottla.protocol.records.batch import BatchHeader, split_batches
+
+CLIENTS: Final = frozenset({"confluent-kafka"})
+"""That have the bug."""
+
+
+def excuse(verdict: AckVerdict, directory: Path, topic: str) -> None:
+    """Count such values apart. `directory` is of a broker that has all partitions of the topic, and has stopped."""
+    for double in list(verdict.doubles):
+        if double.client in CLIENTS and _raised([_batch_at(directory, topic, place) for place in double.places]):
+            verdict.excuse(double)
+
+
+def _raised(batches: Sequence[BatchHeader | None]) -> bool:
+    writers = [(batch.producer_id, batch.producer_epoch) for batch in batches if batch is not None and batch.producer_id >= 0]
+    return len(writers) == len(batches) == len(set(writers)) and len({producer for producer, _ in writers}) == 1
+
+
+def _batch_at(directory: Path, topic: str, place: int) -> BatchHeader | None:
+    partition, offset = partition_and_offset(place)
+    for segment in sorted((directory / f"{topic}-{partition}").glob("*.log"), reverse=True):
+        if int(segment.stem) <= offset:
+            headers = (header for _, header in split_batches(segment.read_bytes()))
+            return next((header for header in headers if header.base_offset <= offset < header.next_offset), None)
+    return None
