@@ -66,7 +66,7 @@ class Machine:
 
     def link(self, cluster: NodesTogether, port: int, user: str, password: str) -> SecuredNodeClient:
         """Of a user to a node, by PLAIN."""
-        sasl = SaslLogIn("PLAIN", lambda: tokens_of("PLAIN", user, password, self.random.randbytes))
+        sasl = SaslLogIn("PLAIN", lambda _: tokens_of("PLAIN", user, password, self.random.randbytes))
         common: dict[str, Any] = {"network": self.network, "clock": self.clock, "timers": cluster.timers, "random": self.random}
         return SecuredNodeClient(Node(-1, "127.0.0.1", port), way_in=WayIn(None, sasl), client_id=user, **common)
 

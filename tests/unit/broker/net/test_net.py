@@ -57,8 +57,8 @@ def test_at_a_listener_of_both_families_a_client_is_told_an_address_of_its_own(t
 
 
 def test_a_name_of_both_families_is_bound_where_clients_of_ipv4_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def both(host: str, port: int, **_: int) -> list[tuple[object, ...]]:
-        assert host == "localhost"
+    def both(host: bytes, port: int, **_: int) -> list[tuple[object, ...]]:
+        assert host == b"localhost"
         kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
         return [(socket.AF_INET6, *kind, ("::1", port, 0, 0)), (socket.AF_INET, *kind, ("127.0.0.1", port))]
 

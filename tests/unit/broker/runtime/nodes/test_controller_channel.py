@@ -276,7 +276,7 @@ async def test_whoever_asks_is_told_at_once_that_the_controller_lets_nobody_in_a
         return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "Authentication failed")
 
     def connect(node: Node) -> SecuredNodeClient:
-        way_in = WayIn(None, SaslLogIn("PLAIN", lambda: tokens_of("PLAIN", "node", "wrong", bytes)))
+        way_in = WayIn(None, SaslLogIn("PLAIN", lambda _: tokens_of("PLAIN", "node", "wrong", bytes)))
         common = {"network": cluster.network, "clock": cluster.clock, "timers": cluster.timers, "random": Random(1), "client_id": "x"}
         return SecuredNodeClient(node, way_in=way_in, **common)
 
