@@ -88,6 +88,8 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
         for index, now in topic.partitions.items():
             then = None if old_topic is None else old_topic.partitions.get(index)
             wrong = _wrong_registration(after, topic, now) or _wrong_step(then, now)
+            if not wrong and nobody_may_lead(after, now) and not _may_be_given_up(before, after, topic, then):
+                wrong = "nobody may ever lead"
             if wrong:
                 raise Violation(f"{topic.name}-{index}: {wrong}: {then} -> {now}")
     if after.next_producer_id < before.next_producer_id:
@@ -96,10 +98,25 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
 
 def min_isr(image: MetadataImage, topic: TopicImage) -> int:
     """How many have to be in sync, by what is set on the topic or on all brokers."""
-    for resource in (ResourceType.TOPIC, topic.name), (ResourceType.BROKER, ""):
-        if (text := image.configs.get(resource, {}).get(_MIN_ISR_NAME)) is not None:
-            return min(int(text), topic.replication_factor)
-    return min(MIN_ISR, topic.replication_factor)
+    text = next((text for text in _min_isr_set(image, topic) if text is not None), str(MIN_ISR))
+    return min(int(text), topic.replication_factor)
+
+
+def _min_isr_set(image: MetadataImage, topic: TopicImage) -> list[str | None]:
+    """What is set on the topic, and on all brokers."""
+    resources = (ResourceType.TOPIC, topic.name), (ResourceType.BROKER, "")
+    return [image.configs.get(resource, {}).get(_MIN_ISR_NAME) for resource in resources]
+
+
+def nobody_may_lead(image: MetadataImage, now: PartitionRegistration) -> bool:
+    """Whether only an unclean election can give it a leader again."""
+    return not now.isr and (not image.features.get(ELR_VERSION, 0) or not (now.elr or now.last_known_elr))
+
+
+def _may_be_given_up(before: MetadataImage, after: MetadataImage, topic: TopicImage, then: PartitionRegistration | None) -> bool:
+    """Where how many have to be in sync was set while nobody was: that clears who is eligible (KAFKA TopicDelta.maybeClearElr). One image
+    may hold several decisions, so that the partition need not have been without a leader in the one before."""
+    return then is not None and (nobody_may_lead(before, then) or _min_isr_set(before, topic) != _min_isr_set(after, topic))
 
 
 def _wrong_registration(image: MetadataImage, topic: TopicImage, now: PartitionRegistration) -> str:
@@ -111,7 +128,6 @@ def _wrong_registration(image: MetadataImage, topic: TopicImage, now: PartitionR
     rules = {
         "one that is no replica is in sync": in_sync <= replicas and len(in_sync) == len(now.isr),
         "the leader is not in sync": now.leader == -1 or now.leader in in_sync,
-        "nobody may ever lead": bool(in_sync or (has_elr and (eligible or now.last_known_elr))),
         "one eligible to lead is in sync": not eligible & in_sync,
         "one is eligible to lead where enough are in sync": not eligible or len(in_sync) < min_isr(image, topic),
         "replicas and directories differ": len(now.directories) == len(now.replicas),

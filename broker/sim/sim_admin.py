@@ -2,7 +2,8 @@
 
 Rule: what an answer said for sure has to be so in the end. A request that nobody answered may be carried out at any later time, and so
 may one that was sent again in between: only the topic of one id is known to be gone, and of a setting that it has a value that was sent.
-How many have to be in sync is not set where nobody is: it clears who is eligible (KIP-966), and nobody may ever lead, as in Kafka.
+How many have to be in sync is not set where nobody is, as far as it knows: that clears who is eligible (KIP-966), and nobody may ever
+lead, as in Kafka. Where it came too late it does in the end what a person would: has an election of whoever has the longest log.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from ottla.broker.cluster.image import MetadataImage, ResourceType
+from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, ResourceType, TopicImage
 from ottla.broker.runtime.nodes.link import LinkBroken
+from ottla.broker.sim.metadata_judge import nobody_may_lead
 from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import SimCluster
+from ottla.broker.sim.sim_judge import partition_at
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k43_elect_leaders as k43
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
@@ -72,15 +75,30 @@ class SimAdmin(SimClient):
             await self.random.choice(deeds)()
             await self.pause(self.random.randint(1, 2 * self.pause_ms))
 
-    async def call_off_what_is_stuck(self) -> None:
-        """A replica that comes by one move and goes by the next one keeps both from ending, as in Kafka (changePartitionReassignment)."""
+    async def free_what_is_stuck(self) -> None:
+        """A replica that comes by one move and goes by the next one keeps both from ending, as in Kafka (changePartitionReassignment); and
+        nobody leads where nobody may."""
         while True:
-            for topic in self.cluster.image.topics.values():
+            image = self.cluster.image
+            for topic in image.topics.values():
                 for index, now in topic.partitions.items():
                     if set(now.adding_replicas) & set(now.removing_replicas):
-                        moves = [ReassignableTopic(topic.name, [ReassignablePartition(index, None)])]
-                        await self._asked(AlterPartitionReassignmentsRequest(_TIMEOUT_MS, topics=moves))
+                        await self._asked(_moves(topic.name, index, None))
+                    elif nobody_may_lead(image, now) and self.cluster.all_serve():
+                        await self.elect_longest(topic, index, now)
             await self.pause(1_000)
+
+    async def elect_longest(self, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
+        """Whose log ends in the newest epoch, and there at the greatest offset, lacks nothing that was committed. An unclean election is
+        won by the first replica."""
+        logs = {node: partition_at(self.cluster.nodes[node], topic, index) for node in now.replicas}
+        ends = {node: (found.log.epochs.latest, found.log.log_end_offset) for node, found in logs.items() if found is not None}
+        longest = max(now.replicas, key=lambda node: ends.get(node, (-1, -1)))
+        if longest != now.replicas[0]:
+            await self._asked(_moves(topic.name, index, [longest, *(node for node in now.replicas if node != longest)]))
+        else:
+            wanted = [k43.TopicPartitions(topic.name, [index])]
+            await self._asked(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
 
     def wrong(self, image: MetadataImage) -> list[str]:
         """What was said for sure, and is not so."""
@@ -145,9 +163,7 @@ class SimAdmin(SimClient):
         name = self.random.choice(list(there))
         replicas = self.random.sample(list(self.cluster.nodes), self.random.choice([2, 2, 3]))
         wanted = None if self.random.random() < 0.2 else replicas
-        partition = ReassignablePartition(self.random.randrange(there[name]), wanted)
-        request = AlterPartitionReassignmentsRequest(_TIMEOUT_MS, topics=[ReassignableTopic(name, [partition])])
-        answer = await self._asked(request)
+        answer = await self._asked(_moves(name, self.random.randrange(there[name]), wanted))
         if answer is not None and answer.responses and answer.responses[0].partitions[0].error_code == ErrorCode.NONE:
             self.done += 1
 
@@ -189,3 +205,8 @@ class SimAdmin(SimClient):
         except LinkBroken:
             await self.pause()
             return None
+
+
+def _moves(topic: str, index: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
+    """Without replicas: what is under way is given up."""
+    return AlterPartitionReassignmentsRequest(_TIMEOUT_MS, topics=[ReassignableTopic(topic, [ReassignablePartition(index, replicas)])])

@@ -6,6 +6,8 @@ leader told is in the log of every later one, to the last byte.
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
@@ -18,6 +20,8 @@ from ottla.broker.sim.log_batches import batches_of
 from ottla.broker.sim.metadata_judge import MetadataWatch, differing
 from ottla.broker.sim.sim_cluster import SESSION_MS, SimBroker, SimCluster
 from ottla.broker.sim.violation import Violation
+from ottla.broker.storage.leader_epochs import UNDEFINED, EpochStart
+from ottla.broker.storage.partition_log import PartitionLog
 
 FENCED_AFTER_US: Final = (SESSION_MS + 2_000) * 1_000
 """Its session, until the controller looks, and until what that decides is on disk."""
@@ -33,8 +37,12 @@ class _Committed:
     led: tuple[int, int] = (-1, 0)
     """The newest leader epoch, and its high watermark."""
     leader: int = -1
+    epochs: Sequence[EpochStart] = ()
+    """Of the log of that leader."""
     unclean: list[int] = field(default_factory=list)
     """Leader epochs that began with somebody who may lack what was committed, where that is allowed."""
+    lost_from: int = INT64_MAX
+    """What may be lost by those of them of which a leader was seen."""
 
 
 class Watch:
@@ -90,11 +98,9 @@ class Watch:
         if image.configs.get((ResourceType.TOPIC, topic.name), {}).get(UNCLEAN_SETTING) == "true":
             self._committed.setdefault((topic.topic_id, index), _Committed()).unclean.append(now.leader_epoch)
 
-    def lost_from(self, partition: Partition, since_epoch: int = -1) -> int:
-        """What may be lost of a partition by elections after that epoch: what was not before the first of them, in the leader's log."""
-        known = self._committed.get((partition.log.topic_id, partition.index), _Committed())
-        ends = [partition.log.end_offset_for_epoch(epoch - 1)[1] for epoch in known.unclean if epoch > since_epoch]
-        return min([max(end, 0) for end in ends], default=INT64_MAX)
+    def lost_from(self, partition: Partition) -> int:
+        """What all unclean elections together may have lost of a partition: from this offset on."""
+        return self._committed.get((partition.log.topic_id, partition.index), _Committed()).lost_from
 
     @property
     def unclean_elections(self) -> int:
@@ -140,7 +146,7 @@ class Watch:
             )
         if epoch > known.led[0]:
             self._has_all(node, partition, known)
-        known.led, known.leader = (epoch, mark), node
+        known.led, known.leader, known.epochs = (epoch, mark), node, partition.log.epochs.entries
         for base, following, data in batches_of(partition.log, known.end, mark):
             known.batches[base] = _digest(data)
             known.end = following
@@ -160,10 +166,14 @@ class Watch:
 
     def _has_all(self, node: int, partition: Partition, known: _Committed) -> None:
         """A new leader has everything that was committed, but for what an unclean election may lose."""
-        start, lost_from = partition.log.log_start_offset, self.lost_from(partition, known.led[0])
-        if lost_from < known.end:
-            known.batches = {base: digest for base, digest in known.batches.items() if base < lost_from}
-            known.end = lost_from
+        start = partition.log.log_start_offset
+        elected = next((epoch for epoch in known.unclean if epoch > known.led[0]), None)
+        if elected is not None:
+            lost_from = parted_at(partition.log, elected, known.epochs)
+            known.lost_from = min(known.lost_from, lost_from)
+            if lost_from < known.end:
+                known.batches = {base: digest for base, digest in known.batches.items() if base < lost_from}
+                known.end = lost_from
         wanted = {base: digest for base, digest in known.batches.items() if base >= start}
         found = {base: _digest(data) for base, _, data in batches_of(partition.log, start, known.end)}
         if wanted != found:
@@ -172,6 +182,22 @@ class Watch:
                 f"node {node} leads {_name(partition)} in epoch {partition.replica.leader_epoch}, without the committed {lost[:5]}; "
                 f"its log ends at {partition.log.log_end_offset}, committed is up to {known.end}"
             )
+
+
+def parted_at(log: PartitionLog, elected: int, epochs: Sequence[EpochStart]) -> int:
+    """Up to where a log, as it was when leader epoch `elected` began, is one with a log of these leader epochs.
+
+    That may be before its end: in the place of what was committed it may hold what never was, or what an earlier such election had lost.
+    """
+    own = [each for each in log.epochs.entries if each.epoch < elected]
+    starts = sorted({each.start_offset for each in (*own, *epochs)})
+    parted = next((start for start in starts if _epoch_at(own, start) != _epoch_at(epochs, start)), INT64_MAX)
+    return min(max(log.end_offset_for_epoch(elected - 1)[1], 0), parted)
+
+
+def _epoch_at(epochs: Sequence[EpochStart], offset: int) -> int:
+    number = bisect_right(epochs, offset, key=lambda each: each.start_offset) - 1
+    return epochs[number].epoch if number >= 0 else UNDEFINED
 
 
 def partition_at(node: SimBroker, topic: TopicImage, index: int) -> Partition | None:

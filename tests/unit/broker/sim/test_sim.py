@@ -12,12 +12,12 @@ import pytest
 
 from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.layout import CONTROLLER_ID
+from ottla.broker.sim import sim_judge
 from ottla.broker.sim.campaign import shrunk, story
 from ottla.broker.sim.disk_audit import audited
 from ottla.broker.sim.mutation import Mutation
 from ottla.broker.sim.mutations import MUTATIONS, found
 from ottla.broker.sim.nemesis import POWER, Fault
-from ottla.broker.sim.sim_judge import Watch
 from ottla.broker.sim.simulation import SOURCE, Outcome, Plan, Simulation, simulate
 
 KILL_AND_PAUSE = (Fault(1_500, "kill", 1, 2, 3_000, 0.5), Fault(2_500, "pause", 2, 3, 12_000, 0.5))
@@ -94,7 +94,7 @@ def test_what_an_unclean_election_lost_is_counted_and_is_a_violation_where_it_is
     plan = Plan.of(UNCLEAN_SEED)
     outcome = simulate(plan)
     assert (outcome.violations, outcome.unclean > 0, outcome.lost > 0) == ([], True, True)
-    monkeypatch.setattr(Watch, "lost_from", lambda *_: INT64_MAX)
+    monkeypatch.setattr(sim_judge, "parted_at", lambda *_: INT64_MAX)
     assert simulate(plan).violations
 
 

@@ -1,0 +1,65 @@
+"""The judge of metadata: which image may follow which. Here: when a partition may be left without anybody who could lead it."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.cluster.image import ELR_VERSION, MetadataImage, ResourceType
+from ottla.broker.cluster.metadata_records import (
+    ClearElrRecord,
+    ConfigRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    TopicRecord,
+)
+from ottla.broker.sim.metadata_judge import check_step
+from ottla.broker.sim.violation import Violation
+from tests.support.metadata_images import level, made_of
+
+TOPIC = b"\x07" * 16
+LED = made_of(
+    level(30),
+    FeatureLevelRecord(ELR_VERSION, 1),
+    TopicRecord("t", TOPIC),
+    PartitionRecord(0, TOPIC, [1, 2], [1], leader=1, leader_epoch=0, partition_epoch=0, directories=[bytes(16)] * 2),
+)
+NOBODY_IN_SYNC = made_of(PartitionChangeRecord(0, TOPIC, isr=[], leader=-1, eligible_leader_replicas=[1], last_known_elr=[1]), image=LED)
+SET = ConfigRecord(ResourceType.TOPIC, "t", "min.insync.replicas", "1")
+SET_FOR_ALL = ConfigRecord(ResourceType.BROKER, "", "min.insync.replicas", "1")
+
+
+def after(*records: MetadataRecord, image: MetadataImage = NOBODY_IN_SYNC) -> MetadataImage:
+    return made_of(*records, image=image)
+
+
+@pytest.mark.parametrize(("setting", "cleared"), [(SET, "t"), (SET_FOR_ALL, "")])
+def test_nobody_may_ever_lead_where_the_minimum_in_sync_was_set_while_nobody_was_in_sync(setting: ConfigRecord, cleared: str) -> None:
+    given_up = after(setting, ClearElrRecord(cleared))
+    check_step(LED, NOBODY_IN_SYNC)
+    check_step(NOBODY_IN_SYNC, given_up)
+    check_step(LED, given_up)  # one image, two decisions
+    later = after(TopicRecord("another", b"\x08" * 16), ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "5"), image=given_up)
+    check_step(given_up, later)
+
+
+@pytest.mark.parametrize(
+    "records",
+    [
+        [ClearElrRecord("t")],
+        [ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "5"), ClearElrRecord("t")],
+        [ConfigRecord(ResourceType.TOPIC, "another", "min.insync.replicas", "1"), ClearElrRecord("t")],
+        [PartitionChangeRecord(0, TOPIC, eligible_leader_replicas=[], last_known_elr=[])],
+    ],
+)
+def test_that_nobody_may_ever_lead_is_a_violation_without_such_a_setting(records: list[MetadataRecord]) -> None:
+    with pytest.raises(Violation, match="t-0: nobody may ever lead"):
+        check_step(NOBODY_IN_SYNC, after(*records))
+
+
+def test_a_partition_of_which_nobody_may_ever_lead_from_its_beginning_is_a_violation() -> None:
+    made = made_of(level(30), FeatureLevelRecord(ELR_VERSION, 1), SET)
+    new = PartitionRecord(0, TOPIC, [1], [], leader_epoch=0, partition_epoch=0, directories=[bytes(16)])
+    with pytest.raises(Violation, match="nobody may ever lead"):
+        check_step(made, after(TopicRecord("t", TOPIC), new, image=made))

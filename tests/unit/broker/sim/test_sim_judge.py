@@ -1,0 +1,137 @@
+"""The judge of logs: what an unclean election may lose of what was committed, and what it may not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ottla.broker.cluster.image import ResourceType
+from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, PartitionChangeRecord, PartitionRecord, TopicRecord
+from ottla.broker.core.log_config import INT64_MAX, LogConfig
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.sim_judge import UNCLEAN_SETTING, Watch
+from ottla.broker.sim.violation import Violation
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.partition_log import Isolation, Origin
+from tests.support.metadata_images import level, made_of
+from tests.support.partition_logs import TOPIC_ID, one_batch
+
+NOW_MS = 1_700_000_000_000
+
+
+class Replica:
+    """A broker with a replica of `t-0`: the log is real, and who leads is what the scene says."""
+
+    def __init__(self, node: int) -> None:
+        self.log = LogDir.open(Path(f"/{node}"), BrokerSettings(), NOW_MS, files=MemoryFiles()).create_log("t", 0, TOPIC_ID, LogConfig())
+        self.replica = SimpleNamespace(leads=False, leader_epoch=0, high_watermark=0)
+        self.node_id, self.serves, self.topic, self.index = node, True, "t", 0
+        self.broker = SimpleNamespace(services=SimpleNamespace(partitions=self))
+
+    def __iter__(self) -> Any:
+        return iter([self])
+
+    def by_topic_id(self, topic_id: bytes) -> Any:
+        return {0: self}
+
+    def leads(self, epoch: int, *values: bytes) -> None:
+        """From now on, and has committed these, a batch each."""
+        self.log.become_leader(epoch)
+        self.replica.leads, self.replica.leader_epoch = True, epoch
+        for value in values:
+            self.log.append(one_batch(value), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
+        self.replica.high_watermark = self.log.log_end_offset
+
+    def follows(self, leader: Replica) -> None:
+        """From its own end on it takes what the leader has."""
+        self.replica.leads = False
+        data = leader.log.read(self.log.log_end_offset, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
+        self.log.append(bytes(data), origin=Origin.REPLICATION, leader_epoch=leader.replica.leader_epoch, now_ms=NOW_MS)
+
+
+class Scene:
+    """Two of those, their controller, and the judge."""
+
+    def __init__(self, *, unclean: bool = True) -> None:
+        self.first: Any = Replica(1)
+        self.second: Any = Replica(2)
+        self.controller: Any = SimpleNamespace(is_at_work=False, role=None)
+        cluster: Any = SimpleNamespace(controller=self.controller, loop=SimpleNamespace(now_us=0), nodes={1: self.first, 2: self.second})
+        self.watch = Watch(cluster)
+        made = PartitionRecord(0, TOPIC_ID, [1, 2], [1, 2], leader=1, leader_epoch=0, partition_epoch=0, directories=[bytes(16)] * 2)
+        allowed = [ConfigRecord(ResourceType.TOPIC, "t", UNCLEAN_SETTING, "true")] * unclean
+        self.image = made_of(level(30), TopicRecord("t", TOPIC_ID), made, *allowed)
+        self._tells()
+
+    def decides(self, isr: list[int], leader: int) -> int:
+        """The leader epoch."""
+        self._tells(PartitionChangeRecord(0, TOPIC_ID, isr=isr, leader=leader))
+        return self.image.topics[TOPIC_ID].partitions[0].leader_epoch
+
+    def _tells(self, *records: MetadataRecord) -> None:
+        self.image = made_of(*records, image=self.image)
+        self.controller.on_committed(self.image)
+
+    def both_have_one_record_and_the_second_goes_on_alone(self) -> None:
+        """It is alone in sync, and gone before the first has what it committed."""
+        self.first.leads(0, b"a")
+        self.second.follows(self.first)
+        self.watch.look()
+        self.first.replica.leads = False
+        self.second.leads(self.decides([2], 2), b"b", b"c", b"d")
+        self.watch.look()
+        self.second.replica.leads = False
+
+    def the_first_is_elected_uncleanly(self) -> None:
+        """And commits other records at the same offsets."""
+        self.first.leads(self.decides([1], 1), b"x", b"y")
+        self.watch.look()
+        self.first.replica.leads = False
+
+
+def test_two_unclean_elections_may_bring_back_in_the_place_of_what_was_committed_what_the_first_of_them_had_lost() -> None:
+    scene = Scene()
+    scene.both_have_one_record_and_the_second_goes_on_alone()
+    scene.the_first_is_elected_uncleanly()
+    assert scene.watch.lost_from(scene.first) == 1
+    scene.second.leads(scene.decides([2], 2), b"e")
+    scene.watch.look()
+    assert (scene.watch.lost_from(scene.second), scene.watch.unclean_elections) == (1, 2)
+
+
+def test_what_came_back_is_committed_anew_and_may_not_be_lost_by_a_clean_election() -> None:
+    scene = Scene()
+    scene.both_have_one_record_and_the_second_goes_on_alone()
+    scene.the_first_is_elected_uncleanly()
+    scene.second.leads(scene.decides([2], 2), b"e")
+    scene.watch.look()
+    scene.decides([2, 1], 2)
+    with pytest.raises(Violation, match=r"node 1 joins t-0 with a log up to 3; committed is up to 5"):
+        scene.watch.look()
+    scene.second.replica.leads = False
+    scene.first.leads(scene.decides([1], 1))
+    with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 5, without the committed \[1, 2, 3, 4\]"):
+        scene.watch.look()
+
+
+def test_what_both_logs_held_in_one_epoch_may_not_be_other_after_an_unclean_election() -> None:
+    scene = Scene()
+    scene.both_have_one_record_and_the_second_goes_on_alone()
+    scene.first.log = Replica(1).log
+    scene.first.log.append(one_batch(b"other"), origin=Origin.CLIENT, leader_epoch=0, now_ms=NOW_MS)
+    with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2, without the committed \[0\]"):
+        scene.the_first_is_elected_uncleanly()
+
+
+def test_nothing_may_be_lost_where_unclean_elections_are_not_allowed() -> None:
+    scene = Scene(unclean=False)
+    scene.both_have_one_record_and_the_second_goes_on_alone()
+    with pytest.raises(Violation, match=r"node 1 joins t-0 with a log up to 3; committed is up to 4"):
+        scene.the_first_is_elected_uncleanly()
+    with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2, without the committed \[1, 2, 3\]"):
+        scene.watch.look()
+    assert scene.watch.lost_from(scene.first) == INT64_MAX
