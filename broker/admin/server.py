@@ -52,7 +52,10 @@ async def admin_port(
         open_paths = add_console(api, broker, faults, clock)
     guarded = Guard(api, token, open_paths)
     # Who asks is who is connected; a proxy on this machine may say for whom, and nobody else may.
-    config = uvicorn.Config(guarded, forwarded_allow_ips="127.0.0.1", log_level="warning", lifespan="off", access_log=False)
+    # h11 has a bound on what a request says of itself; of what else may be installed not everything has one.
+    config = uvicorn.Config(
+        guarded, http="h11", ws="none", forwarded_allow_ips="127.0.0.1", log_level="warning", lifespan="off", access_log=False
+    )
     server = _Server(config)
     serving = asyncio.get_running_loop().create_task(server.serve([sock]))
     bound = sock.getsockname()[1]

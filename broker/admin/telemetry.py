@@ -2,17 +2,19 @@
 
 Rules that hold inside:
 - Whatever cannot be decoded is told as such, with the reason; the other payloads are told all the same.
-- One answer decodes TELEMETRY_ANSWER_BYTES at most. It is made on a thread, its text included: the loop is the broker's.
+- One answer decodes TELEMETRY_ANSWER_BYTES and TELEMETRY_ANSWER_PARTS at most. It is made on a thread, its text included: the loop is the
+  broker's.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
+from ottla.broker.admin.protobuf_parts import parts_of
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
 from ottla.protocol.records.compression import decompress
@@ -60,22 +62,30 @@ async def page(telemetry: ClientTelemetry) -> str:
 async def one(telemetry: ClientTelemetry, payload: Payload) -> str:
     """A `TelemetryOut` in JSON."""
     known = payload.instance_id in telemetry
-    return await asyncio.to_thread(lambda: _told(payload, known=known).model_dump_json())
+    return await asyncio.to_thread(lambda: _told(payload, _decoded(payload, limits.TELEMETRY_ANSWER_PARTS), known=known).model_dump_json())
 
 
 def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
-    left, clients = limits.TELEMETRY_ANSWER_BYTES, []
+    left, parts_left, clients = limits.TELEMETRY_ANSWER_BYTES, limits.TELEMETRY_ANSWER_PARTS, []
     for payload, known in payloads:
         left -= payload.size_bytes
-        clients.append(_told(payload, known=known, decode=left >= 0))
+        decoded = _Decoded(why=f"beyond what one answer holds: ask for /telemetry/{id_text(payload.instance_id)}")
+        if left >= 0 and parts_left >= 0:
+            decoded = _decoded(payload, parts_left)
+            parts_left -= decoded.parts
+        clients.append(_told(payload, decoded, known=known))
     return TelemetryPage(instances=instances, clients=clients).model_dump_json()
 
 
-def _told(payload: Payload, *, known: bool, decode: bool = True) -> TelemetryOut:
+class _Decoded(NamedTuple):
+    """OTLP as JSON, or why not; how many parts it was found to have."""
+
     otlp: dict[str, Any] | None = None
-    why: str | None = f"beyond what one answer holds: ask for /telemetry/{id_text(payload.instance_id)}"
-    if decode:
-        otlp, why = _decoded(payload)
+    why: str | None = None
+    parts: int = 0
+
+
+def _told(payload: Payload, decoded: _Decoded, *, known: bool) -> TelemetryOut:
     pusher, wanted = payload.pusher, payload.wanted
     return TelemetryOut(
         client_instance_id=id_text(payload.instance_id),
@@ -93,22 +103,23 @@ def _told(payload: Payload, *, known: bool, decode: bool = True) -> TelemetryOut
         compression=payload.codec.name.lower(),
         compressed_bytes=len(payload.data),
         size_bytes=payload.size_bytes,
-        otlp=otlp,
-        not_decoded=why,
+        otlp=decoded.otlp,
+        not_decoded=decoded.why,
     )
 
 
-def _decoded(payload: Payload) -> tuple[dict[str, Any] | None, str | None]:
-    """OTLP as JSON, or why not."""
+def _decoded(payload: Payload, parts_max: int) -> _Decoded:
     try:
         from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 # an extra, imported with the first question
         from google.protobuf.message import DecodeError  # noqa: PLC0415 # the same
         from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415 # the same
     except ImportError as error:
-        return None, f"needs opentelemetry-proto: pip install 'ottla[telemetry]' ({error})"
+        return _Decoded(why=f"needs opentelemetry-proto: pip install 'ottla[telemetry]' ({error})")
     message = MetricsData()
     try:
         message.ParseFromString(bytes(decompress(payload.codec, payload.data, payload.size_bytes)))
-        return MessageToDict(message, use_integers_for_enums=True), None
+        if (parts := parts_of(message, parts_max)) > parts_max:
+            return _Decoded(why=f"has more than {parts_max} messages and values", parts=parts)
+        return _Decoded(MessageToDict(message, use_integers_for_enums=True), parts=parts)
     except (DecodeError, ValueError, RecursionError) as error:
-        return None, f"is no MetricsData of OTLP: {error}"
+        return _Decoded(why=f"is no MetricsData of OTLP: {error}")

@@ -61,6 +61,8 @@ class AdminPorts:
         except ImportError as error:
             raise StartError(f"the admin port needs the packages of the extra 'admin': pip install 'ottla[admin]' ({error})") from error
         given = options.admin_token or os.environ.get(TOKEN_ENV)
+        if given and not (given.isascii() and given.isprintable() and " " not in given):
+            raise StartError(f"the admin port's token (--admin-token, {TOKEN_ENV}) has to be ASCII without spaces: nobody could show it")
         self.clock = MovableClock()
         self._token = given or new_token()
         self.told = [] if given else [f"The admin port's token, for whoever changes something there: {self._token}"]

@@ -193,8 +193,11 @@ TELEMETRY_KEPT_BYTES = 32 * MIB
 """What all payloads that are kept hold, as they were compressed: 2 KiB of each of 16,384, or the last 32 of a megabyte."""
 
 TELEMETRY_ANSWER_BYTES = MIB
-"""What one answer of the admin port decodes of all clients: tens of them. A megabyte of the emptiest messages takes a thread seconds and
-170 MB."""
+"""What one answer of the admin port decodes of all clients: tens of them."""
+
+TELEMETRY_ANSWER_PARTS = 100_000
+"""Messages and values in them, some 300 ms of a thread: a megabyte of the emptiest messages would take seconds and 170 MB. A client that
+tells of a thousand partitions has 30,000."""
 
 TELEMETRY_IDLE_MS = 60_000
 """An instance silent for so long, and for three intervals, is forgotten (Kafka's ClientMetricsManager)."""

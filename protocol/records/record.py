@@ -6,6 +6,7 @@ than `max_bytes` out of a compressed section. Building gives exactly the bytes t
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
@@ -80,8 +81,11 @@ def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPR
     return section if codec is Codec.NONE else decompress(codec, section, max_bytes)
 
 
-def iter_records(batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Iterator[Record]:
-    """The records of one whole batch v2, control records included. Does not check the CRC (`crc_ok` does).
+def iter_records(
+    batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES, *, from_offset: int = 0, headers_max: int | None = None
+) -> Iterator[Record]:
+    """The records of one whole batch v2 from an offset on, control records included, each with its first `headers_max` headers. Does not
+    check the CRC (`crc_ok` does).
 
     Raises `CorruptBatch` on damage, `BatchTooLarge` when they decompress to more than `max_bytes`, `InvalidRecord` on a bad record:
     all of them before the first record is given.
@@ -89,22 +93,23 @@ def iter_records(batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Iter
     header = read_header(batch)
     if not HEADER_BYTES <= header.size_bytes <= len(batch):
         raise CorruptBatch(f"a batch of {header.size_bytes} bytes in {len(batch)}")
-    yield from iter_section(records_section(batch, header, max_bytes), header)
+    yield from iter_section(records_section(batch, header, max_bytes), header, from_offset=from_offset, headers_max=headers_max)
 
 
-def iter_section(section: Buffer, header: BatchHeader) -> Iterator[Record]:
+def iter_section(section: Buffer, header: BatchHeader, *, from_offset: int = 0, headers_max: int | None = None) -> Iterator[Record]:
     """The records of an uncompressed records section that belongs to `header`. Raises `InvalidRecord` before the first record is given."""
     data = memoryview(section)
     found = walk.columns(data, header.record_count, header.base_offset, header.base_timestamp)
     append_time = header.max_timestamp if header.is_log_append_time else None
-    for i in range(header.record_count):
+    first = bisect_left(found.offsets, from_offset) if from_offset > header.base_offset else 0
+    for i in range(first, header.record_count):
         offset, timestamp = found.offsets[i], found.timestamps[i]
         yield Record(
             offset - header.base_offset,
             timestamp - header.base_timestamp,
             _span(data, found.key_starts[i], found.key_lengths[i]),
             _span(data, found.value_starts[i], found.value_lengths[i]),
-            _headers(data, found.header_starts[i], found.header_counts[i]) if found.header_counts[i] else (),
+            _headers(data, found.header_starts[i], found.header_counts[i], headers_max) if found.header_counts[i] else (),
             offset,
             timestamp if append_time is None else append_time,
         )
@@ -114,10 +119,10 @@ def _span(data: memoryview, start: int, length: int) -> bytes | None:
     return None if length < 0 else data[start : start + length].tobytes()
 
 
-def _headers(data: memoryview, pos: int, count: int) -> tuple[Header, ...]:
+def _headers(data: memoryview, pos: int, count: int, most: int | None) -> tuple[Header, ...]:
     """The headers at `pos`, which the walker has checked."""
     headers = []
-    for _ in range(count):
+    for _ in range(count if most is None else min(count, most)):
         length, pos = _read_varint(data, pos)
         name = data[pos : pos + length].tobytes().decode("utf-8", "surrogateescape")
         length, pos = _read_varint(data, pos + length)

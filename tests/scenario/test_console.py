@@ -54,7 +54,7 @@ def page(chromium: webdriver.Chrome, room: Console) -> ConsolePage:
 
 
 def test_records_show_up_as_they_arrive_and_are_text_whatever_they_say(page: ConsolePage, room: Console) -> None:
-    room.broker.topics.create("orders", 2)
+    room.broker.topics.create("orders", 2, {"message.timestamp.after.max.ms": str(2**63 - 1)})
     page.driver.get_log("performance")
     page.open("/topics")
     page.find("a", "orders").click()
@@ -67,6 +67,10 @@ def test_records_show_up_as_they_arrive_and_are_text_whatever_they_say(page: Con
         assert "41 epoch 0" in page.texts("tr.record")[0]
         produce(client, "orders", b"one more", partition=1)
         page.wait_for("one more")
+    with room.client() as client:
+        never = build_batch([SimpleRecord(None, b"never", 2**62)])
+        assert produce_as(client, None, never, topic="orders", index=1).error_code == 0
+    page.wait_for("beyond all dates")
     page.find("button.offset", "0").click()
     page.wait_for("producer 41, epoch 0, sequence 0")
     assert page.texts("pre") == ['{\n  "id": 17,\n  "price": 1.10\n}']
@@ -113,13 +117,15 @@ def test_records_in_avro_and_protobuf_are_read_by_a_schema_that_the_reader_gives
     fastavro = pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")
     pytest.importorskip("google.protobuf", reason="the same")
     room.broker.topics.create("avro")
-    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": "string"}]}
     written = io.BytesIO()
-    fastavro.schemaless_writer(written, schema, {"id": 7})
+    fastavro.schemaless_writer(written, schema, {"id": 7, "note": "n" * 2_000})
     with room.client() as client:
         produce(client, "avro", written.getvalue())
     page.forget_token()
     page.open("/topics/avro/0")
+    page.find("button.offset", "0").click()
+    page.until(lambda: len(page.texts("pre")[0]) > 2_000, "the whole of it")
     page.find("summary", "Records in Avro or Protobuf? Give a schema").click()
     page.find("textarea").send_keys("{}")
     page.find("form[aria-label='Avro'] button").click()
@@ -128,7 +134,8 @@ def test_records_in_avro_and_protobuf_are_read_by_a_schema_that_the_reader_gives
     page.find("textarea").clear()
     page.find("textarea").send_keys(json.dumps(schema))
     page.find("form[aria-label='Avro'] button").click()
-    page.wait_for('{"id": 7}')
+    page.wait_for('{"id": 7, "note": "nnn')
+    page.until(lambda: page.texts("pre")[0].endswith('nnn"\n}'), "the whole of it by the schema")
     written = tmp_path / "google.protobuf"
     written.write_bytes(file_that_describes_files())
     form = "form[aria-label='Protobuf']"
@@ -259,6 +266,21 @@ def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.C
             page.pictures("leader-killed", height=760)
             page.open("/topics/orders/0")
             page.wait_for(f"without {killed}")
+            cluster.restart(killed)
+            for name in ("elsewhere-1", "elsewhere-2", "elsewhere-3"):
+                cluster.topics.create(name, replicas=1)
+            absent = next(name for name in ("elsewhere-1", "elsewhere-2", "elsewhere-3") if cluster.wait_until_led(name) != told)
+            page.open(f"/topics/{absent}/0")
+            page.wait_for(f"This broker has no replica of {absent}-0: its records are shown by the console of broker")
+            page.find(".list input[type=search]").send_keys(absent)
+            page.until(lambda: len(page.texts(".list li")) == 1, "one topic")
+            page.find("nav a", "Cluster").click()
+            page.wait_for_room("Cluster")
+            page.find("nav a", "Topics").click()
+            page.wait_for_room("Topics")
+            assert page.driver.execute_script("return document.querySelector('.list input').value") == absent
+            page.open("/topics/nowhere/%")
+            page.wait_for("There is no such topic.")
 
 
 def test_from_another_host_the_page_asks_for_the_token_before_it_shows_anything(page: ConsolePage, room: Console) -> None:

@@ -98,6 +98,11 @@ def test_after_sigkill_what_was_acknowledged_is_there(process: ServeProcess) -> 
         (("--port-file", "{there}/no/port"), 1, "ottla serve: the port file {there}/no/port cannot be written: No such file or directory"),
         (("--data-dir", "{there}/file"), 1, "ottla serve: the data directory {there}/file cannot be made: File exists"),
         (("--port", "{taken}"), 1, "ottla serve: cannot listen on PLAINTEXT://127.0.0.1:{taken}: Address already in use"),
+        (
+            ("--admin-port", "0", "--admin-token", "two words"),
+            1,
+            "ottla serve: the admin port's token (--admin-token, OTTLA_ADMIN_TOKEN) has to be ASCII",
+        ),
         (("--admin-port", "{taken}"), 1, "ottla serve: cannot listen on http://127.0.0.1:{taken}, the admin port: Address already in use"),
     ],
 )

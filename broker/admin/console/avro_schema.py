@@ -1,8 +1,9 @@
 """Avro schemas that somebody gave for a topic's keys or values: records of it are shown as what they say.
 
 Rules inside: what is decoded comes from anybody who may write, so a schema is refused by which a few bytes could ask for endless work: a
-type that contains itself (whose depth the bytes would choose) and an array of what takes no bytes (whose length they would). Bytes that do
-not fit are shown as bytes. The library is an extra, imported with the first schema.
+type that contains itself (whose depth the bytes would choose), an array of what takes no bytes (whose length they would), and a record of
+many fields that take none (which multiply, where they are records again). Bytes that do not fit are shown as bytes. The library is an
+extra, imported with the first schema.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from ottla.protocol.lazy_dataclasses import dataclass
 
 DECODED_MAX: Final = 256 << 10
 """Longer bytes are not decoded."""
+EMPTY_MAX: Final = 10
+"""Values in a record that take no bytes: so much more than its bytes it may come to."""
 _FRAMED: Final = 5
 """A zero and four bytes of a schema's id, which the serializers of schema registries put before the value."""
 _COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"})
@@ -73,30 +76,38 @@ def _plain(value: Any) -> str:
     return value.hex() if isinstance(value, bytes) else str(value)
 
 
-def _check(schema: Any, names: dict[str, bool], inside: tuple[str, ...]) -> bool:
-    """Whether its values may take no bytes. Raises SchemaRefused. `names` has the answer for types met before, `inside` those around."""
+def _check(schema: Any, names: dict[str, int], inside: tuple[str, ...]) -> int:
+    """How many values there are in one of its values that takes no bytes; 0 where each takes some. Raises SchemaRefused.
+
+    `names` has the answer for types met before, `inside` those around.
+    """
     if isinstance(schema, list):
         for each in schema:
             _check(each, names, inside)
-        return False
+        return 0
     if isinstance(schema, str):
         if schema in inside:
             raise SchemaRefused(f"{schema} contains itself: bytes of strangers are not decoded by such a type")
-        return names.get(schema, schema == "null")
+        return names.get(schema, int(schema == "null"))
     kind, name = schema["type"], schema.get("name", "")
     if not isinstance(kind, str) or kind not in _COMPLEX:
         return _check(kind, names, inside)
-    empty = _takes_nothing(kind, schema, names, (*inside, name) if name else inside)
+    empty = _values_of_nothing(kind, schema, names, (*inside, name) if name else inside)
     if name:
         names[name] = empty
     return empty
 
 
-def _takes_nothing(kind: str, schema: dict[str, Any], names: dict[str, bool], inside: tuple[str, ...]) -> bool:
+def _values_of_nothing(kind: str, schema: dict[str, Any], names: dict[str, int], inside: tuple[str, ...]) -> int:
     if kind in {"record", "error"}:
-        return all([_check(field["type"], names, inside) for field in schema["fields"]])  # noqa: C419 # every field is checked
+        empty = [_check(field["type"], names, inside) for field in schema["fields"]]
+        if sum(empty) > EMPTY_MAX:
+            raise SchemaRefused(
+                f"more than {EMPTY_MAX} values in {schema['name']} take no bytes: bytes of strangers are not decoded by such a type"
+            )
+        return 1 + sum(empty) if all(empty) else 0
     if kind == "array" and _check(schema["items"], names, inside):
         raise SchemaRefused("an array's items take no bytes: bytes of strangers are not decoded by such a type")
     if kind == "map":
         _check(schema["values"], names, inside)
-    return kind == "fixed" and schema["size"] == 0
+    return int(kind == "fixed" and schema["size"] == 0)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from ottla.broker.admin.console.reading import stretch
+from ottla.broker.admin.console.reading import tail
 from ottla.broker.cluster.metadata_records import (
     LEADER_UNCHANGED,
     NO_LEADER,
@@ -160,7 +160,7 @@ def _address(listeners: Mapping[str, object]) -> str:
 
 def _end_of(log: PartitionLog) -> bytes:
     try:
-        return stretch(log, max(log.log_start_offset, log.high_watermark - _RECORDS_BACK), _BYTES_BACK, Isolation.READ_UNCOMMITTED)[0]
+        return tail(log, _RECORDS_BACK, _BYTES_BACK, Isolation.READ_UNCOMMITTED)[0]
     except (Rejected, RecordsError):
         return b""
 

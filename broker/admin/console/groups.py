@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 GROUPS_MAX: Final = 300
 MEMBERS_MAX: Final = 300
 OFFSETS_MAX: Final = 1000
+ASSIGNED_MAX: Final = 50
 _AT_ONCE: Final = 50
 """So many groups are read before others have their turn."""
 
@@ -58,7 +59,8 @@ class MemberShown(BaseModel):
     client_id: str
     host: str
     epoch: int | None = Field(description="of a member of the consumer protocol")
-    assigned: list[str]
+    assigned: list[str] = Field(description=f"the first {ASSIGNED_MAX} partitions that it is to read")
+    assigned_count: int
 
 
 class OffsetShown(BaseModel):
@@ -172,8 +174,15 @@ def _of_consumer(broker: Broker, group: ConsumerGroup) -> Iterator[tuple[MemberS
 
 
 def _member(member_id: str, instance_id: str | None, client_id: str, host: str, places: list[Place]) -> MemberShown:
-    assigned = [f"{topic}-{index}" for topic, index in places]
-    return MemberShown(member_id=member_id, instance_id=instance_id, client_id=client_id, host=host, epoch=None, assigned=assigned)
+    return MemberShown(
+        member_id=member_id,
+        instance_id=instance_id,
+        client_id=client_id,
+        host=host,
+        epoch=None,
+        assigned=[f"{topic}-{index}" for topic, index in places[:ASSIGNED_MAX]],
+        assigned_count=len(places),
+    )
 
 
 def _offset(broker: Broker, place: Place, offsets: ByPartition, member_id: str | None) -> OffsetShown:

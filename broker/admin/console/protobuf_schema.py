@@ -1,7 +1,8 @@
 """Protobuf messages that somebody described for a topic's keys or values: records of it are shown as what they say.
 
 Rules inside: a description is what `protoc --include_imports --descriptor_set_out` writes, and the name of a message in it. How deep bytes
-may go is the library's own limit (100). The library is an extra, imported with the first description.
+may go is the library's own limit (100), and of how many parts there is one here. The library is an extra, imported with the first
+description.
 """
 
 from __future__ import annotations
@@ -13,9 +14,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ottla.broker.admin.console.avro_schema import DECODED_MAX, SchemaRefused
 from ottla.broker.admin.console.shown import BytesShown
+from ottla.broker.admin.protobuf_parts import parts_of
 from ottla.protocol.lazy_dataclasses import dataclass
 
 DESCRIPTORS_MAX: Final = 512 << 10
+PARTS_MAX: Final = 20_000
+"""Messages and repeated values in one value: some 50 ms."""
 _MAGIC_AND_ID: Final = 5
 _INDEXES_MAX: Final = 20
 
@@ -53,13 +57,15 @@ class ProtobufSchema:
         return ProtobufSchema(given.message, message)
 
     def shown(self, data: bytes, max_bytes: int) -> BytesShown | None:
-        """What the bytes say, as JSON; None where they are no such message."""
+        """What the bytes say, as JSON; None where they are no such message, or too much of it."""
         from google.protobuf import json_format  # noqa: PLC0415 # as above
 
         if len(data) > DECODED_MAX:
             return None
         try:
             message = self.message.FromString(_without_frame(data))
+            if parts_of(message, PARTS_MAX) > PARTS_MAX:
+                return None
             found = json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None, ensure_ascii=False)
         except Exception:  # noqa: BLE001 # bytes of anybody: whatever the library says, they do not fit
             return None

@@ -32,3 +32,16 @@ def stretch(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation
         headers += [header for _, header in batches]
         left, at = left - len(data), last.next_offset
     return b"".join(pieces), headers
+
+
+def tail(log: PartitionLog, count: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
+    """Batches that end where the log does, from the one that holds the `count`th offset before the end on; fewer where those do not fit.
+
+    Raises Rejected, RecordsError.
+    """
+    end = log.bound(isolation)
+    while True:
+        data, headers = stretch(log, max(log.log_start_offset, end - count), max_bytes, isolation)
+        if count <= 1 or not headers or headers[-1].next_offset >= end:
+            return data, headers
+        count //= 2

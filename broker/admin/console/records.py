@@ -1,19 +1,21 @@
 """The room of records: what lies in a partition, who wrote it, and what became of its transaction.
 
 Rules inside: what is read is the log of this broker's replica up to its end, committed or not. The bytes and what decides about them (open
-and aborted transactions) are taken in one turn of the loop, batches are opened on a thread. Nothing in a record is trusted.
+and aborted transactions) are taken in one turn of the loop, batches are opened on a thread. Nothing in a record is trusted: neither how
+many there are in a batch, nor how long it takes to decode one. What was asked for from the end ends there, however little fits.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from time import thread_time
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
-from ottla.broker.admin.console.reading import stretch
+from ottla.broker.admin.console.reading import stretch, tail
 from ottla.broker.admin.console.schemas import AnySchema, Schemas
 from ottla.broker.admin.console.shown import BytesShown, shown
 from ottla.broker.admin.console.topics import partition_of
@@ -24,20 +26,24 @@ from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.batch import BatchHeader, crc_ok, split_batches
 from ottla.protocol.records.control import parse_marker
 from ottla.protocol.records.errors import RecordsError
-from ottla.protocol.records.record import iter_records
+from ottla.protocol.records.record import Record, iter_records
 from ottla.protocol.records.sequence import increment_sequence
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.broker.storage.partition_log import PartitionLog
-    from ottla.protocol.records.record import Header, Record
+    from ottla.protocol.records.record import Header
 
 READ_BYTES: Final = 512 << 10
 """Of the log, for one answer; a first batch that is larger is read whole."""
 OPENED_BYTES: Final = 16 << 20
 """What may come out of a compressed batch."""
+OPENED_RECORDS: Final = 250_000
+"""Of one batch: while so many are counted, some 25 ms, nobody else has his turn."""
 SHOWN_BYTES: Final = 2 << 20
-"""Of keys and values in one answer; then the rest is for the next."""
+"""Of keys, values and headers in one answer; then the rest is for the next."""
+ENOUGH_S: Final = 0.25
+"""When a processor worked so long for one answer, the rest is for the next: a value may be made so that it takes long to decode."""
 ROWS_MAX: Final = 200
 HEADERS_MAX: Final = 50
 VALUE_BYTES_MAX: Final = 256 << 10
@@ -121,10 +127,16 @@ def fates(log: PartitionLog, offset: int, writers: Iterable[int]) -> Fates:
     return Fates(open_, aborted)
 
 
-def _read(log: PartitionLog, offset: int) -> tuple[bytes, Fates]:
-    """Whole batches from `offset` on. Raises Rejected, RecordsError, OSError, ValueError."""
-    data, headers = stretch(log, offset, READ_BYTES)
-    return data, fates(log, offset, {header.producer_id for header in headers if header.is_transactional})
+def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, Fates]:
+    """Whole batches, and the offset to begin with, which is `offset` or, where that is negative, so many before the end as fit.
+
+    Raises Rejected, RecordsError, OSError, ValueError.
+    """
+    start, end = log.log_start_offset, log.log_end_offset
+    wanted = min(max(offset if offset >= 0 else end + offset, start), end)
+    data, headers = stretch(log, wanted, READ_BYTES) if offset >= 0 else tail(log, end - wanted, READ_BYTES)
+    wanted = max(wanted, headers[0].base_offset) if headers else wanted
+    return data, wanted, fates(log, wanted, {header.producer_id for header in headers if header.is_transactional})
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,10 +179,8 @@ def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
         if here is None:
             raise HTTPException(404, f"{topic}-{partition} has no replica on this broker")
         log = here.log
-        wanted = offset if offset >= 0 else log.log_end_offset + offset
-        wanted = min(max(wanted, log.log_start_offset), log.log_end_offset)
         try:
-            data, known = _read(log, wanted)
+            data, wanted, known = _read(log, offset)
         except (Rejected, RecordsError, OSError, ValueError) as error:
             raise HTTPException(503, f"the log of {topic}-{partition} cannot be read: {error}") from error
         answer = RecordRows(
@@ -182,7 +192,7 @@ def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
             records=[],
         )
         view = View(limit, value_bytes, schemas.of(topic, "key"), schemas.of(topic, "value"))
-        await asyncio.to_thread(_open, answer, data, wanted, known, view)
+        await asyncio.to_thread(_open, answer, data, wanted, known, view, newest_first=-limit <= offset < 0)
         writers = {row.producer_id for row in answer.records if row.fate != "none" or row.control}
         if writers:
             names = {txn.producer_id: txn.transactional_id for txn in transactions_here(broker) if txn.producer_id in writers}
@@ -193,37 +203,69 @@ def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
     return router
 
 
-def _open(answer: RecordRows, data: bytes, offset: int, known: Fates, view: View) -> None:
-    """Fills the answer with rows of `data`, from `offset` on."""
-    left = SHOWN_BYTES
+_Found = tuple[BatchHeader, bytes, Record | None, str | None]
+"""A record of a batch, or none and why: of a control batch, and of one that cannot be opened."""
+
+
+def _open(answer: RecordRows, data: bytes, offset: int, known: Fates, view: View, *, newest_first: bool) -> None:
+    """Fills the answer with rows of `data`, from `offset` on. What does not fit is left out at the end that is made last."""
+    batches: list[tuple[int, BatchHeader]] = []
     try:
         for position, header in split_batches(data):
-            batch = data[position : position + header.size_bytes]
+            batches.append((position, header))
             answer.next_offset = header.next_offset
-            for row in _rows(batch, header, offset, known, view):
-                if len(answer.records) == view.limit or left < 0:
-                    answer.next_offset = row.offset
-                    return
-                answer.records.append(row)
-                left -= len(row.key.text) + len(row.value.text) + sum(len(each.value.text) for each in row.headers)
     except RecordsError as error:
         raise HTTPException(503, f"the log is damaged after offset {answer.next_offset}: {error}") from error
+    left, until = SHOWN_BYTES, thread_time() + ENOUGH_S
+    for each in _in_order(data, batches, offset, newest_first=newest_first):
+        if len(answer.records) == view.limit or (answer.records and (left < 0 or thread_time() > until)):
+            answer.next_offset = answer.next_offset if newest_first else _offset_of(each)
+            break
+        row = _row_of(each, known, view)
+        answer.records.append(row)
+        left -= len(row.key.text) + len(row.value.text) + sum(len(each.name) + len(each.value.text) for each in row.headers)
+    if newest_first:
+        answer.records.reverse()
 
 
-def _rows(batch: bytes, header: BatchHeader, offset: int, known: Fates, view: View) -> Iterator[RecordRow]:
-    fate = known.of(header)
+def _in_order(data: bytes, batches: list[tuple[int, BatchHeader]], offset: int, *, newest_first: bool) -> Iterator[_Found]:
+    """The records of all batches from `offset` on; no batch is opened before it is its turn."""
+    for position, header in reversed(batches) if newest_first else batches:
+        found = _opened(data[position : position + header.size_bytes], header, offset)
+        yield from reversed(list(found)) if newest_first else found
+
+
+def _opened(batch: bytes, header: BatchHeader, offset: int) -> Iterator[_Found]:
+    """The records of one batch from `offset` on."""
     if header.is_control:
-        yield _row(header, fate, header.base_offset, header.max_timestamp, control=_marker(batch))
-        return
-    if not crc_ok(batch, header):
-        yield _row(header, fate, header.base_offset, header.max_timestamp, problem="its checksum is wrong")
-        return
-    try:
-        for record in iter_records(batch, OPENED_BYTES):
-            if record.offset >= offset:
-                yield _opened(header, fate, record, view)
-    except RecordsError as error:
-        yield _row(header, fate, header.base_offset, header.max_timestamp, problem=str(error))
+        yield header, batch, None, None
+    elif not crc_ok(batch, header):
+        yield header, b"", None, "its checksum is wrong"
+    elif header.record_count > OPENED_RECORDS:
+        yield header, b"", None, f"{header.record_count} records in one batch are more than the {OPENED_RECORDS} that are opened here"
+    else:
+        try:
+            for record in iter_records(batch, OPENED_BYTES, from_offset=offset, headers_max=HEADERS_MAX):
+                yield header, b"", record, None
+        except RecordsError as error:
+            yield header, b"", None, str(error)
+
+
+def _offset_of(found: _Found) -> int:
+    header, _, record, _ = found
+    return header.base_offset if record is None else record.offset
+
+
+def _row_of(found: _Found, known: Fates, view: View) -> RecordRow:
+    header, batch, record, problem = found
+    fate = known.of(header)
+    if record is None:
+        return _row(header, fate, header.base_offset, header.max_timestamp, control=_marker(batch) if batch else None, problem=problem)
+    sequence = -1 if header.base_sequence < 0 else increment_sequence(header.base_sequence, record.offset_delta)
+    row = _row(header, fate, record.offset, record.timestamp, sequence=sequence)
+    row.key, row.value = view.key_of(record.key), view.value_of(record.value)
+    row.headers = [_header(each, view.value_bytes) for each in record.headers]
+    return row
 
 
 def _marker(batch: bytes) -> str:
@@ -232,14 +274,6 @@ def _marker(batch: bytes) -> str:
     except RecordsError:
         return "damaged"
     return "unknown" if kind is None else kind.name.lower().replace("_", " ")
-
-
-def _opened(header: BatchHeader, fate: Fate, record: Record, view: View) -> RecordRow:
-    sequence = -1 if header.base_sequence < 0 else increment_sequence(header.base_sequence, record.offset_delta)
-    row = _row(header, fate, record.offset, record.timestamp, sequence=sequence)
-    row.key, row.value = view.key_of(record.key), view.value_of(record.value)
-    row.headers = [_header(each, view.value_bytes) for each in record.headers[:HEADERS_MAX]]
-    return row
 
 
 def _header(header: Header, value_bytes: int) -> HeaderShown:

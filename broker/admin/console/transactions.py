@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
-from ottla.broker.admin.console.reading import stretch
+from ottla.broker.admin.console.reading import tail
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.producer_state import NO_OFFSET
@@ -34,7 +34,7 @@ MOVES_MAX: Final = 60
 HOLDING_MAX: Final = 100
 PARTITIONS_SHOWN: Final = 20
 _RECORDS_BACK: Final = 400
-_BYTES_BACK: Final = 1 << 20
+BYTES_BACK: Final = 1 << 20
 """Of the ends of all partitions of `__transaction_state` together."""
 _AT_ONCE: Final = 500
 
@@ -119,7 +119,7 @@ def _ends(broker: Broker) -> list[bytes]:
     pieces = []
     for log in logs:
         try:
-            pieces.append(stretch(log, max(log.log_start_offset, log.log_end_offset - _RECORDS_BACK), _BYTES_BACK // len(logs))[0])
+            pieces.append(tail(log, _RECORDS_BACK, BYTES_BACK // len(logs))[0])
         except (Rejected, RecordsError):  # a disk that refuses is told by the room of topics
             continue
     return pieces

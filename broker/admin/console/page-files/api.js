@@ -31,6 +31,11 @@ const queryOf = params => new URLSearchParams(Object.entries(params ?? {}).filte
 
 /** What is at console/`what`. Raises Refused. */
 export const get = (what, params) => ask("GET", `console/${what}${params ? `?${queryOf(params)}` : ""}`);
+/** The same; null where there is no such thing. */
+export const getOrNone = (what, params) => get(what, params).catch(error => {
+  if (error.status === 404) return null;
+  throw error;
+});
 /** What the admin port itself tells. */
 export const getPort = path => ask("GET", path);
 

@@ -23,8 +23,14 @@ const ui = {
 
 function where() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const [name, ...rest] = path.split("/").map(decodeURIComponent);
-  return { name: name in ROOMS ? name : "topics", rest, query: new URLSearchParams(query ?? "") };
+  const [name, ...rest] = path.split("/").map(decoded);
+  const known = Object.hasOwn(ROOMS, name);
+  return { name: known ? name : "topics", rest: known ? rest : [], query: new URLSearchParams(query ?? "") };
+}
+
+/** A part of an address, as somebody may have typed it. */
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
 }
 
 function enter() {
@@ -78,7 +84,7 @@ async function trouble(error) {
     forgetToken();
     if (!askedOnce || wrong) {
       askedOnce = true;
-      if (await askForToken(wrong ? "That was not this broker's token." : "From this machine's address, or under this name, everything asks for it.")) return look();
+      if (await askForToken(wrong ? "That was not this broker's token." : "Only on the broker's own machine may everybody read. From here everything asks for it.")) return look();
     }
     tell("The broker asks for its token: see “Token” above.");
   } else if (error.status !== undefined) {

@@ -12,7 +12,7 @@ export function open(path, query, ui) {
     title: "Cluster",
     load: () => get("cluster"),
     view: found => [summary(found), section("What happened",
-      h("div.bar", null, KINDS.map(([kind, text]) => h("label.inline", null, h("input", { type: "checkbox", checked: true, onchange: event => { state.without[event.target.checked ? "delete" : "add"](kind); ui.redraw(); } }), text))),
+      h("div.bar", null, KINDS.map(([kind, text]) => h("label.inline", null, h("input", { type: "checkbox", checked: !state.without.has(kind), onchange: event => { state.without[event.target.checked ? "delete" : "add"](kind); ui.redraw(); } }), text))),
       events(found.events.filter(each => !state.without.has(each.kind))))],
   };
 }

@@ -15,7 +15,7 @@ export function h(what, props, ...children) {
     else if (value !== false && value != null) made.setAttribute(name, String(value));
   }
   for (const child of children.flat(3)) {
-    if (child != null && child !== false) made.append(child instanceof Node ? child : String(child));
+    if (child != null && child !== false) made.append(child instanceof Node ? child : visible(String(child)));
   }
   return made;
 }
@@ -77,15 +77,16 @@ export function bytes(n) {
   return `${at ? n.toFixed(n < 10 ? 1 : 0) : n} ${units[at]}`;
 }
 
-/** What turns the direction of text is shown, not obeyed: else a record could look like another one. */
-export const visible = text => text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, char => `‹U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
+/** What turns the direction of text is shown, not obeyed: else a record, a group or a client could look like another one. */
+const visible = text => text.replace(/[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g, char => `‹U+${char.codePointAt(0).toString(16).toUpperCase().padStart(4, "0")}›`);
 
 const two = n => String(n).padStart(2, "0");
 
-/** The time of day, with the whole date where somebody points at it; an em dash for none. */
+/** The time of day, with the whole date where somebody points at it; an em dash for none. Who writes a record chooses its time. */
 export function time(ms) {
   if (ms < 0) return h("span.muted", null, "—");
   const at = new Date(ms);
+  if (Number.isNaN(at.getTime())) return h("span.muted", { title: `${ms} ms` }, "beyond all dates");
   const text = `${two(at.getHours())}:${two(at.getMinutes())}:${two(at.getSeconds())}.${String(at.getMilliseconds()).padStart(3, "0")}`;
   return h("time.num", { datetime: at.toISOString(), title: at.toISOString() }, text);
 }

@@ -92,8 +92,8 @@ function requests(log, ui) {
   const rows = log.requests.filter(row => (!state.striking || strikes(row)) && (state.contains === "" || `${row.api} ${row.client_id} ${row.what} ${row.error}`.toLowerCase().includes(state.contains)));
   return section("Requests",
     h("div.bar", null,
-      h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter requests", oninput: event => { state.contains = event.target.value.toLowerCase(); ui.redraw(); } }),
-      h("label.inline", null, h("input", { type: "checkbox", onchange: event => { state.striking = event.target.checked; ui.redraw(); } }), " only what went wrong, or was absorbed"),
+      h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter requests", value: state.contains, oninput: event => { state.contains = event.target.value.toLowerCase(); ui.redraw(); } }),
+      h("label.inline", null, h("input", { type: "checkbox", checked: state.striking, onchange: event => { state.striking = event.target.checked; ui.redraw(); } }), " only what went wrong, or was absorbed"),
       h("span.muted", null, `${plural(log.quiet, "fetch or heartbeat", "fetches and heartbeats")} without news not listed`)),
     rows.length ? table("Requests, the newest first", [["#", "r"], "Time", "Request", "Outcome", "About", "Client"], rows.map(rowOf)) : empty(log.requests.length ? "None of the newest requests is such." : "No client has asked for anything yet."));
 }

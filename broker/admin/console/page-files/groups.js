@@ -1,6 +1,6 @@
 // The room of groups: members, what each reads, and how far behind.
 
-import { get } from "./api.js";
+import { get, getOrNone } from "./api.js";
 import { chip, count, empty, h, plural, section, table, time } from "./dom.js";
 import { link } from "./topics.js";
 
@@ -11,7 +11,7 @@ export function open([name], query, ui) {
   return {
     title: name ?? "Groups",
     async load() {
-      const [list, chosen] = await Promise.all([get("groups", { contains: state.contains }), name === undefined ? null : get("group", { name }).catch(gone)]);
+      const [list, chosen] = await Promise.all([get("groups", { contains: state.contains }), name === undefined ? null : getOrNone("group", { name })]);
       return { list, chosen };
     },
     view: ({ list, chosen }) => h("div.split", null, listOf(list, name, ui), h("div.detail", null,
@@ -19,22 +19,17 @@ export function open([name], query, ui) {
   };
 }
 
-function gone(error) {
-  if (error.status === 404) return null;
-  throw error;
-}
-
 function listOf(list, chosen, ui) {
   return h("section.list", { "aria-label": "Groups" },
     h("h2", null, "Groups"),
-    h("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter groups by name", oninput: event => { state.contains = event.target.value; ui.reload(); } }),
+    h("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter groups by name", value: state.contains, oninput: event => { state.contains = event.target.value; ui.reload(); } }),
     h("ul", null, list.groups.map(group => h("li", { "data-key": group.group_id },
       h("a", { href: `#/groups/${encodeURIComponent(group.group_id)}`, "aria-current": group.group_id === chosen ? "true" : null },
         h("bdi.name", null, group.group_id),
         h("span.muted", null, `${plural(group.members, "member")} · ${plural(group.partitions, "partition")}`),
         h("span", null, chip(STATES[group.state] ?? "warn", group.state), " ", group.lag ? chip("warn", `lag ${count(group.lag)}`) : chip("good", "no lag")))))),
     list.left_out ? h("p.muted", null, `and ${count(list.left_out)} more: filter them`) : null,
-    list.groups.length ? null : empty("This broker coordinates no groups yet."));
+    list.groups.length ? null : empty(state.contains ? "No group of this broker has such a name." : "This broker coordinates no groups yet. A consumer that subscribes with a group.id makes one."));
 }
 
 function detail(group) {
@@ -54,7 +49,8 @@ function detail(group) {
       group.member_rows.length
         ? table(`Members of ${group.group_id}`, ["Member", "Client", "Host", "Assigned"], group.member_rows.map((each, at) => h("tr", { "data-key": each.member_id },
           h("th.num", { scope: "row", title: each.member_id }, `${at + 1}`, each.instance_id === null ? null : h("bdi.muted", null, ` ${each.instance_id}`), each.epoch === null ? null : h("span.muted", null, ` epoch ${each.epoch}`)),
-          h("td", null, h("bdi", null, each.client_id)), h("td.num", null, h("bdi", null, each.host)), h("td.wrap.num", null, each.assigned.length ? h("bdi", null, each.assigned.join(" ")) : h("span.muted", null, "nothing")))))
+          h("td", null, h("bdi", null, each.client_id)), h("td.num", null, h("bdi", null, each.host)), h("td.wrap.num", null, each.assigned.length ? h("bdi", null, each.assigned.join(" ")) : h("span.muted", null, "nothing"),
+            each.assigned_count > each.assigned.length ? h("span.muted", null, ` and ${count(each.assigned_count - each.assigned.length)} more`) : null))))
         : empty("Nobody is a member now.")),
   ];
 }

@@ -25,8 +25,10 @@ export function open(path, query, ui) {
 }
 
 function choice(list, ui) {
+  const there = list.topics.map(topic => topic.name);
+  const names = state.topic === "" || there.includes(state.topic) ? there : [state.topic, ...there];
   return h("select", { "aria-label": "Topic", onchange: event => { state.topic = event.target.value; ui.reload(); } },
-    h("option", { value: "" }, "all"), list.topics.map(topic => h("option", { value: topic.name, "data-key": topic.name }, topic.name)));
+    h("option", { value: "" }, "all"), names.map(name => h("option", { value: name, "data-key": name, selected: name === state.topic }, name)));
 }
 
 function rowOf(row) {

@@ -1,19 +1,22 @@
 // Records of one partition, the newest first: what they say, who wrote each, and what became of its transaction.
 
-import { get } from "./api.js";
-import { bytes, chip, empty, h, section, table, time, visible } from "./dom.js";
+import { get, getOrNone } from "./api.js";
+import { bytes, chip, empty, h, section, table, time } from "./dom.js";
 
 const SHOWN = 60;
 const WHOLE_BYTES = 256 * 1024;
 const FATES = { open: ["open", "open"], committed: ["good", "committed"], aborted: ["bad", "aborted"] };
 const opened = new Set(), whole = new Map();
 
+/** What was read whole is read anew: it is to be shown by another schema. */
+export const readAnew = () => whole.clear();
+
 export function openRecords(topic, partition, query, ui) {
   const from = query.has("offset") ? Math.max(0, Number(query.get("offset")) || 0) : null;
   const to = offset => ui.go(`#/topics/${encodeURIComponent(topic)}/${partition}${offset === null ? "" : `?offset=${Math.max(0, offset)}`}`);
   return {
-    load: () => get("records", { topic, partition, offset: from ?? -SHOWN, limit: SHOWN }),
-    view: page => section(`Records of ${topic}-${partition}`, bar(page, from, to), listed(page, topic, partition, ui)),
+    load: () => getOrNone("records", { topic, partition, offset: from ?? -SHOWN, limit: SHOWN }),
+    view: page => section(`Records of ${topic}-${partition}`, bar(page, from, to), listed(page, from, topic, partition, ui)),
   };
 }
 
@@ -32,24 +35,31 @@ function bar(page, from, to) {
     h("span.muted.num", null, page.records.length ? `${first} to ${next - 1} of [${page.start}, ${page.end})` : `[${page.start}, ${page.end})`));
 }
 
-function listed(page, topic, partition, ui) {
-  if (!page.records.length) return empty(page.end > page.start ? "Nothing lies here any more." : "Nothing was written yet. Records show up here as they arrive.");
+function listed(page, from, topic, partition, ui) {
+  if (!page.records.length) return empty(page.end > page.start && !(from >= page.end) ? "Nothing lies here any more." : "Nothing was written yet. Records show up here as they arrive.");
   const rows = [...page.records].reverse().flatMap(row => rowOf(row, page, topic, partition, ui));
   return table(`Records of ${topic}-${partition}, the newest first`, [["Offset", "r"], "Time", "Key", "Value", "Producer", ["Sequence", "r"], "Transaction"], rows, { "data-records": "" });
 }
 
 function rowOf(row, page, topic, partition, ui) {
   const key = `${topic}-${partition}@${row.offset}`, isOpen = opened.has(key);
-  const toggle = async () => {
-    if (!opened.delete(key)) opened.add(key);
-    ui.redraw();
-    if (row.value.cut && opened.has(key) && !whole.has(key)) {
-      const found = await get("records", { topic, partition, offset: row.offset, limit: 1, value_bytes: WHOLE_BYTES });
-      whole.set(key, found.records[0]);
-      if (whole.size > 20) whole.delete(whole.keys().next().value);
+  const readWhole = async () => {
+    whole.set(key, null);
+    try {
+      const [found] = (await get("records", { topic, partition, offset: row.offset, limit: 1, value_bytes: WHOLE_BYTES })).records;
+      if (same(found, row)) whole.set(key, found);
+      if (whole.size > SHOWN) whole.delete(whole.keys().next().value);
       ui.redraw();
+    } catch {
+      whole.delete(key); // the next look tells what is wrong
     }
   };
+  const toggle = () => {
+    if (!opened.delete(key)) opened.add(key);
+    ui.redraw();
+  };
+  const more = whole.get(key);
+  if (isOpen && row.value.cut && (more === undefined || (more && !same(more, row)))) readWhole();
   const kind = row.control ? "marker" : row.problem ? "problem" : row.fate === "aborted" ? "aborted" : row.fate === "open" ? "open" : "";
   const line = h("tr.record", { "data-key": key, class: `record ${kind} ${row.offset >= page.high_watermark ? "uncommitted" : ""}` },
     h("th.r", { scope: "row" }, h("button.offset.num", { type: "button", "aria-expanded": isOpen ? "true" : "false", onclick: toggle, title: "Show all of it" }, row.offset)),
@@ -60,8 +70,11 @@ function rowOf(row, page, topic, partition, ui) {
     h("td.num", null, row.producer_id < 0 ? h("span.muted", null, "—") : `${row.producer_id}`, row.producer_id < 0 ? null : h("span.muted", { title: "producer epoch" }, ` epoch ${row.producer_epoch}`)),
     h("td.r.num", null, row.sequence < 0 ? h("span.muted", null, "—") : row.sequence),
     h("td", null, fate(row)));
-  return isOpen ? [line, h("tr.more", { "data-key": `${key}+` }, h("td", { colspan: 7 }, all(whole.get(key) ?? row, page)))] : [line];
+  return isOpen ? [line, h("tr.more", { "data-key": `${key}+` }, h("td", { colspan: 7 }, all(row, more && same(more, row) ? more : row, page)))] : [line];
 }
+
+/** Whether it is that record still: its topic may be another one of the same name. */
+const same = (found, row) => found?.offset === row.offset && found.timestamp === row.timestamp && found.value.size === row.value.size;
 
 function fate(row) {
   const name = row.transactional_id === null ? null : h("bdi.muted", null, ` ${row.transactional_id}`);
@@ -74,12 +87,13 @@ export function inline(value) {
   if (value.form === "none") return h("span.muted", null, "null");
   if (value.size === 0) return h("span.muted", null, "empty");
   const text = value.form === "hex" ? spaced(value.text.slice(0, 64)) : value.text.slice(0, 200);
-  return h(`bdi.${value.form}`, null, visible(text), value.cut || text.length < value.text.length ? "…" : "");
+  return h(`bdi.${value.form}`, null, text, value.cut || text.length < value.text.length ? "…" : "");
 }
 
 const spaced = hex => hex.replace(/(..)(?=.)/g, "$1 ");
 
-function all(row, page) {
+/** `said` is the record with more of its value, read before now. */
+function all(row, said, page) {
   const facts = [
     `batch ${row.batch} of ${row.batch_records} record${row.batch_records === 1 ? "" : "s"}`,
     row.codec === "none" ? "not compressed" : row.codec,
@@ -92,7 +106,7 @@ function all(row, page) {
   return h("div.all", null,
     h("p.muted", null, facts.filter(Boolean).join(" · ")),
     row.control || row.problem ? null : [
-      part("Key", row.key), part("Value", row.value),
+      part("Key", said.key), part("Value", said.value),
       row.headers.length ? [h("h3", null, "Headers"), h("dl", null, row.headers.map(each => [h("dt", null, h("bdi", null, each.name)), h("dd", null, inline(each.value))]))] : null,
     ]);
 }
@@ -101,7 +115,7 @@ function part(name, value) {
   if (value.form === "none") return h("p", null, h("b", null, name), " ", h("span.muted", null, "null"));
   const number = value.form === "hex" && (value.size === 4 || value.size === 8) ? ` · as a number ${BigInt.asIntN(value.size * 8, BigInt(`0x${value.text}`))}` : "";
   const text = value.form === "hex" ? dump(value.text) : ["json", "avro", "protobuf"].includes(value.form) ? indented(value.text) : value.text;
-  return [h("h3", null, name, h("span.muted", null, ` ${value.form}, ${bytes(value.size)}${value.cut ? ", only its beginning" : ""}${number}`)), h("pre", { tabindex: 0, "aria-label": name }, visible(text))];
+  return [h("h3", null, name, h("span.muted", null, ` ${value.form}, ${bytes(value.size)}${value.cut ? ", only its beginning" : ""}${number}`)), h("pre", { tabindex: 0, "aria-label": name }, text)];
 }
 
 /** Sixteen bytes a line, with what of them is ASCII. */

@@ -1,21 +1,22 @@
 // The room of topics: what there is, the partitions of one, the records of one of those.
 
-import { change, get } from "./api.js";
+import { change, get, getOrNone } from "./api.js";
 import { bytes, chip, count, empty, h, plural, section, table } from "./dom.js";
-import { openRecords } from "./records.js";
+import { openRecords, readAnew } from "./records.js";
 
 const state = { contains: "", internal: false, refused: null };
 
 export const link = (topic, partition, query = "") => `#/topics/${encodeURIComponent(topic)}${partition === undefined ? "" : `/${partition}`}${query}`;
 
-export function open([topic, partition], query, ui) {
+export function open([topic, place], query, ui) {
+  const partition = /^\d+$/.test(place ?? "") ? place : undefined;
   const records = partition === undefined ? null : openRecords(topic, Number(partition), query, ui);
   return {
     title: topic ? `${topic}${partition === undefined ? "" : `-${partition}`}` : "Topics",
     async load() {
       const [list, chosen, page, schemas] = await Promise.all([
         get("topics", { contains: state.contains, internal: state.internal }),
-        topic ? get("topic", { name: topic }) : null,
+        topic ? getOrNone("topic", { name: topic }) : null,
         records?.load(),
         topic ? get("schemas") : [],
       ]);
@@ -24,7 +25,8 @@ export function open([topic, partition], query, ui) {
     view({ list, chosen, page, schemas }) {
       return h("div.split", null,
         listOf(list, topic, ui),
-        h("div.detail", null, chosen ? detail(chosen, partition) : welcome(list), page && records.view(page), page && schemasOf(topic, schemas, ui)));
+        h("div.detail", null, chosen ? detail(chosen, partition) : topic ? empty("There is no such topic.") : welcome(list),
+          page ? [records.view(page), schemasOf(topic, schemas, ui)] : chosen && records ? elsewhere(chosen, Number(partition)) : null));
     },
   };
 }
@@ -32,8 +34,8 @@ export function open([topic, partition], query, ui) {
 function listOf(list, chosen, ui) {
   return h("section.list", { "aria-label": "Topics" },
     h("h2", null, "Topics"),
-    h("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter topics by name", oninput: event => { state.contains = event.target.value; ui.reload(); } }),
-    h("label.check", null, h("input", { type: "checkbox", onchange: event => { state.internal = event.target.checked; ui.reload(); } }), " the broker's own, too"),
+    h("input", { type: "search", placeholder: "Filter by name", "aria-label": "Filter topics by name", value: state.contains, oninput: event => { state.contains = event.target.value; ui.reload(); } }),
+    h("label.check", null, h("input", { type: "checkbox", checked: state.internal, onchange: event => { state.internal = event.target.checked; ui.reload(); } }), " the broker's own, too"),
     h("ul", null, list.topics.map(topic => h("li", { "data-key": topic.name },
       h("a", { href: link(topic.name, topic.partitions === 1 ? 0 : undefined), "aria-current": topic.name === chosen ? "true" : null },
         h("bdi.name", null, topic.name),
@@ -45,6 +47,11 @@ function listOf(list, chosen, ui) {
 
 function welcome(list) {
   return list.topics.length ? empty("Choose a topic: its partitions, and its records as they arrive.") : null;
+}
+
+function elsewhere(topic, partition) {
+  const known = topic.partitions.find(each => each.index === partition);
+  return empty(known ? `This broker has no replica of ${topic.name}-${partition}: its records are shown by the console of ${known.replicas.map(node => `broker ${node}`).join(" or ")}.` : "There is no such partition.");
 }
 
 function detail(topic, chosen) {
@@ -79,6 +86,7 @@ function schemasOf(topic, schemas, ui) {
   const act = async (method, part, body) => {
     try {
       if (await change(method, `console/schemas?${new URLSearchParams({ topic, part })}`, body)) state.refused = null;
+      readAnew();
     } catch (error) {
       state.refused = error.message;
     }

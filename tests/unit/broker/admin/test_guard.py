@@ -44,6 +44,20 @@ def test_this_machine_reads(client: str) -> None:
     assert asked(client, {b"host": b"localhost:1"}, "POST")["status"] == 401
 
 
+@pytest.mark.parametrize("asker", [b"cross-site", b"same-site"])
+def test_a_page_from_elsewhere_does_not_even_learn_whether_there_is_an_answer(asker: bytes) -> None:
+    def told(**fetch: bytes) -> Any:
+        said = {b"host": b"localhost:1"} | {f"sec-fetch-{name}".encode(): value for name, value in fetch.items()}
+        return asked("127.0.0.1", said).get("status", "behind")
+
+    assert told(site=asker, mode=b"no-cors", dest=b"script") == 401
+    assert told(site=asker, mode=b"cors", dest=b"empty") == 401
+    assert told(site=asker, mode=b"navigate", dest=b"iframe") == 401
+    assert told(site=asker, mode=b"navigate", dest=b"document") == "behind"
+    assert told(site=b"same-origin", mode=b"cors", dest=b"empty") == "behind"
+    assert told(site=b"none", mode=b"navigate", dest=b"document") == "behind"
+
+
 def test_a_websocket_asks_for_the_token() -> None:
     assert asked("127.0.0.1", {b"host": b"localhost"}, kind="websocket")["type"] == "websocket.close"
     shown = {b"host": b"localhost", b"authorization": b"bearer a-token"}

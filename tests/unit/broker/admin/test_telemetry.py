@@ -68,10 +68,16 @@ def test_what_clients_pushed_last_is_told_the_newest_first(monkeypatch: pytest.M
         eve, _, ann = ask(port, "/telemetry")["clients"]
         assert (eve["not_decoded"], ann["otlp"]) == (None, None)
         assert ann["not_decoded"] == f"beyond what one answer holds: ask for /telemetry/{id_text(ANN)}"
+        assert push(client, b"mat of 16 bytes!", Codec.ZSTD, b"\x0a\x00" * 100_001) == 0
+        monkeypatch.setattr(limits, "TELEMETRY_ANSWER_BYTES", limits.MIB)
+        many, *_, ann = ask(port, "/telemetry")["clients"]
+        assert (many["otlp"], many["not_decoded"]) == (None, "has more than 100000 messages and values")
+        assert ann["not_decoded"].startswith("beyond what one answer holds")
+        assert ask(port, f"/telemetry/{many['client_instance_id']}") == many
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
             told = answer.read().decode()
-        assert "kafka_server_client_metrics_instance_count 3.0" in told
-        assert "kafka_server_client_metrics_plugin_export_total 3.0" in told
+        assert "kafka_server_client_metrics_instance_count 4.0" in told
+        assert "kafka_server_client_metrics_plugin_export_total 4.0" in told
         with pytest.raises(urllib.error.HTTPError, match="404"):
             ask(port, f"/telemetry/{id_text(bytes(16))}")
 

@@ -184,6 +184,15 @@ def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) 
     assert room.read("records", topic="avro", partition=0, offset=0)["records"][0]["value"]["form"] == "hex"
 
 
+def doubling(times: int) -> str:
+    """Of a record that takes no bytes, and is two of another one, and so on."""
+    inner: object = {"type": "record", "name": "R0", "fields": []}
+    for number in range(1, times):
+        fields = [{"name": "a", "type": inner}, {"name": "b", "type": f"R{number - 1}"}]
+        inner = {"type": "record", "name": f"R{number}", "fields": fields}
+    return json.dumps(inner)
+
+
 @pytest.mark.parametrize(
     ("schema", "why"),
     [
@@ -199,8 +208,9 @@ def test_records_are_decoded_by_a_schema_that_was_given_for_them(room: Console) 
         ('{"type": "array", "items": {"type": "record", "name": "N", "fields": [{"name": "a", "type": "null"}]}}', "take no bytes"),
         ('[{"type": "fixed", "name": "F", "size": 0}, {"type": "map", "values": {"type": "array", "items": "F"}}]', "take no bytes"),
         ("[" * 60_000, "no Avro schema"),
+        (doubling(40), "take no bytes"),
     ],
-    ids=["half", "unknown", "recursive", "in a list", "nulls", "a null type", "records of nothing", "fixed of nothing", "deep"],
+    ids=["half", "unknown", "recursive", "in a list", "nulls", "a null type", "records of nothing", "fixed of nothing", "deep", "doubling"],
 )
 def test_a_schema_by_which_a_few_bytes_ask_for_endless_work_is_refused(schema: str, why: str) -> None:
     pytest.importorskip("fastavro", reason="the extra schemas is not installed: run `make setup`")

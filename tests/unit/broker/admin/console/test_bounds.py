@@ -1,0 +1,125 @@
+"""What the console does with records and groups that somebody made to be too much for it."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from ottla.broker.admin.console import records, transactions
+from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.record import Record, SimpleRecord, build_batch, iter_records
+from ottla.protocol.schema import encode_prefixed
+from tests.support.console import TOKEN, Console, console
+from tests.support.group_calls import find_coordinator, join, sync
+from tests.support.topic_calls import produce
+from tests.support.transactions import produce_as
+from tests.support.txn_calls import init
+
+NOW = 1_000
+
+
+@pytest.fixture(scope="module")
+def room() -> Iterator[Console]:
+    with console() as found:
+        yield found
+
+
+def write(room: Console, topic: str, *written: SimpleRecord) -> None:
+    with room.client() as client:
+        assert produce_as(client, None, build_batch(written, codec=Codec.ZSTD), topic=topic).error_code == 0
+
+
+def test_the_newest_records_are_told_however_large_those_before_them_are(room: Console) -> None:
+    room.broker.topics.create("large")
+    with room.client() as client:
+        for number in range(40):
+            produce(client, "large", b"%d" % number + b"." * 30_000)
+    page = room.read("records", topic="large", partition=0, offset=-40)
+    assert page["next_offset"] == page["end"] == 40
+    assert page["records"][-1]["value"]["text"].startswith("39.")
+    assert [row["offset"] for row in page["records"]] == list(range(40 - len(page["records"]), 40))
+    assert room.read("records", topic="large", partition=0, offset=0)["records"][0]["offset"] == 0
+
+
+def test_the_newest_states_of_a_transaction_are_told_however_much_was_written_before(
+    room: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transactions, "BYTES_BACK", 4_000)
+    places = [(f"wide-{number}-{'t' * 200}", 0) for number in range(5)]
+    for name, _ in places:
+        room.broker.topics.create(name)
+    with room.client() as client:
+        holder = init(client, "wide")
+        for _ in range(4):
+            assert holder.add(*places) == [0] * 5
+            holder.epoch = holder.end(commit=True, version=5).producer_epoch
+    (row,) = [each for each in room.read("transactions")["transactions"] if each["transactional_id"] == "wide"]
+    assert [move["state"] for move in row["moves"]][-2:] == ["PrepareCommit", "CompleteCommit"]
+
+
+def test_of_a_batch_of_very_many_records_those_asked_for_are_opened_and_beyond_a_bound_none(
+    room: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room.broker.topics.create("many")
+    write(room, "many", *[SimpleRecord(None, b"%d" % number, NOW) for number in range(500)])
+    opened: list[Record] = []
+
+    def counted(*given: Any, **more: Any) -> Iterator[Record]:
+        for record in iter_records(*given, **more):
+            opened.append(record)
+            yield record
+
+    monkeypatch.setattr(records, "iter_records", counted)
+    page = room.read("records", topic="many", partition=0, offset=-3)
+    assert ([row["value"]["text"] for row in page["records"]], len(opened)) == (["497", "498", "499"], 3)
+    monkeypatch.setattr(records, "OPENED_RECORDS", 499)
+    page = room.read("records", topic="many", partition=0, offset=-3)
+    assert [row["problem"] for row in page["records"]] == ["500 records in one batch are more than the 499 that are opened here"]
+
+
+def test_an_answer_ends_when_it_is_large_or_took_long_and_the_next_goes_on(room: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    room.broker.topics.create("heads")
+    write(room, "heads", *[SimpleRecord(None, b"", NOW, [("h" * 1024, b"")] * 60)] * 200)
+    status, _, content = room.answer("GET", "/console/records?topic=heads&partition=0&offset=0&limit=200")
+    page = json.loads(content)
+    assert status == 200
+    assert len(content) < 3 * records.SHOWN_BYTES / 2
+    assert {len(row["headers"]) for row in page["records"]} == {records.HEADERS_MAX}
+    assert page["next_offset"] == len(page["records"]) < 200
+    monkeypatch.setattr(records, "ENOUGH_S", -1)
+    page = room.read("records", topic="heads", partition=0, offset=7)
+    assert ([row["offset"] for row in page["records"]], page["next_offset"]) == ([7], 8)
+    page = room.read("records", topic="heads", partition=0, offset=-5)
+    assert ([row["offset"] for row in page["records"]], page["next_offset"]) == ([199], 200)
+
+
+def test_a_value_of_very_many_messages_is_shown_as_bytes(room: Console) -> None:
+    descriptor_pb2 = pytest.importorskip("google.protobuf.descriptor_pb2", reason="the extra schemas is not installed: run `make setup`")
+    files, field = descriptor_pb2.FileDescriptorSet(), descriptor_pb2.FieldDescriptorProto
+    file = files.file.add(name="tree.proto", package="tree", syntax="proto3")
+    of_itself = {"type": field.TYPE_MESSAGE, "type_name": ".tree.Tree", "label": field.LABEL_REPEATED}
+    file.message_type.add(name="Tree").field.add(name="twigs", number=1, **of_itself)
+    protobuf = {"message": "tree.Tree", "descriptors": b64encode(files.SerializeToString()).decode()}
+    token = {"Authorization": f"Bearer {TOKEN}"}
+    assert room.answer("PUT", "/console/schemas?topic=trees", {"protobuf": protobuf}, token)[0] == 204
+    room.broker.topics.create("trees")
+    twig = b"\x0a\x00"
+    write(room, "trees", *[SimpleRecord(None, twig * count, NOW) for count in (2, 20_000, 20_001, 100_000)])
+    shown = room.read("records", topic="trees", partition=0, offset=0)["records"]
+    assert [row["value"]["form"] for row in shown] == ["protobuf", "protobuf", "hex", "hex"]
+    assert shown[0]["value"]["text"] == '{"twigs": [{}, {}]}'
+
+
+def test_a_member_is_told_with_some_of_the_partitions_that_it_has(room: Console) -> None:
+    with room.client() as client:
+        find_coordinator(client)
+        joined = join(client)
+        mine = encode_prefixed(ConsumerProtocolAssignment([TopicPartition("wherever", list(range(20_000)))]), 0)
+        assert sync(client, joined.member_id, 1, {joined.member_id: mine}).error_code == 0
+        (member,) = room.read("group", name="g")["member_rows"]
+    assert (member["assigned"][:2], len(member["assigned"]), member["assigned_count"]) == (["wherever-0", "wherever-1"], 50, 20_000)
