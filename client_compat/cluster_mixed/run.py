@@ -18,12 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from client_compat.cluster_mixed import raised_epochs, replicas, transactions
+from client_compat.cluster_mixed import replicas, transactions
 from client_compat.cluster_mixed.faults import AT_ONCE, BROKERS_ALONE, DO, Fault
 from client_compat.cluster_mixed.groups import GroupVerdict, RunningGroups, reading
 from client_compat.cluster_mixed.replicas import ReplicasVerdict
 from client_compat.cluster_mixed.transactions import RunningTransactions, TxnVerdict, group_of, transacting, with_offsets
 from client_compat.kafka.cluster import FIRST_CONTROLLER, Cluster, Node, running
+from client_compat.support import raised_epochs
 from client_compat.support.load import Load, RunningLoad, under
 from client_compat.support.reading import committed, ends, read_with_confluent
 from client_compat.support.small_disk import small_disk

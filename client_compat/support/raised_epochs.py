@@ -20,7 +20,7 @@ CLIENTS: Final = frozenset({"confluent-kafka"})
 
 
 def excuse(verdict: AckVerdict, directory: Path, topic: str) -> None:
-    """Count such values apart. `directory` is of a broker that has all partitions of the topic, and has stopped."""
+    """Count such values apart. `directory` is of a broker that has all partitions of the topic, and writes to it no more."""
     for double in list(verdict.doubles):
         if double.client in CLIENTS and _raised([_batch_at(directory, topic, place) for place in double.places]):
             verdict.excuse(double)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from client_compat.cluster_mixed.raised_epochs import excuse
 from client_compat.support.places import place
+from client_compat.support.raised_epochs import excuse
 from client_compat.support.verdict import AckVerdict, Double
 from ottla.protocol.records.record import SimpleRecord, build_batch
 
