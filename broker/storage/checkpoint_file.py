@@ -36,6 +36,8 @@ def decode_lines(data: bytes, fields: int) -> list[list[str]]:
         raise CorruptCheckpoint(f"line 1: version {lines[0]!r}")
     if number(lines[1], 2) != len(lines) - 2:
         raise CorruptCheckpoint(f"line 2: {lines[1]} entries announced, {len(lines) - 2} there")
+    if not data.endswith(b"\n"):  # a power loss may leave the beginning of a file that was not synced: of its last number, too
+        raise CorruptCheckpoint(f"line {len(lines)}: it does not end")
     rows = [line.split() for line in lines[2:]]
     for at, row in enumerate(rows, 3):
         if len(row) != fields:

@@ -23,6 +23,7 @@ def test_offsets_are_read_back() -> None:
         (b"0\n1\na b 0 1\n", "line 3: 4 words"),
         (b"0\n1\na x 1\n", "line 3: 'x'"),
         (b"0\n1\na 0 1.5\n", "line 3: '1.5'"),
+        (b"0\n1\na 0 3", "line 3: it does not end"),
         (b"\xff\xff", "not text"),
         (bytes(40), "1 lines"),
     ],
@@ -30,3 +31,10 @@ def test_offsets_are_read_back() -> None:
 def test_damage_is_named_with_its_line(data: bytes, says: str) -> None:
     with pytest.raises(CorruptCheckpoint, match=says):
         decode_offsets(data)
+
+
+def test_the_beginning_of_a_checkpoint_is_none_wherever_a_power_loss_cut_it() -> None:
+    whole = encode_offsets({("a", 0): 7, ("a", 1): 30})
+    for end in range(1, len(whole)):
+        with pytest.raises(CorruptCheckpoint):
+            decode_offsets(whole[:end])
