@@ -17,12 +17,17 @@ NAMED: Final = 9
 
 def committed_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
     """What the group has committed, by partition."""
+    return {place: offset for place, (offset, _) in committed_positions(cluster, group).items()}
+
+
+def committed_positions(cluster: AdminClient, group: str) -> dict[TopicPartition, tuple[int, int]]:
+    """The same with the leader epoch of each, -1 where none was given."""
     whole = OffsetFetchRequestGroup(group_id=group, topics=None)
     answer: Any = cluster.coordinator(group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]), max_version=NAMED)
     found = answer.groups[0] if answer.groups else answer
     check(found.error_code, f"offsets of group {group!r}")
     return {
-        TopicPartition(topic.name, partition.partition_index): partition.committed_offset
+        TopicPartition(topic.name, partition.partition_index): (partition.committed_offset, partition.committed_leader_epoch)
         for topic in found.topics
         for partition in topic.partitions
         if partition.committed_offset != NO_OFFSET

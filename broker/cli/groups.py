@@ -9,16 +9,14 @@ import typer
 
 from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
 from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
+from ottla.broker.cli.group_described import INACTIVE, described
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
-from ottla.broker.groups.embedded_protocol import assigned_places
-from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 
 app = typer.Typer(help="List, describe, reset and delete consumer groups of any Kafka cluster.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="GROUP")]
-INACTIVE = frozenset({"Empty", "Dead"})
 
 
 @app.command("list")
@@ -57,36 +55,22 @@ class _Progress:
 def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
     """Show a group's members, and for each partition the committed offset, the end of the log and the lag."""
     with AdminClient(bootstrap) as cluster:
-        found = _described(cluster, group)
-        owners = {
-            TopicPartition(topic, partition): member.member_id
-            for member in found.members
-            for topic, partition in assigned_places(member.member_assignment)
-        }
+        found = described(cluster, group)
+        owners = {place: member.member_id for place, member in found.owners.items()}
         progress = _progress(cluster, group, owners)
     rows = [(p.place.topic, p.place.partition, p.committed, p.end, p.lag, p.member) for p in progress]
     columns = ("topic", "partition", "committed", "end", "lag", "member")
     if as_json:
-        members = [
-            {"member": m.member_id, "instance": m.group_instance_id, "client": m.client_id, "host": m.client_host} for m in found.members
-        ]
+        members = [{"member": m.member_id, "instance": m.instance_id, "client": m.client_id, "host": m.host} for m in found.members]
         offsets = [dict(zip(columns, row, strict=True)) for row in rows]
-        print_json({"group": group, "state": found.group_state, "assignor": found.protocol_data, "members": members, "offsets": offsets})
+        print_json({"group": group, "state": found.state, "assignor": found.assignor, "members": members, "offsets": offsets})
         return
-    strategy = f", {found.protocol_data}" if found.protocol_data else ""
-    typer.echo(f"{group}  {found.group_state}{strategy}, {len(found.members)} member{'' if len(found.members) == 1 else 's'}")
+    strategy = f", {found.assignor}" if found.assignor else ""
+    typer.echo(f"{group}  {found.state}{strategy}, {len(found.members)} member{'' if len(found.members) == 1 else 's'}")
     if found.members:
         names = ("member", "instance", "client", "host", "partitions")
-        counts = [list(owners.values()).count(member.member_id) for member in found.members]
-        listed = zip(found.members, counts, strict=True)
-        print_table(names, [(m.member_id, m.group_instance_id, m.client_id, m.client_host, count) for m, count in listed])
+        print_table(names, [(m.member_id, m.instance_id, m.client_id, m.host, len(m.assigned)) for m in found.members])
     print_table(columns, rows)
-
-
-def _described(cluster: AdminClient, group: str) -> DescribedGroup:
-    found: DescribedGroup = cluster.coordinator(group, DescribeGroupsRequest(groups=[group])).groups[0]
-    check(found.error_code, f"group {group!r}", found.error_message)
-    return found
 
 
 def _progress(cluster: AdminClient, group: str, owners: dict[TopicPartition, str]) -> list[_Progress]:
@@ -131,7 +115,7 @@ def reset_offsets(
     if (to is None) == (shift_by is None):
         raise CliError("give either --to or --shift-by")
     with AdminClient(bootstrap) as cluster:
-        state = _described(cluster, group).group_state
+        state = described(cluster, group).state
         if state not in INACTIVE:
             raise CliError(f"group {group!r} is {state}: its members would overwrite the offsets. Stop them first")
         places = _places(cluster, topics)

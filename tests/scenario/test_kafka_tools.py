@@ -10,10 +10,15 @@ from pathlib import Path
 import pytest
 
 from client_compat.kafka.tools import Tools
+from ottla.broker.cli.kafka_tools import run as run_own
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from tests.support.apache_kafka import jars_or_skip
+from tests.support.consumer_calls import join as consumer_join
+from tests.support.group_calls import commit, find_coordinator
 from tests.support.kafka_tools import create, good, refused, run, table
 from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import create as make_topic
+from tests.support.topic_calls import produce
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +88,26 @@ def test_kafka_consumer_groups_lists_describes_resets_and_deletes(tools: Tools, 
     assert re.search(r"new\s+Consumer\s+consumer", run(tools, broker, "kafka-groups", "--list"))
     run(tools, broker, "kafka-consumer-groups", "--delete", "--group", "new")
     assert "new" not in run(tools, broker, "kafka-consumer-groups", "--list").split()
+
+
+def test_ottlas_own_tools_print_what_kafkas_print(tools: Tools, broker: RunningBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    with broker.client("app") as client:
+        make_topic(client, "told", 2, {"retention.ms": "100000000"})
+        produce(client, "told", b"a", b"b", b"c")
+        find_coordinator(client)
+        assert commit(client, 1, topic="told", group_id="told-old") == 0
+        assert consumer_join(client, "m" * 22, group_id="told-new", subscribed_topic_names=["told"]).error_code == 0
+    groups = ("kafka-consumer-groups", "--group", "told-new", "--group", "told-old")
+    for tool, *options in (
+        (*groups, "--describe", "--members", "--verbose"),
+        (*groups, "--describe", "--state", "--verbose"),
+        (*groups, "--describe", "--offsets", "--verbose"),
+        ("kafka-consumer-groups", "--delete-offsets", "--group", "told-none", "--topic", "told:0"),
+        ("kafka-topics", "--describe", "--topic", "told"),
+    ):
+        theirs = tools.run(tool, "--bootstrap-server", broker.bootstrap, *options)
+        code = run_own(tool, [*options, "--bootstrap-server", broker.bootstrap])
+        assert (code, capsys.readouterr().out) == (theirs.code, theirs.out), (tool, *options)
 
 
 def test_kafka_configs_sets_and_shows_topic_and_broker_configurations(tools: Tools, broker: RunningBroker) -> None:

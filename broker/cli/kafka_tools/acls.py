@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 from ottla.broker.cli.basics import CliError
 from ottla.broker.cli.cluster import AdminClient
 from ottla.broker.cli.kafka_tools.options import ToolParser, accepted, cluster_of, guarded
-from ottla.broker.core.acl import CLUSTER_NAME, Operation, Pattern, Permission, Resource
+from ottla.broker.core.acl import CLUSTER_NAME, SUPPORTED, Operation, Pattern, Permission, Resource
 from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
 from ottla.protocol.messages.k30_create_acls import AclCreation, CreateAclsRequest
 from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter, DeleteAclsRequest
@@ -78,6 +78,12 @@ def main(argv: Sequence[str]) -> int:
         read.error("You must specify one of: --allow-principal, --deny-principal when trying to add ACLs.")
     if action == "add" and _pattern(options) in {Pattern.ANY, Pattern.MATCH}:
         read.error(f"A '--resource-pattern-type' value of '{_pattern(options).name}' is not valid when adding acls.")
+    if action == "add":
+        for named, entries in _wanted(options).items():
+            possible = [Operation.ALL, *SUPPORTED[named.kind]]
+            if any(entry.operation not in possible for entry in entries):
+                known = ", ".join(operation.name for operation in possible)
+                read.error(f"ResourceType {named.kind.name} only supports operations [{known}]")
     with cluster_of(options) as cluster:
         {"add": _add, "remove": _remove, "list": _list}[action](cluster, options)
     return 0

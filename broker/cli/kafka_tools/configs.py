@@ -25,6 +25,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
+from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 
 _RESOURCES: Final = {"topics": (2, 1), "brokers": (4, 2), "broker-loggers": (8, None), "client-metrics": (16, 7), "groups": (32, 8)}
 """The number of each, and where its own settings come from."""
@@ -70,7 +71,7 @@ def parser() -> ToolParser:
     return made
 
 
-@guarded("Error while executing config command: ")
+@guarded("", aside=True)
 def main(argv: Sequence[str]) -> int:
     """The exit code."""
     read = parser()
@@ -103,7 +104,7 @@ def _alter(cluster: AdminClient, entities: Entities, options: argparse.Namespace
         raise CliError("At least one of --add-config, --add-config-file, or --delete-config must be specified with --alter")
     kind, name = entities[0]
     if name is None:
-        raise CliError("An entity name must be specified with --alter")
+        raise CliError(f"An entity name must be specified with --alter of {', '.join(kind for kind, _ in entities)}")
     if kind in _RESOURCES:
         _alter_resource(cluster, kind, name, added, removed)
     elif kind == "users" and len(entities) == 1 and any(each in SCRAM_KINDS for each in [*dict(added), *removed]):
@@ -131,7 +132,7 @@ def _of_broker(cluster: AdminClient, kind: str, name: str, request: Any) -> Any:
     """One broker's settings are its own to tell and to change."""
     if kind in {"brokers", "broker-loggers"} and name:
         if not name.isdecimal():
-            raise CliError(f"The entity name for {kind} must be a valid integer broker id, found: {name}")
+            raise CliError(f"The entity name for {kind} must be a valid integer broker id, but it is: {name}")
         return cluster.node(int(name), request)
     return cluster.any(request)
 
@@ -171,14 +172,22 @@ def _names(cluster: AdminClient, kind: str) -> list[str]:
         case "brokers" | "broker-loggers":
             return [*(str(broker.node_id) for broker in cluster.metadata().brokers), ""]
         case "groups":
-            return sorted(group.group_id for answer in cluster.every_broker(ListGroupsRequest()) for group in answer.groups)
-    return []
+            coordinated = {group.group_id for answer in cluster.every_broker(ListGroupsRequest()) for group in answer.groups}
+            return sorted(coordinated | _configured(cluster, kind))
+    return sorted(_configured(cluster, kind))
+
+
+def _configured(cluster: AdminClient, kind: str) -> set[str]:
+    """Those that have settings of their own."""
+    answer = cluster.any(ListConfigResourcesRequest([_RESOURCES[kind][0]]))
+    accepted(answer.error_code, None)
+    return {each.resource_name for each in answer.config_resources}
 
 
 def _describe_resource(cluster: AdminClient, kind: str, name: str, *, everything: bool) -> None:
     number, source = _RESOURCES[kind]
-    if kind == "topics" and not everything and name not in {topic.name for topic in cluster.topics()}:
-        print(f"The topic '{name}' doesn't exist and doesn't have dynamic config.")
+    if not everything and name not in _names(cluster, kind):
+        print(f"The {kind[:-1]} '{name}' doesn't exist and doesn't have dynamic config.")
         return
     if kind == "brokers" and not name:
         source = _DEFAULT_BROKER_SOURCE

@@ -37,7 +37,7 @@ def parser() -> ToolParser:
     made.add_argument("--topic")
     made.add_argument("--include", "--whitelist", help="topics, as a regular expression")
     made.add_argument("--partition", type=int)
-    made.add_argument("--offset", default="latest", help="a number, earliest or latest; with --partition")
+    made.add_argument("--offset", help="a number, earliest or latest; with --partition")
     made.flag("--from-beginning")
     made.add_argument("--max-messages", type=int, default=-1)
     made.add_argument("--timeout-ms", type=int, default=-1)
@@ -58,9 +58,17 @@ def main(argv: Sequence[str]) -> int:
     options = read.read(argv)
     if (options.topic is None) == (options.include is None):
         read.error("Exactly one of --include/--topic is required.")
-    if options.partition is not None and options.topic is None:
-        read.error("The topic is required when partition is specified.")
+    _check_place(read, options)
     given = client_properties(options)
+    groups = sorted({each for each in (options.group, given.get("group.id")) if each is not None})
+    if len(groups) > 1:
+        names = ", ".join(f"'{group}'" for group in groups)
+        read.error(
+            "The group ids provided in different places (directly using '--group', via '--consumer-property', or via '--consumer.config') "
+            f"do not match. Detected group ids: {names}"
+        )
+    if groups and options.partition is not None:
+        read.error("Options group and partition cannot be specified together.")
     shown = pairs(options.shown)
     for name in ("key", "value"):
         if (deserializer := getattr(options, f"{name}_deserializer")) is not None:
@@ -76,6 +84,20 @@ def main(argv: Sequence[str]) -> int:
     finally:
         print(f"Processed a total of {taken[0]} messages", file=sys.stderr)
     return 0
+
+
+def _check_place(read: ToolParser, options: argparse.Namespace) -> None:
+    if options.partition is None:
+        if options.offset is not None:
+            read.error("The partition is required when offset is specified.")
+        return
+    if options.topic is None:
+        read.error("The topic is required when partition is specified.")
+    if options.from_beginning and options.offset is not None:
+        read.error("Options from-beginning and offset cannot be specified together.")
+    offset = options.offset or "latest"
+    if offset.lower() not in {"earliest", "latest"} and not offset.isdecimal():
+        read.error(f"The provided offset value '{offset}' is incorrect. Valid values are 'earliest', 'latest', or a non-negative long.")
 
 
 class Formatter:
@@ -94,6 +116,8 @@ class Formatter:
             (asked("timestamp"), lambda record: f"{_TYPES.get(record.timestamp_type, 'CreateTime')}:{record.timestamp}".encode()),
             (asked("partition"), lambda record: b"Partition:%d" % record.partition),
             (asked("offset"), lambda record: b"Offset:%d" % record.offset),
+            (asked("delivery"), lambda _: b"Delivery:NOT_PRESENT"),
+            (asked("epoch"), lambda _: b"Epoch:NOT_PRESENT"),
             (asked("headers"), self._headers),
             (asked("key"), lambda record: self._read("key", record.key)),
             (asked("value", "true"), lambda record: self._read("value", record.value)),
@@ -129,6 +153,7 @@ async def _consume(options: argparse.Namespace, given: dict[str, str], formatter
         "max.poll.records": lambda text: ("max_poll_records", int(text)),
     }
     own = {
+        "client_id": "console-consumer",
         "auto_offset_reset": "earliest" if options.from_beginning else "latest",
         "isolation_level": options.isolation_level,
         "enable_auto_commit": group is not None,
@@ -145,7 +170,7 @@ async def _consume(options: argparse.Namespace, given: dict[str, str], formatter
     try:
         await consumer.start()
         if place is not None:
-            await _seek(consumer, place, "earliest" if options.from_beginning else options.offset)
+            await _seek(consumer, place, "earliest" if options.from_beginning else (options.offset or "latest").lower())
         await _print(consumer, options, formatter, taken, sys.stdout.buffer)
     finally:
         await consumer.stop()
@@ -156,10 +181,8 @@ async def _seek(consumer: AIOKafkaConsumer, place: Any, offset: str) -> None:
         await consumer.seek_to_beginning(place)
     elif offset == "latest":
         await consumer.seek_to_end(place)
-    elif offset.isdecimal():
-        consumer.seek(place, int(offset))
     else:
-        raise CliError(f"The provided offset value '{offset}' is incorrect. Valid values are 'earliest', 'latest', or a non-negative long.")
+        consumer.seek(place, int(offset))
 
 
 async def _print(consumer: AIOKafkaConsumer, options: argparse.Namespace, formatter: Formatter, taken: list[int], sink: BinaryIO) -> None:

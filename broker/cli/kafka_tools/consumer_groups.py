@@ -1,7 +1,7 @@
 """`kafka-consumer-groups`: list, describe, reset and delete consumer groups (Kafka's ConsumerGroupCommand).
 
-Rule: as Kafka's, it ends with exit code 0 for a group that is not there, or has members: that is told, and scripts that reset or delete
-what may not be there go on.
+Rule: as Kafka's, it ends with exit code 0 whatever a cluster answers, also where a group is not there, or has members: that is told, and
+scripts that reset or delete what may not be there go on. Only options that make no sense are exit code 1.
 """
 
 from __future__ import annotations
@@ -11,22 +11,25 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from ottla.broker.cli.basics import CliError
-from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, name_of
-from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
-from ottla.broker.cli.kafka_tools.options import ToolParser, cluster_of, columns, guarded
-from ottla.broker.groups.embedded_protocol import assigned_places
+from ottla.broker.cli.cluster import LATEST, AdminClient, AnsweredError
+from ottla.broker.cli.group_described import CONSUMER_TYPES, GroupDescribed, MemberDescribed, described
+from ottla.broker.cli.group_offsets import committed_positions
+from ottla.broker.cli.kafka_tools import group_resets
+from ottla.broker.cli.kafka_tools.java_errors import exception, exception_of
+from ottla.broker.cli.kafka_tools.options import Misused, ToolParser, cluster_of, columns, error_line, guarded
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
-from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribeGroupsRequest
 from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
 from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
-from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 
-_CONSUMERS: Final = frozenset({"consumer", ""})
 _WIDTH: Final = 15
-_INACTIVE: Final = frozenset({"Empty", "Dead"})
+_ASSIGNMENT_WIDTH: Final = 20
+_STATES: Final = ("Empty", "Assigning", "Reconciling", "Dead", "PreparingRebalance", "CompletingRebalance", "Stable")
 _REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
+_TYPES: Final = ("Consumer", "Classic")
 _ACTIONS: Final = ("list", "describe", "delete", "reset-offsets", "delete-offsets")
+_VIEWS: Final = ("members", "offsets", "state")
+_ONLY_OF: Final = {"members": ("describe",), "offsets": ("describe",), "verbose": ("describe",), "type": ("list",), "state": _ACTIONS[:2]}
 
 
 def parser() -> ToolParser:
@@ -37,119 +40,192 @@ def parser() -> ToolParser:
         made.flag(f"--{action}")
     made.listed("--group")
     made.listed("--topic", about="TOPIC or TOPIC:0,1,2")
-    for name in ("--all-groups", "--all-topics", "--members", "--offsets", "--verbose", "--dry-run", "--execute", "--export"):
+    for name in ("--all-groups", "--all-topics", "--members", "--offsets", "--verbose"):
         made.flag(name)
     made.add_argument("--state", nargs="?", const="", default=None)
+    made.add_argument("--type", nargs="?", const="", default=None)
     made.add_argument("--timeout", type=int)
-    for name in ("--to-earliest", "--to-latest", "--to-current"):
-        made.flag(name)
-    made.add_argument("--to-offset", type=int)
-    made.add_argument("--shift-by", type=int)
-    made.add_argument("--to-datetime")
+    group_resets.add_options(made)
     return made
 
 
-@guarded("\nError: Executing consumer group command failed due to ")
+@guarded("\nError: Executing consumer group command failed due to ", code=0)
 def main(argv: Sequence[str]) -> int:
     """The exit code."""
     read = parser()
     options = read.read(argv)
     action = read.one_of(options, *_ACTIONS)
-    if action != "list" and not options.group and not options.all_groups:
-        read.error(f"Option [{action}] takes one of these options: [all-groups], [group]")
-    with cluster_of(options) as cluster:
-        if action == "list":
-            _list(cluster, options)
-            return 0
-        groups = [group.group_id for group in _listed(cluster)] if options.all_groups else options.group
-        if action == "delete":
-            _delete(cluster, groups)
-            return 0
-        for group in groups:
-            {"describe": _describe, "reset-offsets": _reset, "delete-offsets": _delete_offsets}[action](cluster, group, options)
+    try:
+        _check(action, options)
+        with cluster_of(options) as cluster:
+            _run(cluster, action, options)
+    except Misused as error:
+        read.error(str(error))
     return 0
+
+
+def _check(action: str, options: argparse.Namespace) -> None:
+    for name, actions in _ONLY_OF.items():
+        if getattr(options, name) not in {None, False} and action not in actions:
+            raise Misused(f"Option [{name}] is of {', '.join(actions)} alone")
+    if action == "delete-offsets" and not (options.group and options.topic):
+        raise Misused("Option [delete-offsets] takes the following options: [group], [topic]")
+    if action != "list" and not options.group and not options.all_groups:
+        raise Misused(f"Option [{action}] takes one of these options: [group], [all-groups]")
+    if action == "delete" and options.topic:
+        raise Misused("The consumer does not support topic-specific offset deletion from a consumer group.")
+    if action == "describe":
+        if sum(getattr(options, view) not in {None, False} for view in _VIEWS) > 1:
+            raise Misused(f"Option [describe] takes at most one of these options: {', '.join(f'[{view}]' for view in _VIEWS)}")
+        if options.state:
+            raise Misused("Option [describe] does not take a value for [state]")
+    if action == "reset-offsets":
+        group_resets.check_options(options)
+
+
+def _run(cluster: AdminClient, action: str, options: argparse.Namespace) -> None:
+    if action == "list":
+        _list(cluster, options)
+        return
+    groups = [group.group_id for group in _listed(cluster)] if options.all_groups else options.group
+    match action:
+        case "describe":
+            _describe(cluster, groups, options)
+        case "delete":
+            _delete(cluster, groups)
+        case "reset-offsets":
+            group_resets.reset(cluster, groups, options)
+        case _:
+            group_resets.delete_offsets(cluster, groups[0], options.topic)
+
+
+# --- list -------------------------------------------------------------------------------------------------------------------------
 
 
 def _listed(cluster: AdminClient) -> list[Any]:
     found = [group for answer in cluster.every_broker(ListGroupsRequest()) for group in answer.groups]
-    return sorted((group for group in found if group.protocol_type in _CONSUMERS), key=lambda group: str(group.group_id))
+    return sorted((group for group in found if group.protocol_type in CONSUMER_TYPES), key=lambda group: str(group.group_id))
 
 
 def _list(cluster: AdminClient, options: argparse.Namespace) -> None:
     found = _listed(cluster)
-    if options.state is None:
+    if options.state is None and options.type is None:
         for group in found:
             print(group.group_id)
         return
-    wanted = {state.strip().lower() for state in options.state.split(",") if state}
-    shown = [group for group in found if not wanted or group.group_state.lower() in wanted]
+    states = _among(options.state, _STATES, "state", "states")
+    types = _among(options.type, _TYPES, "types", "types")
+    shown = [group for group in found if group.group_state in states and group.group_type.capitalize() in types]
+    rows: list[tuple[Any, ...]] = [("GROUP", "TYPE", "STATE")]
+    rows += [(group.group_id, group.group_type.capitalize(), group.group_state) for group in shown]
     width = max([_WIDTH, *(len(group.group_id) for group in shown)]) + 10
-    for row in [("GROUP", "STATE"), *((group.group_id, group.group_state) for group in shown)]:
-        print(f"{row[0]:<{width}} {row[1]:<20}")
+    for name, kind, state in rows:
+        cells = [*([] if options.type is None else [kind]), *([] if options.state is None else [state])]
+        print(" ".join([f"{name:<{width}}", *(f"{cell:<20}" for cell in cells)]))
 
 
-def _described(cluster: AdminClient, group: str) -> DescribedGroup | None:
-    """None, and a line, where there is no such group."""
-    found: DescribedGroup = cluster.coordinator(group, DescribeGroupsRequest([group])).groups[0]
-    if found.error_code != ErrorCode.NONE or found.group_state == "Dead":
-        print(f"\nError: Consumer group '{group}' does not exist.")
-        return None
-    if found.group_state == "Empty":
-        print(f"\nConsumer group '{group}' has no active members.")
-    elif found.group_state in _REBALANCING:
-        print(f"\nWarning: Consumer group '{group}' is rebalancing.")
-    return found
+def _among(given: str | None, known: Sequence[str], what: str, plural: str) -> set[str]:
+    """Those that are named, or all."""
+    by_name = {each.lower(): each for each in known}
+    wanted = [each.strip().lower() for each in given.split(",")] if given else [*by_name]
+    if not by_name.keys() >= set(wanted):
+        raise Misused(f"Invalid {what} list '{given}'. Valid {plural} are: {', '.join(known)}")
+    return {by_name[each] for each in wanted}
 
 
-def _describe(cluster: AdminClient, group: str, options: argparse.Namespace) -> None:
-    found = _described(cluster, group)
-    if found is None:
+# --- describe ---------------------------------------------------------------------------------------------------------------------
+
+
+def _describe(cluster: AdminClient, groups: Sequence[str], options: argparse.Namespace) -> None:
+    try:
+        found = [described(cluster, group) for group in sorted(set(groups))]
+    except AnsweredError as error:
+        raise CliError(exception_of(error)) from None
+    for group in found:
+        if group.state == "Dead":
+            error_line(f"Consumer group '{group.group}' does not exist.")
+        elif group.state == "Empty":
+            group_resets.warn(f"\nConsumer group '{group.group}' has no active members.")
+        elif group.state in _REBALANCING:
+            group_resets.warn(f"\nWarning: Consumer group '{group.group}' is rebalancing.")
+        if options.members:
+            _print_members(group, verbose=options.verbose)
+        elif group.state == "Dead":
+            continue
+        elif options.state is not None:
+            _print_state(cluster, group, verbose=options.verbose)
+        else:
+            _print_offsets(cluster, group, verbose=options.verbose)
+
+
+def _print_offsets(cluster: AdminClient, group: GroupDescribed, *, verbose: bool) -> None:
+    """Members with the most partitions first, then what nobody reads."""
+    committed, owners = committed_positions(cluster, group.group), group.owners
+    ends = cluster.offsets(places, LATEST) if (places := {*committed, *owners}) else {}
+    head = ("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
+    rows: list[tuple[Any, ...]] = [head]
+    nobody = MemberDescribed("-", None, "-", "-", [place for place in committed if place not in owners])
+    for member in [*sorted(group.members, key=lambda each: -len(each.assigned)), nobody]:
+        for place in sorted(member.assigned, key=lambda each: (each.topic, each.partition)):
+            offset, epoch = committed.get(place, (None, -1))
+            lag = "-" if offset is None else ends[place] - offset
+            read = ("-" if epoch < 0 else epoch, "-" if offset is None else offset, ends[place], lag)
+            rows.append((group.group, place.topic, place.partition, *read, member.member_id, member.host, member.client_id))
+    if len(rows) == 1:
         return
-    if options.members:
-        _print_members(group, found)
-    elif options.state is not None:
-        _print_state(cluster, group, found)
-    else:
-        _print_offsets(cluster, group, found)
+    widths = [_widest(rows, 0), _widest(rows, 1), 10, 15, 15, 15, 15, _widest(rows, 7), _widest(rows, 8)]
+    if not verbose:
+        rows, widths = [(*row[:3], *row[4:]) for row in rows], [*widths[:3], *widths[4:]]
+    print(columns(rows, widths))
 
 
-def _print_offsets(cluster: AdminClient, group: str, found: DescribedGroup) -> None:
-    owners = {
-        TopicPartition(topic, index): member for member in found.members for topic, index in assigned_places(member.member_assignment)
-    }
-    committed = committed_offsets(cluster, group)
-    places = sorted(committed.keys() | owners.keys(), key=lambda place: (place.topic, place.partition))
-    ends = cluster.offsets(places, LATEST) if places else {}
-    rows: list[tuple[Any, ...]] = [
-        ("GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
-    ]
-    for place in places:
-        member, offset, end = owners.get(place), committed.get(place), ends[place]
-        reader = ("-", "-", "-") if member is None else (member.member_id, member.client_host, member.client_id)
-        read = ("-", end, "-") if offset is None else (offset, end, end - offset)
-        rows.append((group, place.topic, place.partition, *read, *reader))
-    if len(rows) > 1:
-        widest = [max(_WIDTH, *(len(str(row[at])) for row in rows)) for at in range(8)]
-        print(columns(rows, [widest[0], widest[1], 10, 15, 15, 15, widest[6], widest[7]]))
+def _widest(rows: Sequence[Sequence[Any]], at: int, least: int = _WIDTH) -> int:
+    return max(least, *(len(str(row[at])) for row in rows[1:])) if len(rows) > 1 else least
 
 
-def _print_members(group: str, found: DescribedGroup) -> None:
-    rows: list[tuple[Any, ...]] = [("GROUP", "CONSUMER-ID", "HOST", "CLIENT-ID", "#PARTITIONS")]
-    for member in found.members:
-        count = len(list(assigned_places(member.member_assignment)))
-        rows.append((group, member.member_id, member.client_host, member.client_id, count))
-    if len(rows) > 1:
-        print(columns([(*row, "") for row in rows], [max(_WIDTH, *(len(str(row[at])) for row in rows)) for at in range(5)]))
+def _print_members(group: GroupDescribed, *, verbose: bool) -> None:
+    head = ["GROUP", "CONSUMER-ID", "GROUP-INSTANCE-ID", "HOST", "CLIENT-ID", "#PARTITIONS"]
+    head += ["CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"]
+    rows: list[list[Any]] = [head]
+    for each in group.members:
+        row = [group.group, each.member_id, each.instance_id or "", each.host, each.client_id, len(each.assigned)]
+        row += [_or_dash(each.epoch), _places(each.assigned), _or_dash(group.assignment_epoch), _places(each.target)]
+        rows.append([*row, "-" if each.upgraded is None else str(each.upgraded).lower()])
+    widths = [_widest(rows, at) for at in range(5)]
+    widths[2] = _widest(rows, 2, 17)
+    widths += [_WIDTH, _WIDTH, _widest(rows, 7, _ASSIGNMENT_WIDTH), _WIDTH, _widest(rows, 9, _ASSIGNMENT_WIDTH)]
+    kept = [0, 1, *([2] if any(each.instance_id for each in group.members) else []), 3, 4, 5]
+    if verbose:
+        migrates = {each.upgraded for each in group.members} >= {True, False}
+        kept += [6, 7, 8, 9, *([10] if migrates else [])]
+    widths = [widths[at] for at in kept if at < len(widths)]
+    print(columns([[*(row[at] for at in kept), *([] if verbose else [""])] for row in rows], widths))
 
 
-def _print_state(cluster: AdminClient, group: str, found: DescribedGroup) -> None:
-    answer = cluster.any(FindCoordinatorRequest(key=group, key_type=0, coordinator_keys=[group]))
+def _or_dash(value: int | None) -> int | str:
+    return "-" if value is None else value
+
+
+def _places(assigned: Sequence[Any]) -> str:
+    """`orders:0,1;payments:3`."""
+    topics = sorted({place.topic for place in assigned})
+    by_topic = {topic: sorted(place.partition for place in assigned if place.topic == topic) for topic in topics}
+    return ";".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in by_topic.items()) or "-"
+
+
+def _print_state(cluster: AdminClient, group: GroupDescribed, *, verbose: bool) -> None:
+    answer = cluster.any(FindCoordinatorRequest(key=group.group, key_type=0, coordinator_keys=[group.group]))
     at = answer.coordinators[0] if answer.coordinators else answer
-    rows = [
-        ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "#MEMBERS"),
-        (group, f"{at.host}:{at.port} ({at.node_id})", found.protocol_data, found.group_state, len(found.members)),
-    ]
-    print(columns(rows, [max(_WIDTH, len(group)), max(25, len(str(rows[1][1]))), 20, 20]))
+    head = ("GROUP", "COORDINATOR (ID)", "ASSIGNMENT-STRATEGY", "STATE", "GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "#MEMBERS")
+    where = f"{at.host}:{at.port}  ({at.node_id})"
+    epochs = _or_dash(group.epoch), _or_dash(group.assignment_epoch)
+    row = (group.group, where, group.assignor or "-", group.state, *epochs, len(group.members))
+    widths = [max(_WIDTH, len(group.group)), max(25, len(where)), 20, 20, 15, 25]
+    kept = range(7) if verbose else (0, 1, 2, 3, 6)
+    print(columns([[cells[at] for at in kept] for cells in (head, row)], [widths[at] for at in kept if at < len(widths)]))
+
+
+# --- delete -----------------------------------------------------------------------------------------------------------------------
 
 
 def _delete(cluster: AdminClient, groups: Sequence[str]) -> None:
@@ -157,74 +233,13 @@ def _delete(cluster: AdminClient, groups: Sequence[str]) -> None:
     for group in groups:
         (result,) = cluster.coordinator(group, DeleteGroupsRequest([group])).results
         if result.error_code != ErrorCode.NONE:
-            failed[group] = name_of(result.error_code)
+            failed[group] = exception(result.error_code)
     if failed:
-        lines = "".join(f"\n* Group '{group}' could not be deleted due to: {why}" for group, why in failed.items())
-        print(f"\nError: Deletion of some consumer groups failed:{lines}")
-    if deleted := [f"'{group}'" for group in groups if group not in failed]:
-        told = "\nThese consumer groups were deleted successfully: " if failed else "Deletion of requested consumer groups ("
-        print(told + ", ".join(deleted) + ("" if failed else ") was successful."))
-
-
-def _places(cluster: AdminClient, group: str, options: argparse.Namespace) -> list[TopicPartition]:
-    if options.all_topics:
-        return sorted(committed_offsets(cluster, group), key=lambda place: (place.topic, place.partition))
-    places = []
-    for wanted in options.topic:
-        name, colon, listed = wanted.partition(":")
-        known = [TopicPartition(name, partition.partition_index) for topic in cluster.topics([name]) for partition in topic.partitions]
-        chosen = {int(part) for part in listed.split(",") if part.strip().isdecimal()}
-        places += [place for place in sorted(known, key=lambda place: place.partition) if not colon or place.partition in chosen]
-    if not places:
-        raise CliError("One of the reset scopes should be defined: --all-topics, --topic.")
-    return places
-
-
-def _reset(cluster: AdminClient, group: str, options: argparse.Namespace) -> None:
-    state = cluster.coordinator(group, DescribeGroupsRequest([group])).groups[0].group_state
-    if state and state not in _INACTIVE:
-        print(f"\nError: Assignments can only be reset if the group '{group}' is inactive, but the current state is {state}.")
-        return
-    places = _places(cluster, group, options)
-    starts, ends = cluster.offsets(places, EARLIEST), cluster.offsets(places, LATEST)
-    wanted = starts if options.to_earliest else ends if options.to_latest else _wanted(cluster, group, options, ends)
-    after = {place: min(max(offset, starts[place]), ends[place]) for place, offset in wanted.items()}
-    if options.export:
-        print("\n".join(f'"{group}",{p.topic},{p.partition},{after[p]}' for p in places))
-    else:
-        rows = [("GROUP", "TOPIC", "PARTITION", "NEW-OFFSET"), *((group, p.topic, p.partition, after[p]) for p in places)]
-        print(columns(rows, [max(_WIDTH, len(group)), max(_WIDTH, *(len(p.topic) for p in places)), 10]))
-    if options.execute and not options.dry_run:
-        commit(cluster, group, after)
-
-
-def _wanted(cluster: AdminClient, group: str, options: argparse.Namespace, ends: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-    if options.to_offset is not None:
-        return dict.fromkeys(ends, options.to_offset)
-    if options.to_datetime is not None:
-        at = cluster.offsets(ends, timestamp_ms(options.to_datetime))
-        return {place: ends[place] if offset == NO_OFFSET else offset for place, offset in at.items()}
-    if options.shift_by is None and not options.to_current:
-        raise CliError("--reset-offsets needs one of --to-earliest, --to-latest, --to-current, --to-offset, --shift-by and --to-datetime")
-    before = committed_offsets(cluster, group)
-    return {place: before.get(place, end) + (options.shift_by or 0) for place, end in ends.items()}
-
-
-def _delete_offsets(cluster: AdminClient, group: str, options: argparse.Namespace) -> None:
-    places = _places(cluster, group, options)
-    topics = [
-        OffsetDeleteRequestTopic(name, [OffsetDeleteRequestPartition(place.partition) for place in places if place.topic == name])
-        for name in dict.fromkeys(place.topic for place in places)
-    ]
-    answer = cluster.coordinator(group, OffsetDeleteRequest(group, topics))
-    if answer.error_code != ErrorCode.NONE:
-        print(f"\nError: Deletion of offsets of group {group} failed: {name_of(answer.error_code)}")
-        return
-    print(f"Request succeeded for deleting offsets from group {group}.")
-    status = {
-        TopicPartition(topic.name, each.partition_index): "Successful" if each.error_code == 0 else f"Error: {name_of(each.error_code)}"
-        for topic in answer.topics
-        for each in topic.partitions
-    }
-    rows = [("TOPIC", "PARTITION", "STATUS"), *((place.topic, place.partition, status[place]) for place in places)]
-    print(columns(rows, [30, 15]))
+        error_line("Deletion of some consumer groups failed:")
+        for group, why in failed.items():
+            print(f"* Group '{group}' could not be deleted due to: {why}")
+    deleted = ", ".join(f"'{group}'" for group in groups if group not in failed)
+    if not failed:
+        print(f"Deletion of requested consumer groups ({deleted}) was successful.")
+    elif deleted:
+        print(f"\nThese consumer groups were deleted successfully: {deleted}")

@@ -99,16 +99,20 @@ def read_config(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def guarded(what: str) -> Callable[[Callable[[Sequence[str]], int]], Callable[[Sequence[str]], int]]:
-    """Turns a failure into Kafka's line on standard output, which scripts look for, and exit code 1."""
+class Misused(CliError):
+    """What the options ask for cannot be; a tool tells it as it tells an option that is not known."""
+
+
+def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Callable[[Sequence[str]], int]], Callable[[Sequence[str]], int]]:
+    """Turns a failure into Kafka's line, which scripts look for, on standard output or aside on that for errors, and its exit code."""
 
     def around(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
         def run(argv: Sequence[str]) -> int:
             try:
                 return main(argv)
             except CliError as error:
-                print(f"{what}{error}")
-                return 1
+                print(f"{what}{error}", file=sys.stderr if aside else sys.stdout)
+                return code
             except BrokenPipeError:  # whoever reads our output has seen enough
                 sys.stderr.close()
                 return 0
@@ -116,6 +120,11 @@ def guarded(what: str) -> Callable[[Callable[[Sequence[str]], int]], Callable[[S
         return run
 
     return around
+
+
+def error_line(text: str) -> None:
+    """What went wrong with a part of what was asked for, as Kafka's tools say it: the others go on."""
+    print(f"\nError: {text}")
 
 
 def accepted(code: int, message: str | None) -> None:

@@ -15,7 +15,10 @@ from ottla.broker.cli.kafka_tools.console_consumer import Formatter
 from ottla.broker.cli.kafka_tools.console_producer import LineReader
 from ottla.broker.cli.kafka_tools.options import comma_list
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
+from tests.support.consumer_calls import join as consumer_join
+from tests.support.group_calls import commit, find_coordinator
 from tests.support.running_broker import RunningBroker
+from tests.support.topic_calls import produce
 
 Tool = Callable[..., tuple[int, str, str]]
 
@@ -117,7 +120,13 @@ def test_settings_quotas_and_users_are_changed_and_described(tool: Tool) -> None
     ]
     assert tool("kafka-configs", "--alter", *topic, "--delete-config", "segment.bytes,cleanup.policy")[0] == 0
     assert tool("kafka-configs", "--describe", *topic)[1] == "Dynamic configs for topic settings are:\n"
-    assert tool("kafka-configs", "--alter", *topic, "--add-config", "no.such=1")[0] == 1
+    assert tool("kafka-configs", "--alter", *topic, "--add-config", "no.such=1") == (1, "", "Unknown topic config name: no.such\n")
+    for kind, setting in (("client-metrics", "interval.ms=1000"), ("groups", "consumer.session.timeout.ms=50000")):
+        assert tool("kafka-configs", "--alter", "--entity-type", kind, "--entity-name", "its", "--add-config", setting)[0] == 0
+        told = tool("kafka-configs", "--describe", "--entity-type", kind)[1]
+        assert f"Dynamic configs for {kind[:-1]} its are:\n  {setting} sensitive=false" in told
+        absent = tool("kafka-configs", "--describe", "--entity-type", kind, "--entity-name", "none")
+        assert absent[:2] == (0, f"The {kind[:-1]} 'none' doesn't exist and doesn't have dynamic config.\n")
     assert "All configs for broker 1 are:" in tool("kafka-configs", "--describe", "--broker", "1", "--all")[1]
     defaults = ["--entity-type", "brokers", "--entity-default"]
     altered = tool("kafka-configs", "--alter", *defaults, "--add-config", "num.io.threads=9")
@@ -153,6 +162,8 @@ def test_access_control_lists_are_added_listed_and_removed(tool: Tool) -> None:
     assert tool("kafka-acls", "--remove", "--topic", "t", "--force") == (0, "", "")
     assert tool("kafka-acls", "--list", "--topic", "t")[1] == ""
     assert tool("kafka-acls", "--add", "--topic", "t")[0] == 1
+    code, out, err = tool("kafka-acls", "--add", "--allow-principal", "User:bob", "--operation", "IdempotentWrite", "--topic", "t")
+    assert (code, out, err.startswith("ResourceType TOPIC only supports operations [ALL, READ, ")) == (1, "", True)
 
 
 def test_versions_of_apis_are_listed_by_broker(tool: Tool, broker: RunningBroker) -> None:
@@ -186,7 +197,64 @@ def test_consoles_write_and_read_and_a_group_is_described_reset_and_deleted(tool
     deleted = "Deletion of requested consumer groups ('readers') was successful.\n"
     assert tool("kafka-consumer-groups", "--delete", "--group", "readers") == (0, deleted, "")
     gone = tool("kafka-consumer-groups", "--describe", "--group", "readers")
-    assert gone[:2] == (0, "\nError: Consumer group 'readers' does not exist.\n")
+    not_found = "org.apache.kafka.common.errors.GroupIdNotFoundException: Group readers not found."
+    assert gone[:2] == (0, f"\nError: Executing consumer group command failed due to {not_found}\n")
+
+
+def test_groups_of_both_protocols_are_listed_reset_and_deleted_as_kafkas_tool_does_it(
+    tool: Tool, broker: RunningBroker, tmp_path: Path
+) -> None:
+    def groups(*options: str) -> tuple[int, str, str]:
+        return tool("kafka-consumer-groups", *options)
+
+    tool("kafka-topics", "--create", "--topic", "grouped", "--partitions", "2")
+    with broker.client() as client:
+        find_coordinator(client)
+        produce(client, "grouped", b"a", b"b", b"c")
+        assert consumer_join(client, "m" * 22, group_id="new", subscribed_topic_names=["grouped"]).error_code == 0
+        assert commit(client, 2, topic="grouped", group_id="old") == 0
+    listed = groups("--list", "--type", "--state")[1].splitlines()
+    assert [line.split() for line in listed] == [["GROUP", "TYPE", "STATE"], ["new", "Consumer", "Stable"], ["old", "Classic", "Empty"]]
+    assert groups("--list", "--type", "classic")[1].split() == ["GROUP", "TYPE", "old", "Classic"]
+    assert groups("--list", "--state", "bogus")[0] == 1
+    state = groups("--describe", "--group", "new", "--state", "--verbose")[1].splitlines()[-1].split()
+    assert (state[0], state[2:4], state[4], state[-1]) == ("new", ["(1)", "uniform"], "Stable", "1")
+    members = groups("--describe", "--group", "new", "--members", "--verbose")[1].splitlines()
+    assert members[-1].split()[:5] == ["new", "m" * 22, "/127.0.0.1", "test", "2"]
+    lag = r"new +grouped +1 +- +0 +- +m+ /127\.0\.0\.1 +test"
+    assert re.search(lag, groups("--describe", "--group", "new")[1])
+    assert groups("--describe", "--group", "old")[2] == "\nConsumer group 'old' has no active members.\n"
+    moved = groups("--reset-offsets", "--group", "new", "--topic", "grouped", "--to-earliest", "--execute")
+    assert moved[1].startswith("\nError: Assignments can only be reset if the group 'new' is inactive, but the current state is Stable.\n")
+    exported = groups("--reset-offsets", "--group", "old", "--all-topics", "--to-current", "--export", "--dry-run")
+    assert exported == (0, "grouped,0,2\n\n", "")
+    (tmp_path / "plan").write_text("grouped,0,1\n")
+    plan = groups("--reset-offsets", "--group", "old", "--from-file", str(tmp_path / "plan"), "--execute")
+    assert re.search(r"old +grouped +0 +1\n", plan[1])
+    past = groups("--reset-offsets", "--group", "old", "--topic", "grouped:0", "--by-duration", "PT1H", "--dry-run")
+    assert re.search(r"old +grouped +0 +0\n", past[1])
+    for mistake in (["--to-earliest", "--to-latest"], ["--shift-by", "1"], ["--by-duration", "PT1H", "--execute"], []):
+        assert groups("--reset-offsets", "--group", "old", "--topic", "grouped", "--dry-run", *mistake)[:2] == (1, "")
+    assert groups("--reset-offsets", "--group", "old", "--topic", "nowhere", "--to-latest", "--dry-run")[:2] == (
+        0,
+        "\nError: Executing consumer group command failed due to This server does not host this topic-partition.\n",
+    )
+    dropped = groups("--delete-offsets", "--group", "nobody", "--topic", "grouped:0")[1]
+    assert dropped.startswith(
+        "\nError: The group id does not exist.\n\nTOPIC           PARTITION  STATUS         \ngrouped         0          Error: org."
+    )
+    deleted = groups("--delete", "--group", "new", "--group", "old")
+    assert deleted[1] == (
+        "\nError: Deletion of some consumer groups failed:\n* Group 'new' could not be deleted due to: "
+        "org.apache.kafka.common.errors.GroupNotEmptyException: The group is not empty.\n"
+        "\nThese consumer groups were deleted successfully: 'old'\n"
+    )
+
+
+def test_a_place_to_read_from_is_judged_before_anything_is_read(tool: Tool) -> None:
+    for place in (["--offset", "earliest"], ["--partition", "0", "--offset", "x"], ["--partition", "0", "--group", "g"]):
+        code, out, err = tool("kafka-console-consumer", "--topic", "lines", *place)
+        assert (code, out, "usage" in err) == (1, "", True), place
 
 
 def test_lines_become_records_with_headers_and_nulls_and_records_lines() -> None:

@@ -1,0 +1,41 @@
+"""Errors as Kafka's tools print them where they print a Java exception: by its class, with its words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from ottla.broker.cli.cluster import AnsweredError, name_of
+from ottla.protocol.error_codes import ErrorCode
+
+_ERRORS: Final[Mapping[int, tuple[str, str]]] = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ("UnknownTopicOrPartitionException", "This server does not host this topic-partition."),
+    ErrorCode.INVALID_GROUP_ID: ("InvalidGroupIdException", "The group id is invalid."),
+    ErrorCode.UNKNOWN_MEMBER_ID: ("UnknownMemberIdException", "The coordinator is not aware of this member."),
+    ErrorCode.TOPIC_AUTHORIZATION_FAILED: ("TopicAuthorizationException", "Topic authorization failed."),
+    ErrorCode.GROUP_AUTHORIZATION_FAILED: ("GroupAuthorizationException", "Group authorization failed."),
+    ErrorCode.NON_EMPTY_GROUP: ("GroupNotEmptyException", "The group is not empty."),
+    ErrorCode.GROUP_ID_NOT_FOUND: ("GroupIdNotFoundException", "The group id does not exist."),
+    ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC: (
+        "GroupSubscribedToTopicException",
+        "Deleting offsets of a topic is forbidden while the consumer group is actively subscribed to it.",
+    ),
+}
+"""Source: KAFKA Errors."""
+
+
+def words(code: int) -> str:
+    """What Kafka says where the peer said nothing."""
+    return _ERRORS[code][1] if code in _ERRORS else name_of(code)
+
+
+def exception(code: int, message: str | None = None) -> str:
+    """The class and what it says; the code's own name where this table has none."""
+    if code not in _ERRORS:
+        return message or name_of(code)
+    return f"org.apache.kafka.common.errors.{_ERRORS[code][0]}: {message or words(code)}"
+
+
+def exception_of(error: AnsweredError) -> str:
+    """Of an answer."""
+    return exception(error.code, str(error))
