@@ -103,6 +103,7 @@ serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
 
 test: $(STAMP) java kcat maven go node rust browser databases kerberos ## Run all tests
+	@$(PY) -m client_compat.kafka.class_archives
 	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 test-pythons: $(STAMP) ## Run the tests on every other Python that is here, each in an environment of its own (ARGS="tests/unit tests/wire")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from client_compat.kafka.jars import default_version, jars, java
+from client_compat.kafka.jars import CACHE, default_version, jars, java
 from client_compat.support.brokers import HOST, BrokerFailed, BrokerProcess
 from client_compat.support.ports import free_port
 
@@ -49,6 +49,11 @@ TOLD: Mapping[str, str] = {
 """What the broker writes into its own log: warnings, and which markers its coordinator gave up (see `audit_corpus.truth`)."""
 
 
+def class_archive(version: str, main_class: str) -> Path:
+    """Where the archive of the classes is that this main class loads; see `class_archives`."""
+    return CACHE / f"{version}-{'node' if main_class == 'kafka.Kafka' else 'tool'}.jsa"
+
+
 def java_command(
     version: str,
     main_class: str,
@@ -60,6 +65,9 @@ def java_command(
     """The command that runs one of Kafka's main classes; `classes` are found beside Kafka's. Raises `KafkaMissing`."""
     set_ = [f"-D{name}={value}" for name, value in (properties or {}).items()]
     places = [f"{jars(version)}/*", *([] if classes is None else [str(classes)])]
+    archive = class_archive(version, main_class)
+    if archive.exists() and "-Xshare:auto" in jvm:
+        jvm = [*jvm, f"-XX:SharedArchiveFile={archive}", "-Xlog:disable", "-Xlog:all=warning:stderr", "-Xlog:cds=off"]
     return [java(), *jvm, *set_, "-cp", os.pathsep.join(places), main_class, *arguments]
 
 
