@@ -55,13 +55,13 @@ def _usage() -> int:
 
 def _run(flavour: Flavour | None) -> int:
     try:
-        plan = _plan(flavour)
+        more, plan = options_of(os.environ), _plan(flavour)
     except SettingsError as error:
         print(f"ottla kafka-image: {error}", file=sys.stderr)
         return EXIT_USAGE
     _tell(plan)
     topics = [f"--topic={item}" for item in re.split(r"[,\s]+", plan.topics) if item]
-    return serve([*topics, *options_of(os.environ)], InKafkasPlace(plan.settings, plan.scram, plan.variables))
+    return serve([*topics, *more], InKafkasPlace(plan.settings, plan.scram, plan.variables))
 
 
 def _configure(flavour: Flavour, file: Path) -> int:
@@ -100,5 +100,8 @@ def _tell(plan: ImageStart) -> None:
 
 
 def options_of(env: Mapping[str, str]) -> list[str]:
-    """More options of `ottla serve`, for faults and the admin port for instance."""
-    return shlex.split(env.get("OTTLA_OPTIONS", ""))
+    """More options of `ottla serve`, for faults and the admin port for instance. Raises SettingsError."""
+    try:
+        return shlex.split(env.get("OTTLA_OPTIONS", ""))
+    except ValueError as error:
+        raise SettingsError(f"OTTLA_OPTIONS cannot be read as a command line is: {error}") from None

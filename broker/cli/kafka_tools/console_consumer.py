@@ -51,7 +51,7 @@ def parser() -> ToolParser:
     return made
 
 
-@guarded("Error: ")
+@guarded("Error: ", aside=True)
 def main(argv: Sequence[str]) -> int:
     """The exit code."""
     read = parser()
@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
     taken = [0]
     try:
         asyncio.run(_consume(options, given, Formatter(shown), taken))
-    except KafkaError as error:
+    except (KafkaError, ValueError) as error:  # a ValueError is a property that aiokafka does not take
         raise CliError(str(error)) from None
     except KeyboardInterrupt:
         pass
@@ -170,8 +170,12 @@ async def _consume(options: argparse.Namespace, given: dict[str, str], formatter
     try:
         await consumer.start()
         if place is not None:
-            await _seek(consumer, place, "earliest" if options.from_beginning else (options.offset or "latest").lower())
+            offset = "earliest" if options.from_beginning else (options.offset or "latest").lower()
+            async with asyncio.timeout(None if options.timeout_ms < 0 else options.timeout_ms / 1000):
+                await _seek(consumer, place, offset)
         await _print(consumer, options, formatter, taken, sys.stdout.buffer)
+    except TimeoutError:
+        _tell_timeout()
     finally:
         await consumer.stop()
 
@@ -198,5 +202,9 @@ async def _print(consumer: AIOKafkaConsumer, options: argparse.Namespace, format
         if found:
             last = time.monotonic()
         elif 0 <= options.timeout_ms < (time.monotonic() - last) * 1000:
-            print("Error processing message, terminating consumer process: TimeoutException", file=sys.stderr)
+            _tell_timeout()
             return
+
+
+def _tell_timeout() -> None:
+    print("Error processing message, terminating consumer process: TimeoutException", file=sys.stderr)

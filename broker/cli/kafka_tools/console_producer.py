@@ -47,7 +47,7 @@ def parser() -> ToolParser:
     return made
 
 
-@guarded("Error: ")
+@guarded("Error: ", aside=True)
 def main(argv: Sequence[str]) -> int:
     """The exit code."""
     read = parser()
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
     quiet_client_logs()
     try:
         asyncio.run(_produce(options, given, LineReader(pairs(options.reader))))
-    except KafkaError as error:
+    except (KafkaError, ValueError) as error:  # a ValueError is a property that aiokafka does not take
         raise CliError(str(error)) from None
     return 0
 

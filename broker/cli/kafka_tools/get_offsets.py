@@ -24,14 +24,14 @@ def parser() -> ToolParser:
     return made
 
 
-@guarded("Error occurred: ")
+@guarded("Error occurred: ", aside=True)
 def main(argv: Sequence[str]) -> int:
     """The exit code."""
     options = parser().read(argv)
     try:
         timestamp = _TIMES[options.time] if options.time in _TIMES else int(options.time)
     except ValueError:
-        raise CliError(f"Malformed time argument {options.time}") from None
+        raise CliError(f"Malformed time argument {options.time}. Known are latest, earliest, max-timestamp and milliseconds") from None
     wanted = re.compile("|".join((options.topic or ".*").split(",")))
     only = {int(part) for part in (options.partitions or "").split(",") if part.isdecimal()}
     with cluster_of(options) as cluster:

@@ -27,7 +27,7 @@ def main(argv: Sequence[str]) -> int:
     """The exit code."""
     options = parser().read(argv)
     try:
-        settings = read_properties(options.file)
+        settings, more = read_properties(options.file), options_of(os.environ)
         warnings = adapted(settings)
     except SettingsError as error:
         print(f"kafka-server-start: {error}", file=sys.stderr)
@@ -36,4 +36,4 @@ def main(argv: Sequence[str]) -> int:
         print(f"===> {warning}", flush=True)
     topics = os.environ.get("KAFKA_CREATE_TOPICS", "").replace(",", " ").split()
     given = [*(f"--topic={item}" for item in topics), *(f"--set={item}" for item in options.override)]
-    return serve([*given, *options_of(os.environ)], InKafkasPlace(settings))
+    return serve([*given, *more], InKafkasPlace(settings))

@@ -29,6 +29,17 @@ _COLLISION: Final = (
     "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could collide. "
     "To avoid issues it is best to use either, but not both."
 )
+_ONLY_OF: Final = {
+    "config": {"create", "alter"},
+    "partitions": {"create", "alter"},
+    "replication-factor": {"create"},
+    "replica-assignment": {"create", "alter"},
+    "topics-with-overrides": {"describe"},
+    "if-exists": {"alter", "delete", "describe"},
+    "if-not-exists": {"create"},
+    "exclude-internal": {"list", "describe"},
+}
+"""The actions that an option belongs to."""
 _REPORTS: Final = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
 
 
@@ -62,6 +73,9 @@ def main(argv: Sequence[str]) -> int:
         read.error('Option combination "[alter],[config]" can\'t be used with "[alter]" (the kafka-configs tool can be used)')
     if action == "alter" and options.partitions is None:
         read.error('Missing required argument "[partitions]"')
+    for name, actions in _ONLY_OF.items():
+        if getattr(options, name.replace("-", "_")) and action not in actions:
+            read.error(f'Option "[{name}]" can\'t be used with option "[{action}]"')
     with cluster_of(options) as cluster:
         {"list": _list, "describe": _describe, "create": _create, "alter": _alter, "delete": _delete}[action](cluster, options)
     return 0

@@ -12,6 +12,7 @@ from ottla.broker.cli.kafka_image.logins import of_bitnami, secret_files
 from ottla.broker.cli.kafka_image.plan import CLUSTER_ID, WITHOUT_VARIABLES, ImageStart, planned
 from ottla.broker.cli.kafka_image.program import main
 from ottla.broker.cli.kafka_image.variables import Flavour, asks_for_kafka, flavour_of, property_of, settings_of, with_files
+from ottla.broker.cli.kafka_tools.server_start import main as server_start
 from ottla.broker.cli.serve import InKafkasPlace
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.storage.meta_properties import MetaProperties, encode_meta
@@ -150,7 +151,9 @@ def test_certificates_lie_where_the_images_have_them(tmp_path: Path) -> None:
         of_bitnami({"KAFKA_TLS_TRUSTSTORE_FILE": "/t"}, {"listeners": "SSL://:9092"})
 
 
-def test_what_is_configured_is_written_down_without_the_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_configured_is_written_down_without_the_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, value in {**LOCKED, "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": "CLIENT:PLAINTEXT,CONTROLLER:PLAINTEXT"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("KAFKA_LOG_DIRS", str(tmp_path / "data"))
@@ -162,6 +165,12 @@ def test_what_is_configured_is_written_down_without_the_cluster(tmp_path: Path, 
     assert main(["configure", "confluent", str(tmp_path / "no" / "file")]) == 1
     assert main(["configure", "redpanda", str(file)]) == 2
     assert main(["run", "apache", "nothing"]) == 2
+    monkeypatch.setenv("OTTLA_OPTIONS", "--admin-token 'half")
+    for start, argv in ((main, ["run", "apache"]), (server_start, [str(file)])):
+        assert (start(argv), "OTTLA_OPTIONS cannot be read as a command line is: No closing quotation" in capsys.readouterr().err) == (
+            2,
+            True,
+        )
 
 
 def test_a_problem_names_the_variables_that_it_is_about() -> None:

@@ -77,7 +77,8 @@ def test_topics_are_created_described_changed_and_deleted(tool: Tool) -> None:
 def test_a_mistake_in_the_options_is_exit_code_1(tool: Tool) -> None:
     assert "exactly one action" in tool("kafka-topics")[2]
     assert "there is no ZooKeeper here" in tool("kafka-topics", "--list", "--zookeeper", "z:2181")[2]
-    for options in (["--create"], ["--alter", "--topic", "x"], ["--list", "--no-such-option"]):
+    assert tool("kafka-topics", "--list", "--if-exists")[2].startswith('Option "[if-exists]" can\'t be used with option "[list]"\n')
+    for options in (["--create"], ["--alter", "--topic", "x"], ["--list", "--no-such-option"], ["--describe", "--partitions", "2"]):
         assert tool("kafka-topics", *options)[0] == 1
     assert tool("kafka-topics", "--version")[:2] == (0, "4.3.1 (Ottla)\n")
 
@@ -255,6 +256,11 @@ def test_a_place_to_read_from_is_judged_before_anything_is_read(tool: Tool) -> N
     for place in (["--offset", "earliest"], ["--partition", "0", "--offset", "x"], ["--partition", "0", "--group", "g"]):
         code, out, err = tool("kafka-console-consumer", "--topic", "lines", *place)
         assert (code, out, "usage" in err) == (1, "", True), place
+    code, out, err = tool("kafka-console-consumer", "--topic", "lines", "--partition", "9", "--offset", "earliest", "--timeout-ms", "300")
+    assert (code, out, "TimeoutException\nProcessed a total of 0 messages\n" in err) == (0, "", True)
+    for what in (["--request-required-acks", "5"], ["--compression-codec", "bogus"], ["--reader-property", "parse.key=true"]):
+        code, out, err = tool("kafka-console-producer", "--topic", "lines", *what, stdin="no key\n")
+        assert (code, out, err.startswith("Error: ")) == (1, "", True), what
 
 
 def test_lines_become_records_with_headers_and_nulls_and_records_lines() -> None:
