@@ -35,7 +35,7 @@ def main(
 ) -> None:
     """Send the same requests to Apache Kafka and to this broker and print each field in which their answers differ. Exit code 1 when one
     of them is explained nowhere."""
-    console = Console()
+    console, directory = Console(), directory.absolute()  # settings name files in it
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
 
