@@ -8,11 +8,16 @@ from __future__ import annotations
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.net.listeners import listeners_of
 from ottla.broker.security.client_properties import Entrance, as_lines, client_properties, login_module
 from ottla.broker.security.scram import SCRAM_KINDS
 from ottla.protocol.lazy_dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from ottla.broker.core.settings import BrokerSettings
 
 LISTENER: Final = "SECURE"
 MECHANISMS: Final = ("PLAIN", *SCRAM_KINDS)
@@ -87,6 +92,17 @@ def lock_of_a_cluster(lock: OwnLock, controllers: str, password: str) -> OwnLock
         settings[f"listener.name.{name.lower()}.{_OF_NODES.lower()}.sasl.jaas.config"] = login_module(_OF_NODES, NODE_USER, password)
     settings |= dict.fromkeys(("sasl.mechanism.inter.broker.protocol", "sasl.mechanism.controller.protocol"), _OF_NODES)
     return OwnLock(lock.ca, {**lock.users, NODE_USER: password}, settings)
+
+
+def check_locked(settings: BrokerSettings, *, tls: bool) -> None:
+    """A lock that was asked for has to hold: users log in at some listener of a broker's, and with `tls` one encrypts. Raises
+    SettingsError."""
+    protocols = [at.protocol for at in listeners_of(settings)]
+    given = f"listener.security.protocol.map={settings.listener_security_protocol_map}"
+    if protocols and settings.users and not any(protocol.uses_sasl for protocol in protocols):
+        raise SettingsError(f"{given}: users are given (--user, OTTLA_USERS), and at no listener anybody logs in")
+    if protocols and tls and not any(protocol.uses_tls for protocol in protocols):
+        raise SettingsError(f"{given}: --tls is given, and no listener encrypts")
 
 
 def tls_dir(data_dir: Path) -> Path:

@@ -20,6 +20,8 @@ _ITERATIONS_MIN: Final = 4096
 _NONCE_BYTES: Final = 18
 _ITERATIONS_MAX: Final = 1_000_000
 """More would let a server keep this client busy for minutes."""
+_ITERATIONS_OF_KAFKA: Final = 16_384
+"""So many Kafka lets a user have; they take some milliseconds."""
 
 Ask = Callable[[bytes], bytes]
 """Sends a token and returns the server's."""
@@ -34,7 +36,11 @@ class NotTrusted(Exception):
 
 def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Callable[[int], bytes], *, by_token: bool = False) -> None:
     """Sends what there is to send. Raises NotTrusted, and what `ask` raises; ValueError as `tokens_of`."""
-    tokens = tokens_of(mechanism, user, password, random_bytes, by_token=by_token)
+    send_all(tokens_of(mechanism, user, password, random_bytes, by_token=by_token), ask)
+
+
+def send_all(tokens: Tokens, ask: Ask) -> None:
+    """One log-in. Raises NotTrusted, and what `ask` raises."""
     with suppress(StopIteration):
         token = next(tokens)
         while True:
@@ -51,6 +57,12 @@ def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[
     if mechanism not in SCRAM_HASHES:
         raise ValueError(f"{mechanism}: allowed are {'' if by_token else 'PLAIN, '}{', '.join(SCRAM_HASHES)}")
     return _scram(mechanism, user, password, random_bytes, ",tokenauth=true" if by_token else "")
+
+
+def takes_long(said: bytes) -> bool:
+    """Whether the answer to this message of SCRAM takes so long to compute that nobody else should wait for it. Anybody can send one who
+    is reached in the place of a server."""
+    return _iterations(_items(said.decode("utf-8", "replace"))) > _ITERATIONS_OF_KAFKA
 
 
 def bearer_tokens(token: str) -> Tokens:
@@ -85,11 +97,21 @@ def _scram(mechanism: str, user: str, password: str, random_bytes: Callable[[int
 
 def _told(message: str, nonce: str) -> tuple[str, bytes, int]:
     """The whole nonce, the salt and the iterations. Raises NotTrusted."""
-    told = dict(item.partition("=")[::2] for item in message.split(","))
+    told = _items(message)
     try:
-        server_nonce, salt, iterations = told["r"], base64.b64decode(told["s"], validate=True), int(told["i"])
+        server_nonce, salt, iterations = told["r"], base64.b64decode(told["s"], validate=True), _iterations(told)
     except (KeyError, ValueError, binascii.Error):
         raise NotTrusted("the broker's answer is none of SCRAM") from None
     if not server_nonce.startswith(nonce) or server_nonce == nonce or not 0 < iterations <= _ITERATIONS_MAX:
         raise NotTrusted("the broker's nonce or its iterations are not as they must be")
     return server_nonce, salt, iterations
+
+
+def _items(message: str) -> dict[str, str]:
+    return dict(item.partition("=")[::2] for item in message.split(","))
+
+
+def _iterations(told: Mapping[str, str]) -> int:
+    """0, which nobody takes, where they are no number."""
+    text = told.get("i", "")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_ITERATIONS_MAX)) else 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -133,6 +134,7 @@ def explain(
     """Say whether somebody may do something, and which rule decides. Exit code 1 where it is denied, 2 where that cannot be said."""
     resource, name = _one(topic, group, transactional_id, cluster=cluster)
     question = Question(principal, java_host(host), _operation(operation), resource, name)
+    _check_question(question, super_users(supers))
     if data_dir is not None:
         acls = list(read_image(data_dir).acls.values())
     else:
@@ -151,6 +153,19 @@ def explain(
             print_table(COLUMNS, [_row(acl) for acl in about])
     if not allowed:
         raise typer.Exit(1)
+
+
+def _check_question(question: Question, supers: Sequence[str]) -> None:
+    """No broker asks one that is not: what would be said of it would be no verdict."""
+    for principal in (question.principal, *supers):
+        if not all(principal.partition(":")[::2]):
+            raise CliError(f"{principal!r} is no principal: it is TYPE:NAME, such as User:ann", 2)
+    if question.operation is Operation.ANY:
+        raise CliError("ANY is no operation that somebody asks for", 2)
+    try:
+        ip_address(question.host)
+    except ValueError:
+        raise CliError(f"--host {question.host}: brokers know clients by their addresses, such as 10.0.0.9", 2) from None
 
 
 def _explained(

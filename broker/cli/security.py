@@ -6,9 +6,9 @@ never passed over; passwords appear in no text.
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from ottla.broker.cli.basics import CliError
 from ottla.protocol.bodiless import module_of
 from ottla.protocol.client import TIMEOUT_S, Client
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.login import NotTrusted, log_in
+from ottla.protocol.login import NotTrusted, send_all
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from ottla.spark_jobs.wire.security import Security, security_of
@@ -63,7 +63,7 @@ def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S, 
     client = Client(host, port, client_id=client_id, timeout_s=timeout_s, wrap=wrap)
     try:
         if security.mechanism:
-            _log_in(client, security)
+            _log_in(client, security, host)
     except BaseException:
         client.close()
         raise
@@ -77,15 +77,26 @@ def for_aiokafka() -> dict[str, Any]:
         raise CliError(
             "aiokafka, which sends and reads records here, cannot log in by a delegation token (tokenauth=true): log in as a user", 2
         )
+    kerberos = security.kerberos
+    if kerberos is not None and find_spec("gssapi") is None:
+        raise CliError("GSSAPI needs python-gssapi: pip install 'ottla[gssapi]'", 2)
+    if kerberos is not None and (kerberos.keytab or kerberos.cache or kerberos.principal):
+        raise CliError(
+            "aiokafka, which sends and reads records here, takes the ticket of this user: 'kinit -kt KEYTAB PRINCIPAL' gets it, and the "
+            "file of --config names no keytab, ticketCache or principal then",
+            2,
+        )
     found: dict[str, Any] = {"security_protocol": security.protocol}
     if security.encrypted:
         found["ssl_context"] = security.tls()
-    if security.mechanism:
+    if kerberos is not None:
+        found |= {"sasl_mechanism": security.mechanism, "sasl_kerberos_service_name": kerberos.service}
+    elif security.mechanism:
         found |= {"sasl_mechanism": security.mechanism, "sasl_plain_username": security.username, "sasl_plain_password": security.password}
     return found
 
 
-def _log_in(client: Client, security: Security) -> None:
+def _log_in(client: Client, security: Security, host: str) -> None:
     answer = client.call(SaslHandshakeRequest(security.mechanism))
     if answer.error_code:
         raise CliError(f"the broker does not take {security.mechanism}; it offers {', '.join(answer.mechanisms) or 'nothing'}")
@@ -93,10 +104,12 @@ def _log_in(client: Client, security: Security) -> None:
     def ask(token: bytes) -> bytes:
         told = client.call(SaslAuthenticateRequest(token))
         if told.error_code:
-            raise CliError(f"the broker does not let {security.username} in: {told.error_message or ErrorCode(told.error_code).name}")
+            who = security.username or "whose ticket this is"
+            raise CliError(f"the broker does not let {who} in: {told.error_message or ErrorCode(told.error_code).name}")
         return bytes(told.auth_bytes)
 
     try:
-        log_in(security.mechanism, security.username, security.password, ask, os.urandom, by_token=security.by_token)
+        send_all(security.tokens(host), ask)
     except NotTrusted as error:
-        raise CliError(f"the broker is not to be trusted: {error}") from None
+        why = "the broker is not to be trusted" if security.kerberos is None else "no ticket of Kerberos does it"
+        raise CliError(f"{why}: {error}") from None

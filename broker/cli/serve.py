@@ -175,11 +175,13 @@ def _users_of_variables(env: Mapping[str, str]) -> list[tuple[str, str]]:
 
 def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int:
     from ottla.broker.app import run  # noqa: PLC0415 # as in main
-    from ottla.broker.core.settings_load import load, parse_assignments  # noqa: PLC0415 # as in main
+    from ottla.broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as in main
     from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as in main
     from ottla.broker.faults.rules import parse_rule  # noqa: PLC0415 # as in main
 
-    assignments = {**parse_assignments(options.assignments), **_shorthands(options)}
+    if in_place is not None and options.tls:
+        raise SettingsError("--tls makes a listener of its own: in Kafka's place listeners are settings")
+    assignments = {**parse_assignments(options.assignments), **_shorthands(options, in_place is None)}
     lock = _own_lock(options, assignments) if in_place is None and (options.tls or options.users) else None
     loaded = load(
         assignments if lock is None else {**lock.settings, **assignments},
@@ -190,6 +192,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     )
     settings = loaded.settings
     settings.users = dict(options.users)
+    _check_lock(settings, tls=options.tls)
     faults = Faults(parse_rule(text) for text in options.fault)
     _say(loaded)
     prepare = partial(_format_where_new, settings, in_place.scram if in_place is not None else ())
@@ -294,6 +297,7 @@ def _run_together(options: argparse.Namespace) -> int:
             wanted["super.users"] = lock.super_users(given.super_users)
         settings = load(wanted, os.environ, options.config).settings
         settings.users = {} if lock is None else lock.users
+        _check_lock(settings, tls=options.tls)
         return settings
 
     ports, with_topics = _ports_of_admin(options), _with_topics(options.topics, lambda nodes: next(iter(nodes.brokers.values())))
@@ -316,6 +320,13 @@ def _run_together(options: argparse.Namespace) -> int:
         return Faults(parse_rule(text) for text in options.fault)
 
     return run_node(lambda: NodesTogether(layout, settings_of, faults, world, tell=tell), options.port_file, beside)
+
+
+def _check_lock(settings: BrokerSettings, *, tls: bool) -> None:
+    if tls or settings.users:
+        from ottla.broker.entrance import check_locked  # noqa: PLC0415 # only a lock of its own pays for it
+
+        check_locked(settings, tls=tls)
 
 
 def _lock_of_a_cluster(options: argparse.Namespace, path: Path) -> OwnLock:
@@ -359,16 +370,17 @@ def _ports_of_admin(options: argparse.Namespace) -> AdminPorts | None:
     return AdminPorts(options)
 
 
-def _shorthands(options: argparse.Namespace) -> dict[str, str]:
-    """`--data-dir`, `--host` and `--port` as the settings that they stand for."""
+def _shorthands(options: argparse.Namespace, may_lock: bool) -> dict[str, str]:
+    """`--data-dir`, `--host` and `--port` as the settings that they stand for, and a lock's own listener where it `may_lock`."""
     found = {}
     if options.data_dir is not None:
         found["log.dir"] = options.data_dir
         found["log.dirs"] = ""  # which a file may set, and which would win
-    locked = options.tls or options.users
+    locked = may_lock and (options.tls or options.users)
     if options.port is not None or options.host is not None or locked:
         host = options.host or "127.0.0.1"
         if ":" in host:
             host = f"[{host}]"
-        found["listeners"] = f"{_listener_name(options)}://{host}:{_PORT if options.port is None else options.port}"
+        name = _listener_name(options) if may_lock else "PLAINTEXT"
+        found["listeners"] = f"{name}://{host}:{_PORT if options.port is None else options.port}"
     return found

@@ -14,12 +14,6 @@ from ottla.broker.core.kept_keys import KEPT_KEYS
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 
 IGNORED_PREFIXES = (
-    "sasl.kerberos.",
-    "sasl.login.",
-    "sasl.oauthbearer.assertion.",
-    "sasl.oauthbearer.client.credentials.",
-    "sasl.oauthbearer.jwt.",
-    "sasl.oauthbearer.token.endpoint.",
     "remote.log.",
     "remote.fetch.",
     "rlmm.config.",
@@ -79,8 +73,19 @@ IGNORED_NAMES = frozenset(
         "server.max.startup.time.ms",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
+        *(
+            f"sasl.kerberos.{name}"
+            for name in ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")
+        ),
+        *(f"sasl.login.{name}" for name in ("connect.timeout.ms", "read.timeout.ms", "retry.backoff.max.ms", "retry.backoff.ms")),
+        *(f"sasl.login.refresh.{name}" for name in ("buffer.seconds", "min.period.seconds", "window.factor", "window.jitter")),
+        *(f"sasl.oauthbearer.assertion.{name}" for name in ("algorithm", "file", "private.key.file", "template.file")),
+        *(f"sasl.oauthbearer.assertion.claim.{name}" for name in ("aud", "exp.seconds", "iss", "jti.include", "nbf.seconds", "sub")),
+        "sasl.oauthbearer.client.credentials.client.id",
         "sasl.oauthbearer.header.urlencode",
+        "sasl.oauthbearer.jwt.retriever.class",
         "sasl.oauthbearer.scope",
+        "sasl.oauthbearer.token.endpoint.url",
         "transaction.state.log.load.buffer.size",
         "transaction.two.phase.commit.enable",
         "unstable.api.versions.enable",
@@ -99,4 +104,4 @@ def is_ignored(name: str) -> bool:
     """Whether `name` is a setting of Kafka's that changes nothing here, be it for one listener or for all."""
     match = _OF_A_LISTENER.fullmatch(name)
     base = name if match is None else match[1]
-    return base in KEPT_KEYS or base in IGNORED_NAMES or base.startswith(IGNORED_PREFIXES)
+    return base in KEPT_KEYS or base in IGNORED_NAMES or base in IGNORED_SECRETS or base.startswith(IGNORED_PREFIXES)

@@ -2,7 +2,7 @@
 
 Rules that hold inside:
 - A broker's key comes from a keytab. It asks no KDC for anything until it dials, so that it starts where none answers; Kafka's asks for a
-  ticket, unless `isInitiator=false`.
+  ticket, unless `isInitiator=false`. Whether a keytab that is named has the key is looked at without one.
 
 Source: KAFKA SaslChannelBuilder, KerberosLogin; JDK Krb5LoginModule.
 """
@@ -57,7 +57,8 @@ def _look_for_library(who: str, file: str | None) -> None:
 
 
 def _log_ins(listener: str, security: ListenerSecurity, entries: Sequence[LoginModule]) -> MakeMechanism:
-    from ottla.broker.security.kerberos import Acceptor, Gssapi, NoKey, default_realm  # noqa: PLC0415 # as above
+    from ottla.broker.security.kerberos import Acceptor, Gssapi, default_realm  # noqa: PLC0415 # as above
+    from ottla.protocol.kerberos import NoKey  # noqa: PLC0415 # as above
 
     where = _setting(listener)
     _service(security, entries)
@@ -74,15 +75,17 @@ def _log_ins(listener: str, security: ListenerSecurity, entries: Sequence[LoginM
 
 
 def _log_ins_elsewhere(listener: str, security: ListenerSecurity, entries: Sequence[LoginModule]) -> Callable[[str], Tokens]:
-    from ottla.broker.security.kerberos import NoKey  # noqa: PLC0415 # as above
-    from ottla.broker.security.kerberos_client import Initiator  # noqa: PLC0415 # as above
+    from ottla.protocol.kerberos import Initiator, NoKey  # noqa: PLC0415 # as above
 
     where = _setting(listener)
     service, key = _service(security, entries), _key(where, entries)
     if key.only_accepts:
         raise SettingsError(f"{where} has isInitiator=false, but by it this node logs in at {listener} of other nodes")
+    machines = f"MEMORY:ottla {key.principal}" if key.keytab is None else None
+    dialling = Initiator(service, key.principal, keytab=key.keytab, cache=machines)
     try:
-        return Initiator(key.principal, key.keytab, service).tokens
+        dialling.check_key()
+        return dialling.tokens
     except NoKey as error:
         raise key.missing(where, error) from error
 

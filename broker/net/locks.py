@@ -45,6 +45,7 @@ _KNOWN_MODULES: Final = frozenset(
 _USER: Final = "user_"
 _BEARER: Final = "OAUTHBEARER"
 _KERBEROS: Final = "GSSAPI"
+_JAAS: Final = "sasl.jaas.config"
 _HANDLER: Final = "sasl.server.callback.handler.class"
 JUDGES: Final = f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _OF_SIGNED_TOKENS: Final = (
@@ -124,7 +125,7 @@ def _sasl_lock(listener: Listener, settings: BrokerSettings, login_file: LoginFi
     for mechanism in enabled:
         try:
             make = _maker(mechanism, listener, settings, around)
-            mechanisms[mechanism] = make([] if settings.users else login_entries(listener.name, mechanism, security, login_file))
+            mechanisms[mechanism] = make(_entries(listener.name, mechanism, settings, security, login_file))
         except SettingsError as error:
             if mechanism != _KERBEROS or security.is_given("sasl.enabled.mechanisms"):
                 raise
@@ -134,6 +135,15 @@ def _sasl_lock(listener: Listener, settings: BrokerSettings, login_file: LoginFi
     return SaslLock(mechanisms, security.number("sasl.server.max.receive.size"), delay_ms, lifetimes)
 
 
+def _entries(
+    listener: str, mechanism: str, settings: BrokerSettings, security: ListenerSecurity, login_file: LoginFile
+) -> Sequence[LoginModule]:
+    """None where users are given otherwise and nobody says more."""
+    if settings.users and settings.login_file is None and security.of_mechanism(mechanism, _JAAS) is None:
+        return []
+    return login_entries(listener, mechanism, security, login_file)
+
+
 def _number(given: object, otherwise: int) -> int:
     return given if isinstance(given, int) else otherwise
 
@@ -141,7 +151,9 @@ def _number(given: object, otherwise: int) -> int:
 def login_entries(listener: str, mechanism: str, security: ListenerSecurity, login_file: LoginFile) -> list[LoginModule]:
     """The login modules of a mechanism at a listener. Raises SettingsError."""
     where = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
-    text = security.of_mechanism(mechanism, "sasl.jaas.config")
+    text = security.of_mechanism(mechanism, _JAAS)
+    if text is None and security.value(_JAAS) is not None:
+        logger.warning("%s should be prefixed with the SASL mechanism's name and is ignored: %s would count", _JAAS, where)
     try:
         entries = login_file.entries(listener) if text is None else login_modules(str(text))
     except (JaasError, OSError) as error:

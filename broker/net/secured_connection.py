@@ -1,7 +1,8 @@
 """A connection of a listener that asks who its peer is: first TLS, then the log-in, then what any connection is.
 
 Rules that hold inside:
-- It is counted and limited when it is accepted, as any other: a handshake that never ends is one connection, and ends with its time.
+- It is counted and limited when it is accepted, as any other: a handshake that never ends is one connection, and ends with its time. One
+  that quotas hold back shakes no hands before its wait is over: that costs the most.
 - A handshake that fails closes at once and without an answer; only log-ins are refused late.
 - Until the log-in is done no request reaches a handler but ApiVersions; after it, where a log-in is good for good, nothing of this is left
   between the session and its handlers.
@@ -47,6 +48,7 @@ class SecuredConnection(Connection):
     def __init__(self, shared: Shared, listener: Listener, lock: ListenerLock) -> None:
         super().__init__(shared, listener)
         self._lock = lock
+        self._asks_for_tls = lock.tls is not None
         self._shaking_hands: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
         self._is_lost = False
@@ -56,15 +58,26 @@ class SecuredConnection(Connection):
         super().connection_made(transport)
         if self._transport.is_closing():
             return
-        if self._lock.tls is not None:
-            self._transport.pause_reading()  # what comes now is for the handshake
-            self._shaking_hands = asyncio.get_running_loop().create_task(self._shake_hands(self._lock.tls))
-        else:
+        if not self._asks_for_tls:
             self._ask_for_log_in()
+            return
+        self._transport.pause_reading()  # what comes now is for the handshake
+        if self._throttle_end is None:
+            self._begin_handshake()
+
+    def _begin_handshake(self) -> None:
+        assert self._lock.tls is not None
+        self._shaking_hands = asyncio.get_running_loop().create_task(self._shake_hands(self._lock.tls))
+
+    def _throttled(self) -> None:
+        """A wait is over: that before the handshake, or one of its quotas."""
+        super()._throttled()
+        if self._asks_for_tls and self._shaking_hands is None and not self._transport.is_closing():
+            self._begin_handshake()
 
     def data_received(self, data: bytes) -> None:
         """What comes before TLS has its place is TLS's; what comes in the very turn in which the handshake ends waits for its end."""
-        if self._shaking_hands is None:
+        if not self._asks_for_tls:
             super().data_received(data)
         else:
             self._early.append(data)
@@ -83,7 +96,7 @@ class SecuredConnection(Connection):
 
     def stop_reading(self) -> None:
         """Who has not been let in is not waited for."""
-        if self._shaking_hands is None:
+        if not self._asks_for_tls:
             super().stop_reading()
         else:
             self.abort()
@@ -115,7 +128,7 @@ class SecuredConnection(Connection):
             plain.abort()
             self.connection_lost(error)
             return
-        self._shaking_hands = None
+        self._asks_for_tls = False
         if self._is_lost:
             return
         self._transport = cast(asyncio.Transport, TlsTransport(transport, plain))

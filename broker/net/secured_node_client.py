@@ -139,7 +139,7 @@ class SecuredNodeClient(NodeClient):
 
 async def _next_token(sasl: SaslLogIn, tokens: Tokens, said: bytes | None) -> bytes | None:
     """None after the last. Raises NotTrusted."""
-    return await _on_a_thread(partial(_next, tokens, said)) if sasl.asks_others else _next(tokens, said)
+    return await _on_a_thread(partial(_next, tokens, said)) if sasl.takes_long(said) else _next(tokens, said)
 
 
 def _next(tokens: Tokens, said: bytes | None) -> bytes | None:
@@ -150,7 +150,7 @@ def _next(tokens: Tokens, said: bytes | None) -> bytes | None:
 
 
 def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | None]:
-    """One of its own, which nobody waits for who stops: what it asks may be silent for long."""
+    """One of its own, which nobody waits for who stops: whom it asks may be silent for long, and whom it answers may ask for much."""
     done: Future[bytes | None] = Future()
     done.set_running_or_notify_cancel()  # it cannot be called back
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -23,7 +24,7 @@ from ottla.broker.net.locks import login_entries
 from ottla.broker.security.jaas import LoginFile, LoginModule
 from ottla.broker.security.scram import SCRAM_KINDS
 from ottla.protocol.lazy_dataclasses import dataclass
-from ottla.protocol.login import Tokens, bearer_tokens, tokens_of
+from ottla.protocol.login import Tokens, bearer_tokens, takes_long, tokens_of
 
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
@@ -38,11 +39,12 @@ _UNSECURED: Final = "org.apache.kafka.common.security.oauthbearer.internals.unse
 
 @dataclass(frozen=True, slots=True)
 class SaslLogIn:
-    """`tokens(host)` begins a log-in by the mechanism at a host. Of one that `asks_others` each token may be waited for, on a thread."""
+    """`tokens(host)` begins a log-in by the mechanism at a host. The token after what was said (None: the first) is waited for on a thread
+    where that `takes_long`."""
 
     mechanism: str
     tokens: Callable[[str], Tokens] = field(repr=False)  # which knows the password
-    asks_others: bool = False
+    takes_long: Callable[[bytes | None], bool] = lambda _: False
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +94,10 @@ def _sasl(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity
     user, password = _option(entries, "username"), _option(entries, "password")
     if not user or not password:
         raise SettingsError(f"{where} needs username and password: by them this node logs in at {at.name} of other nodes")
-    return SaslLogIn(mechanism, lambda _: tokens_of(mechanism, user, password, me.random_bytes))
+    tokens = partial(tokens_of, mechanism, user, password, me.random_bytes)
+    if mechanism not in SCRAM_KINDS:
+        return SaslLogIn(mechanism, lambda _: tokens())
+    return SaslLogIn(mechanism, lambda _: tokens(), takes_long=lambda said: said is not None and takes_long(said))
 
 
 def _kerberos(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity, login_file: LoginFile) -> SaslLogIn:
@@ -100,7 +105,7 @@ def _kerberos(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecu
 
     try:
         dial = initiator(at.name, security, settings.kerberos_file)
-        return SaslLogIn(_KERBEROS, dial(login_entries(at.name, _KERBEROS, security, login_file)), asks_others=True)
+        return SaslLogIn(_KERBEROS, dial(login_entries(at.name, _KERBEROS, security, login_file)), takes_long=lambda _: True)
     except SettingsError as error:
         if at.mechanism_setting in settings.secured:
             raise

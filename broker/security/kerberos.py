@@ -22,16 +22,13 @@ from gssapi.exceptions import GSSError
 
 from ottla.broker.security.kerberos_names import ShortNames
 from ottla.broker.security.mechanism import Broken, Failed
+from ottla.protocol.kerberos import NoKey, told
 
 _FRAMED: Final = b"\x60"
 _NO_PROTECTION: Final = 1
 _OFFER: Final = bytes((_NO_PROTECTION, 1, 0, 0))
 """And the most bytes that would be taken at once, if there were protection: what the JDK says."""
 _CHOICE_BYTES: Final = 4
-
-
-class NoKey(ValueError):
-    """The keytab has no key of the principal, or cannot be read."""
 
 
 def default_realm() -> str:
@@ -53,7 +50,7 @@ class Acceptor:
             store = None if keytab is None else {b"keytab": keytab.encode()}
             self._credentials = gssapi.Credentials(name=name, usage="accept", mechs=[gssapi.MechType.kerberos], store=store)
         except GSSError as error:
-            raise NoKey(str(error)) from error
+            raise NoKey(told(error)) from error
 
     def accept(self, context: Any, token: bytes) -> tuple[Any, bytes | None, str | None]:
         """The context, what to answer, and who the client is, once that is known. Raises GSSError."""
@@ -81,7 +78,7 @@ class Gssapi:
         try:
             return self._next(token)
         except GSSError as error:
-            raise Failed(str(error)) from error
+            raise Failed(told(error)) from error
 
     def _accept(self, token: bytes) -> bytes | None:
         if not token.startswith(_FRAMED):

@@ -26,7 +26,7 @@ from ottla.broker.api.routes import load_all
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
 from ottla.broker.core.settings_load import load
-from ottla.broker.entrance import LISTENER, OwnLock, own_lock, tls_dir
+from ottla.broker.entrance import LISTENER, OwnLock, check_locked, own_lock, tls_dir
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
 from ottla.broker.security.client_properties import Entrance, client_properties
@@ -138,6 +138,7 @@ class InProcessBroker(NodeThread[Broker]):
         wanted = {"log.dir": str(self.data_dir), "listeners": f"{name}://{HOST}:{self._port}", **given}
         settings = load(wanted, {}, None).settings
         settings.users = self._users
+        check_locked(settings, tls=self._tls)
         self.node = Broker(settings, self.script, self._world(), exit_now=self._exit)
         await self.node.start()
         self._port = self.node.address[1]

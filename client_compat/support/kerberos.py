@@ -108,6 +108,10 @@ class Realm:
         self.keytab(principal).unlink()
         self._run("kadmin.local", "-r", self.name, text=f"ktadd -k {self.keytab(principal)} {principal}\n")
 
+    def asked(self) -> int:
+        """How often somebody was given a ticket for tickets, as the KDC's log has it."""
+        return (self.directory / "kdc.log").read_text().count("AS_REQ")
+
     def pause(self) -> None:
         """SIGSTOP: the KDC takes what it is asked, and answers nothing."""
         assert self._process is not None

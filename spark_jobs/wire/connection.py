@@ -6,12 +6,11 @@ KIP-152); the server's proof in SCRAM is checked, too.
 
 from __future__ import annotations
 
-import os
 import socket
 
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.login import NotTrusted, log_in
+from ottla.protocol.login import NotTrusted, send_all
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 from ottla.spark_jobs.wire.address import Address
@@ -38,14 +37,14 @@ def connect(address: Address, host: str, port: int) -> Client:
     )
     try:
         if security.mechanism:
-            _authenticate(client, security)
+            _authenticate(client, security, host)
     except BaseException:
         client.close()
         raise
     return client
 
 
-def _authenticate(client: Client, security: Security) -> None:
+def _authenticate(client: Client, security: Security, host: str) -> None:
     answer = client.call(SaslHandshakeRequest(mechanism=security.mechanism))
     if answer.error_code:
         offered = ", ".join(answer.mechanisms)
@@ -58,6 +57,6 @@ def _authenticate(client: Client, security: Security) -> None:
         return bytes(told.auth_bytes)
 
     try:
-        log_in(security.mechanism, security.username, security.password, ask, os.urandom, by_token=security.by_token)
+        send_all(security.tokens(host), ask)
     except NotTrusted as error:
         raise NotAuthenticated(f"{security.mechanism}: {error}") from error

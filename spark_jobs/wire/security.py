@@ -6,14 +6,18 @@ serializers) is not this reader's. Passwords appear in no text.
 
 from __future__ import annotations
 
+import os
 import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from ottla.protocol.login import NotTrusted, Tokens, tokens_of
+
 PROTOCOLS: Final = frozenset({"PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"})
-MECHANISMS: Final = frozenset({"PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
+KERBEROS: Final = "GSSAPI"
+MECHANISMS: Final = frozenset({KERBEROS, "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"})
 ALIASES: Final[Mapping[str, str]] = {
     "ssl.ca.location": "ca",
     "ssl.cafile": "ca",
@@ -37,12 +41,24 @@ ALIASES: Final[Mapping[str, str]] = {
     "sasl.password": "password",
     "sasl.plain.password": "password",
     "sasl.jaas.config": "jaas",
+    "sasl.kerberos.service.name": "service",
+    "sasl.kerberos.keytab": "keytab",
+    "sasl.kerberos.principal": "principal",
     "security.protocol": "protocol",
 }
 """Names of Java's client, of librdkafka, and of kafka-python (whose underscores are read as dots)."""
 SECRETS: Final = frozenset({"key_password", "password", "jaas"})
-WITHOUT_EFFECT: Final = frozenset({"ssl.truststore.password", "ssl.keystore.password", "ssl.protocol", "ssl.enabled.protocols"})
-"""Of Java's client, with nothing to do here: PEM stores have no password of their own, and TLS negotiates its version."""
+WITHOUT_EFFECT: Final = frozenset(
+    {
+        *("ssl.truststore.password", "ssl.keystore.password", "ssl.protocol", "ssl.enabled.protocols"),
+        *(
+            f"sasl.kerberos.{name}"
+            for name in ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")
+        ),
+    }
+)
+"""With nothing to do here: PEM stores have no password of their own, TLS negotiates its version, and tickets are asked for when they are
+needed."""
 _ABOUT_SECURITY: Final = re.compile(r"(enable\.)?(ssl|sasl|security)\.")
 _JAAS: Final = re.compile(r'\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
 """One option: what is in quotes is read at once, so that nothing in a password is taken for another."""
@@ -57,6 +73,17 @@ def is_secret(name: str) -> bool:
 def dotted(name: str) -> str:
     """A property's name with Kafka's dots."""
     return name.strip().lower().replace("_", ".")
+
+
+@dataclass(frozen=True, slots=True)
+class Kerberos:
+    """Whose tickets are shown, and at which service: got with a key of `keytab`, or those of `cache`, empty for that of this user
+    (kinit)."""
+
+    service: str = "kafka"
+    principal: str = ""
+    keytab: str = ""
+    cache: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +102,8 @@ class Security:
     verify: bool = True
     by_token: bool = False
     """Whether user and password are the id and the HMAC of a delegation token (KIP-48)."""
+    kerberos: Kerberos | None = None
+    """Of GSSAPI."""
 
     @property
     def encrypted(self) -> bool:
@@ -91,6 +120,18 @@ class Security:
             context.load_cert_chain(self.certificate, self.key or None, self.key_password or None)
         return context
 
+    def tokens(self, host: str) -> Tokens:
+        """Those of one log-in at a host. Raises NotTrusted where none can be had."""
+        kerberos = self.kerberos
+        if kerberos is None:
+            return tokens_of(self.mechanism, self.username, self.password, os.urandom, by_token=self.by_token)
+        try:
+            from ottla.protocol.kerberos import Initiator  # noqa: PLC0415 # an extra, which few install
+        except ImportError as error:
+            raise NotTrusted(f"GSSAPI needs python-gssapi, where it is used: pip install 'ottla[gssapi]' ({error})") from error
+        keytab, cache = kerberos.keytab or None, kerberos.cache or None
+        return Initiator(kerberos.service, kerberos.principal or None, keytab=keytab, cache=cache).tokens(host)
+
 
 def security_of(properties: Mapping[str, str]) -> Security:
     """What client properties say. Raises ValueError on one that is not understood, and on combinations that cannot work."""
@@ -105,7 +146,9 @@ def security_of(properties: Mapping[str, str]) -> Security:
     if protocol not in PROTOCOLS:
         raise ValueError(f"security.protocol={protocol}: one of {', '.join(sorted(PROTOCOLS))}")
     keystore = _pem(given, "keystore")
-    mechanism, username, password, by_token = _credentials(given, protocol)
+    mechanism = _mechanism(given, protocol)
+    jaas = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in _JAAS.findall(given.get("jaas", ""))}
+    username, password, by_token = _credentials(given, jaas, mechanism)
     return Security(
         protocol,
         mechanism,
@@ -118,24 +161,49 @@ def security_of(properties: Mapping[str, str]) -> Security:
         check_hostname=given.get("identification", "https") != "" and given.get("check_hostname", "true").lower() not in _FALSE,
         verify=given.get("verify", "true").lower() not in _FALSE,
         by_token=by_token,
+        kerberos=_kerberos(given, jaas) if mechanism == KERBEROS else None,
     )
 
 
-def _credentials(given: Mapping[str, str], protocol: str) -> tuple[str, str, str, bool]:
-    """Mechanism, user and password, and whether they are a delegation token's."""
+def _mechanism(given: Mapping[str, str], protocol: str) -> str:
     if not protocol.startswith("SASL"):
-        return "", "", "", False
+        return ""
     mechanism = given.get("mechanism", "").upper()
     if mechanism not in MECHANISMS:
         raise ValueError(f"sasl.mechanism={mechanism or '(none)'}: one of {', '.join(sorted(MECHANISMS))}")
-    jaas = {name: re.sub(r"\\(.)", r"\1", quoted) or bare for name, quoted, bare in _JAAS.findall(given.get("jaas", ""))}
+    return mechanism
+
+
+def _kerberos(given: Mapping[str, str], jaas: Mapping[str, str]) -> Kerberos:
+    """As Java's module of JAAS has it, or librdkafka's own properties."""
+    in_jaas, service = jaas.get("serviceName"), given.get("service")
+    if in_jaas and service and in_jaas != service:
+        raise ValueError(f"sasl.kerberos.service.name={service}, but serviceName of sasl.jaas.config is {in_jaas}")
+    principal = given.get("principal") or jaas.get("principal", "")
+    keytab = given.get("keytab") or (jaas.get("keyTab", "") if _is_true(jaas.get("useKeyTab")) else "")
+    by_cache = _is_true(jaas.get("useTicketCache"))
+    if "jaas" in given and not keytab and not by_cache:
+        raise ValueError("sasl.jaas.config: GSSAPI needs useKeyTab=true with keyTab and principal, or useTicketCache=true")
+    if keytab and not principal:
+        raise ValueError(f"the keytab {keytab} needs a principal: sasl.kerberos.principal, or principal of sasl.jaas.config")
+    return Kerberos(service or in_jaas or "kafka", principal, keytab, jaas.get("ticketCache", "") if by_cache and not keytab else "")
+
+
+def _is_true(text: str | None) -> bool:
+    return text is not None and text.lower() == "true"
+
+
+def _credentials(given: Mapping[str, str], jaas: Mapping[str, str], mechanism: str) -> tuple[str, str, bool]:
+    """User and password, and whether they are a delegation token's."""
+    if mechanism in {"", KERBEROS}:
+        return "", "", False
     by_token = jaas.get("tokenauth", "").lower() == "true"
     if by_token and mechanism == "PLAIN":
         raise ValueError("sasl.jaas.config: tokenauth: a delegation token logs in by SCRAM (sasl.mechanism=SCRAM-SHA-256)")
     username, password = (given.get(name) or jaas.get(name, "") for name in ("username", "password"))
     if not username or not password:
         raise ValueError("SASL needs a user and a password: sasl.jaas.config, or sasl.username and sasl.password")
-    return mechanism, username, password, by_token
+    return username, password, by_token
 
 
 def _pem(given: Mapping[str, str], store: str) -> str:

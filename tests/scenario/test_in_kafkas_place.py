@@ -132,11 +132,11 @@ ADVERTISED_9093 = "export KAFKA_ADVERTISED_LISTENERS=PLAINTEXT://localhost:9093,
 LOGGED_IN = """
 import json, sys
 from confluent_kafka import Consumer, Producer
-user = json.loads(sys.argv[1])
+user, another = json.loads(sys.argv[1])
 producer = Producer(user)
 producer.produce("msgs", b"Message produced by a user")
 assert producer.flush(30) == 0
-consumer = Consumer({**user, "group.id": "g", "auto.offset.reset": "earliest"})
+consumer = Consumer({**another, "group.id": "g", "auto.offset.reset": "earliest"})
 consumer.subscribe(["msgs"])
 print(consumer.poll(30).value().decode())
 consumer.close()
@@ -220,6 +220,7 @@ MODULES = {
             "KAFKA_LISTENERS": f"SECURE://0.0.0.0:9096,{AT_9093_IN_KRAFT['KAFKA_LISTENERS']}",
             "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP": (f"SECURE:SASL_PLAINTEXT,{AT_9093_IN_KRAFT['KAFKA_LISTENER_SECURITY_PROTOCOL_MAP']}"),
             "KAFKA_SASL_ENABLED_MECHANISMS": "SCRAM-SHA-512",
+            "OTTLA_USERS": "another:hush",
             "KAFKA_LISTENER_NAME_SECURE_SCRAM-SHA-512_SASL_JAAS_CONFIG": (
                 "org.apache.kafka.common.security.scram.ScramLoginModule required;"
             ),
@@ -253,7 +254,8 @@ def test_a_module_of_testcontainers_starts_it_as_kafkas_image(name: str, run: Ru
     if "zookeeper-server-start /tmp" in module.script:  # Node's module waits for its port, too
         container.wait_until(lambda: container.exec("nc", "-z", "localhost", "2181").returncode == 0, "ZooKeeper's port")
     if module.user:
-        assert container.exec("/opt/ottla/bin/python", "-c", LOGGED_IN, json.dumps(module.user)).stdout == "Message produced by a user\n"
+        users = json.dumps([module.user, {**module.user, "sasl.username": "another", "sasl.password": "hush"}])
+        assert container.exec("/opt/ottla/bin/python", "-c", LOGGED_IN, users).stdout == "Message produced by a user\n"
         return
     kcat = ["kcat", "-b", f"localhost:{module.port}", "-t", "msgs"]
     assert container.exec(*kcat, "-P", stdin="Message produced by kcat\n").returncode == 0

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,6 +17,9 @@ from aiokafka.errors import TopicAuthorizationFailedError
 
 from client_compat.kafka.tools import Tools
 from client_compat.support.kerberos import Realm, in_environment
+from ottla.broker.cli.basics import CliError
+from ottla.broker.cli.security import connect as tool_connect
+from ottla.broker.cli.security import for_aiokafka, use_properties
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
@@ -25,7 +29,11 @@ from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.testing.in_process import InProcessBroker
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
+from ottla.spark_jobs.wire.address import address
+from ottla.spark_jobs.wire.connection import connect
+from ottla.spark_jobs.wire.security import security_of
 from tests.support.apache_kafka import jars_or_skip
 from tests.support.kafka_tools import good
 from tests.support.kerberos import realm_or_skip
@@ -128,6 +136,36 @@ def test_javas_client_comes_in(realm: Realm, broker: InProcessBroker, tmp_path: 
         at = ["--bootstrap-server", bootstrap(broker), "--command-config", str(config)]
         good(Tools().run("kafka-console-producer", *at, "--topic", "t", text="of Java\n", timeout_s=PATIENCE_S))
     assert broker.topics.end_offset("t") == before + 1
+
+
+def test_the_tools_and_the_audit_come_in(realm: Realm, broker: InProcessBroker, tmp_path: Path) -> None:
+    lines = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+    by_key = {**lines, "sasl.jaas.config": realm.jaas("ann")}
+
+    def seen(given: Mapping[str, str]) -> list[str]:
+        with tool_connect("localhost", broker.port, "t", security=security_of(given)) as client:
+            return [topic.name for topic in client.call(MetadataRequest(None), 1).topics]
+
+    assert seen(by_key) == ["t"]
+    assert seen({**lines, "sasl.kerberos.keytab": str(realm.keytab("bob")), "sasl.kerberos.principal": f"bob@{realm.name}"}) == []
+    with pytest.raises(CliError, match=r"no ticket of Kerberos does it: .*http/localhost@.* not found"):
+        seen({**by_key, "sasl.kerberos.service.name": "http"})
+    use_properties(by_key)
+    try:
+        with pytest.raises(CliError, match="'kinit -kt KEYTAB PRINCIPAL' gets it"):
+            for_aiokafka()
+    finally:
+        use_properties({})
+    before = broker.topics.end_offset("t")
+    config = tmp_path / "client.properties"
+    config.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
+    with in_environment(tickets_of(realm, "ann")):
+        argv = [sys.executable, "-m", "ottla", "--config", str(config), "produce", "t", "-b", bootstrap(broker)]
+        done = subprocess.run(argv, input=b"of the tools\n", capture_output=True, timeout=PATIENCE_S, check=False)
+        assert done.returncode == 0, done.stderr
+        assert broker.topics.end_offset("t") == before + 1
+        with connect(address(bootstrap(broker), lines), "localhost", broker.port) as client:
+            assert [topic.name for topic in client.call(MetadataRequest(None), 1).topics] == ["t"]
 
 
 async def test_a_node_comes_in_and_nobody_else_waits_while_the_kdc_is_silent(realm: Realm, broker: InProcessBroker) -> None:

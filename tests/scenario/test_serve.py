@@ -90,11 +90,15 @@ def test_after_sigkill_what_was_acknowledged_is_there(process: ServeProcess) -> 
         assert produce(client, "t", b"x") == 10
 
 
+MAP = "listener.security.protocol.map=SECURE:{}"
+
+
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
         (("--port", "65536"), 2, "argument --port: '65536' is no port: it is a number from 0 to 65535"),
         (("--admin-port", "x"), 2, "argument --admin-port: 'x' is no port"),
+        (("--user", "a:b", "--set", MAP.format("PLAINTEXT")), 2, f"ottla serve: {MAP.format('PLAINTEXT')}: users are given"),
         (("--port-file", "{there}/no/port"), 1, "ottla serve: the port file {there}/no/port cannot be written: No such file or directory"),
         (("--data-dir", "{there}/file"), 1, "ottla serve: the data directory {there}/file cannot be made: File exists"),
         (("--port", "{taken}"), 1, "ottla serve: cannot listen on PLAINTEXT://127.0.0.1:{taken}: Address already in use"),

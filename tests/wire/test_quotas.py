@@ -6,7 +6,10 @@ The broker's clock moves only by hand, so every wait is exact, and nobody waits.
 from __future__ import annotations
 
 import select
+import socket
+import ssl
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +30,7 @@ from ottla.protocol.messages.k37_create_partitions import CreatePartitionsReques
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
+from tests.support.certificates import HOST, Certificates
 from tests.support.logins import log_in, secured
 from tests.support.quota_calls import ANYBODY, LOCAL, Target, set_quota
 from tests.support.running_broker import RunningBroker
@@ -34,6 +38,8 @@ from tests.support.topic_calls import create
 
 CLIENT: Target = (("client-id", "test"),)
 VALUE = bytes(20_000)
+HANDSHAKE = b"\x16"
+"""With which what TLS says while hands are shaken begins."""
 WINDOW_S = 10
 """A rate is never over less."""
 
@@ -302,6 +308,52 @@ def test_connections_beyond_their_addresss_rate_are_closed_after_a_while(broker:
     broker.clock.advance(11)
     with broker.client() as later:
         assert later.call(ASK, 3).error_code == 0
+
+
+def test_who_is_held_back_when_he_is_accepted_shakes_no_hands_before(tmp_path: Path) -> None:
+    made = Certificates(tmp_path / "tls")
+    context, to_broker = ssl.create_default_context(cafile=made.ca), ssl.MemoryBIO()
+    shaking = context.wrap_bio(ssl.MemoryBIO(), to_broker, server_hostname=HOST)
+    with suppress(ssl.SSLWantReadError):
+        shaking.do_handshake()
+    given = {"listeners": f"A://{HOST}:0,S://{HOST}:0", "listener.security.protocol.map": "A:PLAINTEXT,S:SSL", **made.pem_settings()}
+    with RunningBroker(tmp_path / "data", {**given, "inter.broker.listener.name": "A"}, clock=VirtualClock()) as running:
+        hello, port = to_broker.read(), running.call(lambda broker: broker.services.listeners[1].port)
+
+        def begun() -> socket.socket:
+            connected = socket.create_connection((HOST, port), 10)
+            connected.sendall(hello)
+            return connected
+
+        with running.client("admin") as admin:
+            admin.call(alter_broker({"listener.name.s.max.connection.creation.rate": "1"}))
+            for _ in range(10):
+                with begun() as early:
+                    assert early.recv(1) == HANDSHAKE
+            with begun() as late:
+                running.call_until(lambda broker: broker.connections_made == 12)
+                for _ in range(20):
+                    admin.call(ASK, 3)
+                assert not select.select([late], [], [], 0)[0]
+                running.clock.advance(1)
+                assert late.recv(1) == HANDSHAKE
+            set_quota(admin, LOCAL, connection_creation_rate=1.0)
+            running.clock.advance(20)  # so that the listener's rate holds nobody back
+            for _ in range(10):
+                with running.client() as other:
+                    assert other.call(ASK, 3).error_code == 0
+            with begun() as refused:
+                running.call_until(lambda broker: broker.connections_made == 23)
+                running.clock.advance(1)
+                assert received(refused) in {b"", None}
+
+
+def received(connected: socket.socket) -> bytes | None:
+    """None where the broker hung up."""
+    try:
+        return connected.recv(1)
+    except ConnectionError:
+        return None
 
 
 def alter_broker(settings: dict[str, str]) -> IncrementalAlterConfigsRequest:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.entrance import own_lock
 from ottla.broker.security.client_properties import Entrance, as_lines, client_properties
 from ottla.broker.security.own_tls import own_tls
@@ -54,6 +55,26 @@ def test_a_damaged_certificate_is_made_anew(tmp_path: Path) -> None:
     files = own_tls(tmp_path / "tls", ["localhost"], NOW_MS)
     files.server.write_text("nonsense")
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(own_tls(tmp_path / "tls", ["localhost"], NOW_MS).server)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "tls", "users", "words"),
+    [
+        ("PLAINTEXT", False, {"alice": "pw"}, "users are given .* and at no listener anybody logs in"),
+        ("SSL", True, {"alice": "pw"}, "users are given"),
+        ("SASL_PLAINTEXT", True, {"alice": "pw"}, "--tls is given, and no listener encrypts"),
+        ("PLAINTEXT", True, {}, "--tls is given"),
+    ],
+)
+def test_a_lock_that_other_settings_undo_stops_the_start(
+    tmp_path: Path, protocol: str, tls: bool, users: dict[str, str], words: str
+) -> None:
+    settings = {"listener.security.protocol.map": f"SECURE:{protocol}"}
+    with (
+        pytest.raises(SettingsError, match=rf"listener\.security\.protocol\.map=SECURE:{protocol}: {words}"),
+        InProcessBroker(tmp_path / "data", settings, tls=tls, users=users),
+    ):
+        pass
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,10 @@ def test_it_is_explained_which_rule_decides(broker: RunningBroker, at_rest: bool
         (("explain", "--principal", "User:ann", "--operation", "READ"), "name a resource"),
         (("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a", "--cluster"), "name one resource"),
         (("explain", "--principal", "User:ann", "--operation", "EAT", "--topic", "a"), "is no operation"),
+        (("explain", "--principal", "User:ann", "--operation", "ANY", "--topic", "a"), "ANY is no operation"),
+        (("explain", "--principal", "ann", "--operation", "READ", "--topic", "a"), "'ann' is no principal"),
+        (("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a", "--super-users", "User:b;ann"), "'ann' is no princ"),
+        (("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a", "--host", "h.example"), "know clients by their ad"),
         (("add", "--operation", "READ", "--topic", "a"), "--allow or --deny"),
     ],
 )

@@ -76,7 +76,14 @@ def test_a_value_that_kafka_would_not_take_stops_the_start(name: str, value: str
         load({name: value}, {}, None)
 
 
-@pytest.mark.parametrize("name", ["ssl.clientauth", "sasl.enabled.mechanism", "listener.name.x.ssl.clientauth", "plain.sasl.jaas.config"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("ssl.clientauth", "sasl.enabled.mechanism", "listener.name.x.ssl.clientauth", "plain.sasl.jaas.config"),
+        *("sasl.kerberos.principal.to.local.rule", "listener.name.x.sasl.kerberos.servicename", "sasl.login.callback.handlers"),
+        "sasl.oauthbearer.jwt.validator.clas",
+    ],
+)
 def test_a_lock_that_is_misspelt_stops_the_start(name: str) -> None:
     with pytest.raises(SettingsError, match="Unknown setting"):
         load({name: "required"}, {}, None)

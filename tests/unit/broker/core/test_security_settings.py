@@ -9,6 +9,7 @@ from ottla.broker.core.settings_load import SettingsError, load
 LOCKS = [
     ("create.topic.policy.class.name", "com.example.Policy"),
     ("alter.config.policy.class.name", "com.example.Policy"),
+    ("client.quota.callback.class", "com.example.Quotas"),
 ]
 
 NO_LOCKS = [

@@ -163,11 +163,11 @@ def test_a_keytab_that_is_written_anew_is_read_at_the_next_log_in(tmp_path: Path
             realm.give_new_key(BROKER)
 
 
-def elsewhere(realm: Realm, **changed: str) -> SaslLogIn:
+def elsewhere(realm: Realm, who: str = BROKER, **changed: str) -> SaslLogIn:
     """How a broker logs in at others."""
     given = {
         "listener.name.a.sasl.enabled.mechanisms": "GSSAPI",
-        "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(BROKER),
+        "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(who),
         "sasl.kerberos.service.name": "kafka",
     }
     sasl = way("A", "SASL_PLAINTEXT", "GSSAPI", ours=given, **changed).sasl
@@ -188,6 +188,18 @@ def test_a_node_comes_in_at_others_by_its_own_key(realm: Realm, given: dict[str,
             realm.pause()  # of the second log-in no KDC is asked
     finally:
         realm.resume()
+
+
+def test_a_node_starts_while_the_kdc_is_silent_and_asks_it_when_it_dials(realm: Realm) -> None:
+    asked = realm.asked()
+    realm.pause()
+    try:
+        tokens = elsewhere(realm, "eve/x").tokens("localhost")
+    finally:
+        realm.resume()
+    assert realm.asked() == asked
+    next(tokens)
+    assert realm.asked() > asked
 
 
 def test_a_node_believes_nobody_who_has_no_key_of_the_host(realm: Realm, given: dict[str, str]) -> None:

@@ -17,8 +17,9 @@ from tests.support.logins import MODULES, PLAIN_JAAS, plain, secured
 AROUND = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(0), Timers())
 
 
-def locks(given: dict[str, str], env: dict[str, str] | None = None) -> dict[str, ListenerLock]:
+def locks(given: dict[str, str], env: dict[str, str] | None = None, more: dict[str, str] | None = None) -> dict[str, ListenerLock]:
     settings = load(given, env or {}, None).settings
+    settings.users = more or {}
     return dict(locks_of(settings, listeners_of(settings), AROUND))
 
 
@@ -34,8 +35,8 @@ def test_a_plaintext_listener_has_no_lock_and_a_secured_one_all_its_mechanisms()
     assert list(found["SECURE"].sasl.mechanisms) == ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 
-def users(given: dict[str, str], env: dict[str, str] | None = None) -> set[str]:
-    sasl = locks(given, env)["SECURE"].sasl
+def users(given: dict[str, str], env: dict[str, str] | None = None, more: dict[str, str] | None = None) -> set[str]:
+    sasl = locks(given, env, more)["SECURE"].sasl
     assert sasl is not None
     found = set()
     for user, password in (("ann", "pass word"), ("own", "1"), ("general", "2")):
@@ -136,11 +137,20 @@ def test_where_keys_may_come_from_is_said_as_to_kafka_or_by_a_setting(tmp_path: 
     assert locks({**given, ALLOWED: file.as_uri()})
 
 
-def test_a_mechanism_without_its_users_stops_the_start_in_kafkas_words() -> None:
+def test_a_mechanism_without_its_users_stops_the_start_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
     given = secured(sasl_jaas_config=PLAIN_JAAS)  # which counts for no mechanism
     del given["listener.name.secure.plain.sasl.jaas.config"]
     with pytest.raises(SettingsError, match=r"Could not find a 'KafkaServer' or 'secure\.KafkaServer' entry in the JAAS configuration"):
         locks(given)
+    assert "sasl.jaas.config should be prefixed with the SASL mechanism's name and is ignored" in caplog.text
+    assert "pass word" not in caplog.text
+
+
+def test_users_who_are_given_at_the_start_are_beside_those_of_a_listener_and_not_in_their_place() -> None:
+    given = secured(sasl_enabled_mechanisms="PLAIN")
+    assert users(given, more={"own": "1"}) == {"ann", "own"}
+    del given["listener.name.secure.plain.sasl.jaas.config"]
+    assert users(given, more={"own": "1"}) == {"own"}
 
 
 def test_tickets_without_their_library_stop_the_start_and_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,9 +34,10 @@ from ottla.protocol.codec import decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest
-from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeResponse
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.k29_describe_acls import DescribeAclsRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateResponse
 from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     ScramCredentialDeletion,
@@ -169,6 +170,39 @@ async def test_why_it_was_not_let_in_counts_before_that_the_peer_hung_up() -> No
     failure = await place.outcome(asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000)))
     assert isinstance(failure, AuthenticationFailed)
     assert "enabled mechanisms are ['X']" in str(failure)
+
+
+async def test_nobody_else_waits_while_a_peer_has_a_password_hashed_for_long() -> None:
+    place, asked, proved = LinkedPlace(), [], asyncio.Event()
+
+    class Demanding(asyncio.Protocol):
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            self.client = cast(MemoryTransport, transport).other.protocol
+
+        def data_received(self, data: bytes) -> None:
+            request = decode_request(memoryview(data)[4:])
+            header, body = request.header, request.body
+            asked.append(body)
+            if isinstance(body, SaslHandshakeRequest):
+                answer: Any = SaslHandshakeResponse(0, ["SCRAM-SHA-512"])
+            elif len(asked) > 2:
+                proved.set()
+                return
+            else:
+                nonce = bytes(body.auth_bytes).decode().rpartition("r=")[2]
+                answer = SaslAuthenticateResponse(auth_bytes=f"r={nonce}x,s=c2FsdA==,i=4096,i=300000".encode())
+            self.client.data_received(b"".join(encode_response(header.api_key, header.api_version, header.correlation_id, answer)))
+
+    await place.network.listen("broker", 9092).accept(Demanding, 10)
+    common: dict[str, Any] = {"clock": place.clock, "timers": place.timers, "random": Random(1), "client_id": "broker-7"}
+    way_in = way("A", "SASL_PLAINTEXT", "SCRAM-SHA-512")
+    link = SecuredNodeClient(Node(7, "broker", 9092), way_in=way_in, network=place.network, **common)
+    call = asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000))
+    await settle()
+    assert len(asked) == 2
+    await proved.wait()
+    link.close()
+    assert isinstance(await place.outcome(call), LinkBroken)
 
 
 async def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(place: Place) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from ottla.spark_jobs.wire.security import Security, security_of
+from ottla.protocol.login import NotTrusted
+from ottla.spark_jobs.wire.security import Kerberos, Security, security_of
 
 JAVA = {
     "security.protocol": "SASL_SSL",
@@ -30,6 +33,8 @@ KAFKA_PYTHON = {
     "ssl_cafile": "ca.pem",
     "ssl_check_hostname": "false",
 }
+TICKETS = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "GSSAPI"}
+KRB5 = "com.sun.security.auth.module.Krb5LoginModule required"
 
 
 @pytest.mark.parametrize("properties", [JAVA, LIBRDKAFKA, KAFKA_PYTHON], ids=["java", "librdkafka", "kafka-python"])
@@ -46,7 +51,15 @@ def test_what_is_not_about_security_is_passed_over() -> None:
     [
         ({"ssl.cafiel": "ca.pem"}, "ssl.cafiel"),
         ({"security.protocol": "TLS"}, "security.protocol=TLS"),
-        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "sasl.mechanism=GSSAPI"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "OAUTHBEARER"}, "sasl.mechanism=OAUTHBEARER"),
+        ({**TICKETS, "sasl.jaas.config": f"{KRB5} useKeyTab=true;"}, "GSSAPI needs useKeyTab=true with keyTab and principal"),
+        ({**TICKETS, "sasl.jaas.config": f'{KRB5} useKeyTab=true keyTab="/k";'}, "the keytab /k needs a principal"),
+        ({**TICKETS, "sasl.kerberos.keytab": "/k"}, "the keytab /k needs a principal"),
+        ({**TICKETS, "sasl.kerberos.domain.name": "h"}, "sasl.kerberos.domain.name"),
+        (
+            {**TICKETS, "sasl.kerberos.service.name": "a", "sasl.jaas.config": f'{KRB5} useTicketCache=true serviceName="b";'},
+            "sasl.kerberos.service.name=a, but serviceName of sasl.jaas.config is b",
+        ),
         ({"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "ann"}, "password"),
         ({"ssl.truststore.location": "trust.jks"}, "PEM"),
         (
@@ -75,6 +88,30 @@ def test_what_cannot_work_is_refused_by_name(properties: dict[str, str], named: 
 def test_a_delegation_token_is_known_by_its_option(options: str, user: str, password: str, by_token: bool) -> None:
     found = security_of({**JAVA, "sasl.jaas.config": f"org.apache.kafka.common.security.scram.ScramLoginModule required {options};"})
     assert (found.username, found.password, found.by_token) == (user, password, by_token)
+
+
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        ({}, Kerberos()),
+        ({"sasl_kerberos_service_name": "k"}, Kerberos("k")),
+        (
+            {"sasl.kerberos.keytab": "/k", "sasl.kerberos.principal": "ann@R", "sasl.kerberos.kinit.cmd": "x"},
+            Kerberos("kafka", "ann@R", "/k"),
+        ),
+        ({"sasl.jaas.config": f'{KRB5} useKeyTab=true keyTab="/k" principal="ann@R" serviceName="k";'}, Kerberos("k", "ann@R", "/k")),
+        ({"sasl.jaas.config": f"{KRB5} useTicketCache=true keyTab=/k;"}, Kerberos()),
+        ({"sasl.jaas.config": f'{KRB5} useTicketCache=true ticketCache="FILE:/c";'}, Kerberos("kafka", "", "", "FILE:/c")),
+    ],
+)
+def test_tickets_are_got_as_each_client_says(properties: dict[str, str], found: Kerberos) -> None:
+    assert security_of({**TICKETS, **properties}) == Security("SASL_PLAINTEXT", "GSSAPI", kerberos=found)
+
+
+def test_tickets_without_their_library_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "ottla.protocol.kerberos", None)
+    with pytest.raises(NotTrusted, match=r"GSSAPI needs python-gssapi, where it is used: pip install 'ottla\[gssapi\]'"):
+        security_of(TICKETS).tokens("h")
 
 
 def test_a_password_is_in_no_text() -> None:

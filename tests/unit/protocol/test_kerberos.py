@@ -1,0 +1,32 @@
+"""The client's half of GSSAPI without a KDC; tests/unit/broker/net/test_kerberos_locks.py has one, and a broker's half."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.protocol.login import NotTrusted
+
+pytest.importorskip("gssapi", reason="python-gssapi is not installed ('make kerberos')")
+
+
+def test_without_a_ticket_nobody_is_asked_and_the_library_says_why(tmp_path: Path) -> None:
+    from ottla.protocol.kerberos import Initiator
+
+    with pytest.raises(NotTrusted, match="No credentials cache found"):
+        next(Initiator("kafka", cache=f"FILE:{tmp_path / 'none'}").tokens("localhost"))
+
+
+def test_a_keytab_that_is_not_there_is_no_key(tmp_path: Path) -> None:
+    from ottla.protocol.kerberos import Initiator, NoKey
+
+    with pytest.raises(NoKey, match="none"):
+        Initiator("kafka", "ann@HERE", keytab=str(tmp_path / "none")).check_key()
+
+
+def test_what_an_error_says_is_one_line_that_a_log_can_hold() -> None:
+    from ottla.protocol.kerberos import told
+
+    assert told(OSError("one\nINFO broker: all is well\x1b[2K")) == "one INFO broker: all is well?[2K"
+    assert len(told(OSError("x" * 100_000))) == 500
