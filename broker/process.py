@@ -113,14 +113,15 @@ async def _until_stopped(node: ServingNode, port_file: Path | None) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, signalled)
-    gc.freeze()
     _announce(node, port_file)
     stopped = asyncio.ensure_future(stop.wait())
     if await wait_at_most(node.timers, node.clock, limits.WARM_UP_AFTER_MS, [stopped]):
         keep_freed_memory()
-        await node.warm_up()  # until then the collector looks often: every class with slots is made twice, and once is garbage
+        await node.warm_up()
+        gc.collect()  # every class with slots is made twice, and once is garbage
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
+        gc.enable()
     await stopped
     logger.info("Stopping")
 

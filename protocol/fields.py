@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, NamedTuple, TypeVar, overload
 
 from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.wire import Buffer
@@ -42,6 +42,9 @@ class Versions:
         return cls(int(first), int(last or first))
 
 
+_versions = cache(Versions.parse)
+
+
 @dataclass(frozen=True, slots=True)
 class WireField:
     """What the compilers know of one field. `type` is a `Kind`, an `ArrayOf`, or the dataclass of a nested struct."""
@@ -55,8 +58,7 @@ class WireField:
     """The value in versions that lack the field; for arrays and structs the function that makes one."""
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayOf:
+class ArrayOf(NamedTuple):
     """An array whose element is a `Kind` or the dataclass of a struct."""
 
     element: Any
@@ -145,4 +147,4 @@ def wire_fields(type_: type) -> list[WireField]:
 @cache
 def _metadata(type_: Any, versions: str, nullable: str, tag: int | None) -> Mapping[str, Any]:
     """What is declared of a field; one object for all the fields that say the same, as most do."""
-    return {"type": type_, "versions": Versions.parse(versions), "nullable": Versions.parse(nullable), "tag": tag}
+    return {"type": type_, "versions": _versions(versions), "nullable": _versions(nullable), "tag": tag}

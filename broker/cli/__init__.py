@@ -6,6 +6,7 @@ of the command that was asked for is imported.
 
 from __future__ import annotations
 
+import gc
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -53,6 +54,7 @@ def main() -> None:
 
 def _run(argv: list[str]) -> None:
     if argv[:1] == ["serve"]:
+        gc.disable()  # what a start makes stays; `ottla.broker.process` looks through it once, when nobody waits any more
         from ottla.broker.cli.serve import main as serve  # noqa: PLC0415 # the serving path imports nothing else of this package
 
         raise SystemExit(serve(argv[1:]))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Final
 
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Value
@@ -42,7 +41,7 @@ def broker_key(name: str) -> ConfigKey | None:
         return key
     of_all = BROKER_KEYS.get(base) or KEPT_KEYS.get(base)
     if of_all is not None:
-        return replace(of_all, name=name)
+        return of_all._replace(name=name)
     if is_ignored(base):
         return ConfigKey(name, ConfigType.PASSWORD if base in IGNORED_SECRETS else ConfigType.STRING, None, "Kept, without effect.")
     return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import IntEnum
+from typing import NamedTuple
 
 from ottla.protocol.lazy_dataclasses import dataclass
 
@@ -62,8 +63,7 @@ class Synonym:
     factor: int = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigKey:
+class ConfigKey(NamedTuple):
     """One key. `default` None means: not set. `synonyms` (topic and group keys only) are tried in order, then `default`.
 
     An `internal` key can be set at the start and is described to nobody. One for a `member` means nothing to a broker without a cluster.

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Final
 
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, Validator, Value, at_least, one_of, validator
@@ -153,4 +152,4 @@ def security_key(name: str) -> ConfigKey | None:
         _, _, base = base.partition(".")
         if base not in OF_A_MECHANISM:
             return None
-    return replace(SECURITY_KEYS[base], name=name)
+    return SECURITY_KEYS[base]._replace(name=name)

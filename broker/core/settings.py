@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields, replace
+from dataclasses import field, fields
 from typing import Any
 
 from ottla.broker.core.acl import AUTHORIZERS, PRINCIPALS, STANDARD_AUTHORIZER
@@ -414,7 +414,7 @@ def attribute_of(name: str) -> str:
 def listener_key(name: str) -> ConfigKey | None:
     """The key of `listener.name.<name>.max.connections` and `….max.connection.creation.rate`; None for any other."""
     match = _OF_A_LISTENER.fullmatch(name)
-    return None if match is None else replace(BROKER_KEYS[match[1]], name=name)
+    return None if match is None else BROKER_KEYS[match[1]]._replace(name=name)
 
 
 def lock_key(name: str) -> ConfigKey | None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from ottla.protocol.lazy_dataclasses import dataclass
+from ottla.protocol.lazy_dataclasses import OFTEN, dataclass
 
 Decorator = Callable[..., Any]
 BOTH = pytest.mark.parametrize("decorator", [dataclass, dataclasses.dataclass], ids=["lazy", "of the standard library"])
@@ -114,12 +114,48 @@ def test_a_class_that_inherits_adds_its_fields_and_the_first_of_either_changes_n
     assert Point(1) == Point(1)
 
 
-def test_nothing_is_compiled_before_it_is_used() -> None:
-    made = of(dataclass, slots=True)
-    assert made.__init__.__code__.co_filename.endswith("lazy_dataclasses.py")
-    made("a")
-    assert made.__init__.__code__.co_filename == "<string>"
-    assert made.__eq__.__code__.co_filename.endswith("lazy_dataclasses.py")
+def test_what_is_called_seldom_is_not_compiled() -> None:
+    @dataclass(slots=True)
+    class Made:
+        name: str
+
+    for _ in range(OFTEN):
+        Made("a")
+        assert Made.__init__.__code__.co_filename.endswith("lazy_dataclasses.py")
+    assert Made("a").name == "a"
+    assert Made.__init__.__code__.co_filename == "<string>"
+    assert Made.__eq__.__code__.co_filename.endswith("lazy_dataclasses.py")
+    assert Made("a") == Made("a")
+    assert Made.__eq__.__code__.co_filename == "<string>"
+
+
+@BOTH
+@pytest.mark.parametrize("options", [{}, {"slots": True}, {"frozen": True, "slots": True}], ids=["plain", "slots", "frozen"])
+@pytest.mark.parametrize("calls_before", [0, OFTEN])
+def test_arguments_fit_or_are_refused_as_the_standard_librarys(decorator: Decorator, options: dict[str, bool], calls_before: int) -> None:
+    @decorator(**options)
+    class Made:
+        name: str
+        parts: list[int] = field(default_factory=list)
+        hits: int = field(default=0, init=False)
+        quiet: int = field(default=7, kw_only=True)
+
+        def __post_init__(self) -> None:
+            self.parts.append(self.quiet)
+
+    for _ in range(calls_before):
+        Made("a")
+    assert (Made("a", [1], quiet=2).parts, Made(name="a").parts, Made("a").hits) == ([1, 2], [7], 0)
+    wrong: list[tuple[list[Any], dict[str, Any]]] = [
+        ([], {}),
+        (["a", [], 3], {}),
+        (["a"], {"name": "b"}),
+        (["a"], {"hits": 1}),
+        (["a"], {"size": 1}),
+    ]
+    for values, named in wrong:
+        with pytest.raises(TypeError, match=r"__init__\(\)"):
+            Made(*values, **named)
 
 
 @BOTH
