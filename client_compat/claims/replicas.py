@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -18,6 +19,8 @@ from ottla.spark_jobs.tables import Filters, read
 
 FOLLOWERS_TIMEOUT_MS = 300
 """Much shorter than a broker's session: nobody leaves the in-sync set meanwhile."""
+FETCH_WAITS_S = 0.7
+"""Longer than replica.fetch.wait.max.ms: the last fetch of a follower that stands still is answered, and no other comes."""
 FIND_COORDINATOR_VERSION = 3
 """The last one that asks for one key."""
 
@@ -66,6 +69,13 @@ def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
 def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
     """The other two."""
     return [broker for broker in cluster.brokers if broker is not leader]
+
+
+def stand_still(followers: Sequence[Node]) -> None:
+    """Until they are resumed, and their leader gives them nothing more: a fetch may have been on its way."""
+    for broker in followers:
+        broker.process.pause()
+    time.sleep(FETCH_WAITS_S)
 
 
 def wait_in_sync(cluster: Cluster, topic: str, asked: Node, brokers: Sequence[Node]) -> list[int]:

@@ -5,7 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from client_compat.claims.claim import CheckResult, claim
-from client_compat.claims.replicas import FOLLOWERS_TIMEOUT_MS, followers_of, holders, leader_of, log, partition_of, three_brokers, values
+from client_compat.claims.replicas import (
+    FOLLOWERS_TIMEOUT_MS,
+    followers_of,
+    holders,
+    leader_of,
+    log,
+    partition_of,
+    stand_still,
+    three_brokers,
+    values,
+)
 from client_compat.claims.wire import Identity, new_producer_id, put
 from client_compat.claims.world import World
 from client_compat.cluster_mixed.replicas import high_watermarks
@@ -38,9 +48,7 @@ def acknowledged_alone(world: World) -> CheckResult:
         port = old.process.port
         safe = put(port, topic, "all, to all")
         followers = followers_of(cluster, old)
-        for broker in followers:
-            broker.process.pause()
-        put(port, topic, "for the fetch that waits", acks=1)
+        stand_still(followers)
         alone = put(port, topic, "1, to the leader alone", acks=1)
         unheard = put(port, topic, "all, to the leader alone", timeout_ms=FOLLOWERS_TIMEOUT_MS)
         old.process.kill()
@@ -117,20 +125,18 @@ def notices_a_loss(world: World) -> CheckResult:
         port, producer = old.process.port, new_producer_id(old.process.port)
         put(port, topic, "a", Identity(producer, 0, 0))
         followers = followers_of(cluster, old)
-        for broker in followers:
-            broker.process.pause()
-        put(port, topic, "b, for the fetch that waits", Identity(producer, 0, 1), acks=1)
-        told = put(port, topic, "c", Identity(producer, 0, 2), acks=1)
+        stand_still(followers)
+        told = put(port, topic, "b", Identity(producer, 0, 1), acks=1)
         old.process.kill()
         for broker in followers:
             broker.process.resume()
         new = leader_of(cluster, topic, but=old)
-        following = put(new.process.port, topic, "d", Identity(producer, 0, 3))
+        following = put(new.process.port, topic, "c", Identity(producer, 0, 2))
         stored, evidence = values(new, topic), log(new, topic)
-    lost = told == ("NONE", 2) and "c" not in stored
-    noticed = following[0] == "OUT_OF_ORDER_SEQUENCE_NUMBER" and "d" not in stored
+    lost = told == ("NONE", 1) and "b" not in stored
+    noticed = following[0] == "OUT_OF_ORDER_SEQUENCE_NUMBER" and "c" not in stored
     happened = "acknowledged with acks=1 and lost; but noticed: to the new leader the next sequence is a gap, and it refuses"
-    first = f"broker {old.node_id} said {told} to sequence 2 and was killed; broker {new.node_id} says to sequence 3: {following[0]}"
+    first = f"broker {old.node_id} said {told} to sequence 1 and was killed; broker {new.node_id} says to sequence 2: {following[0]}"
     return CheckResult(not (lost and noticed), happened, [first, *evidence])
 
 
