@@ -110,7 +110,8 @@ def test_a_value_of_very_many_messages_is_shown_as_bytes(room: Console) -> None:
     room.broker.topics.create("trees")
     twig = b"\x0a\x00"
     write(room, "trees", *[SimpleRecord(None, twig * count, NOW) for count in (2, 20_000, 20_001, 100_000)])
-    shown = room.read("records", topic="trees", partition=0, offset=0)["records"]
+    # One is always shown; a slow processor leaves the others for the next answer.
+    shown = [room.read("records", topic="trees", partition=0, offset=offset)["records"][0] for offset in range(4)]
     assert [row["value"]["form"] for row in shown] == ["protobuf", "protobuf", "hex", "hex"]
     assert shown[0]["value"]["text"] == '{"twigs": [{}, {}]}'
 
