@@ -164,7 +164,8 @@ def zombie(world: World) -> CheckResult:
 
 
 def _wait_for_high_watermark(directories: list[Path], topic: str, offset: int) -> None:
-    """Until it is on disk: what a killed broker leaves there is how far the audit compares."""
-    for _ in until(f"the high watermark of {topic} is on disk"):
-        if all(high_watermarks(directory).get(f"{topic}-0", 0) >= offset for directory in directories):
+    """Until exactly that is on disk: what a killed broker leaves there is how far the audit compares. A broker that comes back has its old
+    one there, which may be higher, and for a moment that of a log cut off."""
+    for _ in until(f"the high watermark {offset} of {topic} is on disk"):
+        if all(high_watermarks(directory).get(f"{topic}-0") == offset for directory in directories):
             return
