@@ -181,7 +181,10 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
 
     if in_place is not None and options.tls:
         raise SettingsError("--tls makes a listener of its own: in Kafka's place listeners are settings")
-    assignments = {**parse_assignments(options.assignments), **_shorthands(options, in_place is None)}
+    asked = parse_assignments(options.assignments)
+    if in_place is None:
+        _check_address(options, asked)
+    assignments = {**asked, **_shorthands(options, in_place is None)}
     lock = _own_lock(options, assignments) if in_place is None and (options.tls or options.users) else None
     loaded = load(
         assignments if lock is None else {**lock.settings, **assignments},
@@ -284,6 +287,7 @@ def _run_together(options: argparse.Namespace) -> int:
     from ottla.broker.world import World  # noqa: PLC0415 # as in main
 
     path, common = Path(options.data_dir or "ottla-data"), parse_assignments(options.assignments)
+    _check_address(options, common)
     host, port = options.host or "127.0.0.1", _PORT if options.port is None else options.port
     layout = Layout(path, options.brokers, host, port, _listener_name(options))
     lock = _lock_of_a_cluster(options, path) if options.tls or options.users else None
@@ -320,6 +324,20 @@ def _run_together(options: argparse.Namespace) -> int:
         return Faults(parse_rule(text) for text in options.fault)
 
     return run_node(lambda: NodesTogether(layout, settings_of, faults, world, tell=tell), options.port_file, beside)
+
+
+def _check_address(options: argparse.Namespace, asked: Mapping[str, str]) -> None:
+    """A lock of its own comes with the one listener that it locks: others that somebody asked for would be gone without a word."""
+    if not (options.tls or options.users):
+        return
+    from ottla.broker.core.settings_load import SettingsError, source_of  # noqa: PLC0415 # as in main
+
+    if (source := source_of("listeners", asked, os.environ, options.config)) is not None:
+        lock = "--tls" if options.tls else "--user (or OTTLA_USERS)"
+        raise SettingsError(
+            f"{lock} opens a listener of its own, and listeners is given, too (from the {source}): take listeners away and say where by "
+            f"--host and --port, or lock these listeners by settings instead of {lock} (listener.security.protocol.map, docs/security.md)"
+        )
 
 
 def _check_lock(settings: BrokerSettings, *, tls: bool) -> None:

@@ -104,6 +104,12 @@ def load(
     return Loaded(settings, notes + list(advice(settings)), unknown)
 
 
+def source_of(name: str, cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> str | None:
+    """Which of `load`'s sources gives the setting, the one that wins; None where nobody does. Raises SettingsError."""
+    sources = (("command line", cli), ("environment", _from_environment(env)), ("file", read_properties(file)))
+    return next((source for source, given in sources if name in given), None)
+
+
 def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> BrokerSettings:
     values: dict[str, Any] = {}
     kept: dict[str, Value] = {}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from ottla.broker.cli.serve import main
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import HOST, ServeProcess
@@ -148,6 +149,32 @@ def test_a_taken_port_is_refused_before_the_directory_is_touched(process: ServeP
 def test_a_mistake_in_the_settings_stops_the_start_with_exit_code_2(tmp_path: Path, option: str, words: str) -> None:
     with pytest.raises(RuntimeError, match=f"ended with 2: .*{words}"):
         ServeProcess(tmp_path / "data", option).start()
+
+
+@pytest.mark.parametrize("lock", ["--tls", "--user=alice:secret", "OTTLA_USERS"])
+@pytest.mark.parametrize("source", ["file", "environment", "command line"])
+def test_a_lock_of_its_own_does_not_pass_over_listeners_that_were_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lock: str, source: str
+) -> None:
+    listeners, options = "PLAINTEXT://127.0.0.1:0", ["--data-dir", str(tmp_path / "data"), "--port", "0"]
+    if lock == "OTTLA_USERS":
+        monkeypatch.setenv(lock, "alice:secret")
+    else:
+        options.append(lock)
+    if source == "file":
+        (tmp_path / "server.properties").write_text(f"listeners={listeners}\n")
+        options += ["--config", str(tmp_path / "server.properties")]
+    elif source == "environment":
+        monkeypatch.setenv("OTTLA_LISTENERS", listeners)
+    else:
+        options.append(f"--set=listeners={listeners}")
+    for brokers in ([], ["--brokers=3"]):
+        assert main([*options, *brokers, "--fault=none"]) == 2  # which would stop the start later, and saying something else
+        said = capsys.readouterr().err
+        assert f"listeners is given, too (from the {source})" in said
+        assert lock.partition("=")[0] in said
+        assert "--host and --port" in said
+    assert not list(tmp_path.glob("data*"))
 
 
 CLUSTER = (
