@@ -9,6 +9,7 @@ from dataclasses import asdict
 
 from rich.console import Group, RenderableType
 from rich.table import Table
+from rich.text import Text
 
 from client_compat.bench.model import OURS, REFERENCE, Benchmark, Figure, Peer, Results
 
@@ -87,7 +88,8 @@ def blanks(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) 
     lines = [f"{name} {reason}" for name, reason in by_reason]
     for case_name, by_peer in results.failures.items():
         for name, reasons in by_peer.items():
-            lines.append(f"{name}, {case_name}: failed in {len(reasons)} of {results.runs} runs: {reasons[0]}")
+            said = reasons[0].partition("\n")[0].removesuffix(":")  # behind it is what a broker printed, which the JSON keeps
+            lines.append(f"{name}, {case_name}: failed in {len(reasons)} of {results.runs} runs: {said}")
     return lines
 
 
@@ -104,7 +106,7 @@ def screen(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) 
             for row in rows[1:]:
                 table.add_row(*row)
             parts.append(table)
-    return Group(*parts, *blanks(results, cases, peers))
+    return Group(*parts, *map(Text, blanks(results, cases, peers)))
 
 
 def markdown(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> str:

@@ -96,7 +96,8 @@ def _others(
             yield _site(peer, make, directory, None, stack)
         except BrokerFailed as failure:
             for case in cases:
-                results.fail(case, peer.name, f"{failure}"[:500])
+                for _ in range(results.runs):
+                    results.fail(case, peer.name, f"{failure}"[:500])
 
 
 def _side_by_side(

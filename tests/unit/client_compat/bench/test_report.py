@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from rich.console import Console
+
 from client_compat.bench import report
 from client_compat.bench.model import OURS, REFERENCE, Ability, Benchmark, Figure, Peer, Results, Site, Values
 from client_compat.support.brokers import BrokerProcess
@@ -48,6 +50,20 @@ def test_a_run_that_failed_has_no_ratio_and_shifts_no_other() -> None:
     found.add(CASE, REFERENCE, {"rate": 20})
     assert found.ratios(CASE, RATE, REFERENCE) == [2.0]
     assert any("failed in 1 of 2 runs: refused" in line for line in report.blanks(found, [CASE], PEERS))
+
+
+def test_a_peer_that_does_not_start_is_a_dash_and_one_line_whatever_it_printed() -> None:
+    found = Results(2, [OURS, REFERENCE])
+    for _ in range(2):
+        found.add(CASE, OURS, {"rate": 10})
+        found.fail(CASE, REFERENCE, "kafka ended by itself with exit code 2:\n[main] no such listener\nTraceback")
+    (row, _) = report.figures_table(found, [CASE], "Some section", PEERS[:2])[1:]
+    assert row[2:] == ["10", "–"]
+    line = "kafka, some case: failed in 2 of 2 runs: kafka ended by itself with exit code 2"
+    assert report.blanks(found, [CASE], PEERS[:2]) == [line]
+    with (console := Console(width=200)).capture() as captured:
+        console.print(report.screen(found, [CASE], PEERS[:2]))
+    assert captured.get().endswith(f"{line}\n")
 
 
 def test_more_must_reach_its_target_and_less_must_stay_below_it() -> None:
