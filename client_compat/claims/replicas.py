@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from client_compat.claims.world import World
-from client_compat.kafka.cluster import Cluster, Node
-from client_compat.matrix.truth import Truth, until
+from client_compat.kafka.cluster import FETCH_WAITS_S, Cluster, Node
+from client_compat.matrix.truth import FETCH_VERSION, Truth, TruthFailed, until
 from client_compat.support.brokers import HOST
 from client_compat.support.log_text import describe
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k03_metadata import MetadataResponsePartition
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.spark_jobs.tables import Filters, read
 
 FOLLOWERS_TIMEOUT_MS = 300
 """Much shorter than a broker's session: nobody leaves the in-sync set meanwhile."""
-FETCH_WAITS_S = 0.7
-"""Longer than replica.fetch.wait.max.ms: the last fetch of a follower that stands still is answered, and no other comes."""
 FIND_COORDINATOR_VERSION = 3
 """The last one that asks for one key."""
 
@@ -49,8 +47,8 @@ def new_topic(world: World, partitions: int = 1, **config: str) -> str:
 
 def partition_of(cluster: Cluster, topic: str, asked: Node) -> MetadataResponsePartition | None:
     """What a broker says of partition 0; None while it does not know it."""
-    (found,) = [one for one in cluster.seen_by(asked).topics if one.name == topic]
-    return found.partitions[0] if found.partitions else None
+    known = (one for found in cluster.seen_by(asked).topics if found.name == topic for one in found.partitions)
+    return next((one for one in known if one.partition_index == 0), None)
 
 
 def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
@@ -71,11 +69,17 @@ def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
     return [broker for broker in cluster.brokers if broker is not leader]
 
 
-def stand_still(followers: Sequence[Node]) -> None:
-    """Until they are resumed, and their leader gives them nothing more: a fetch may have been on its way."""
+def stand_still(followers: Sequence[Node], leader: Node, topic: str) -> None:
+    """Until they are resumed, and their leader gives them nothing more of partition 0. A fetch of theirs may have been on its way: one of
+    ours that comes after it, and waits longer, is answered after it."""
     for broker in followers:
         broker.process.pause()
-    time.sleep(FETCH_WAITS_S)
+    with Client(HOST, leader.process.port) as client:
+        asked = FetchPartition(0, fetch_offset=Truth(leader.process.port).end_offset(topic), partition_max_bytes=1)
+        request = FetchRequest(max_wait_ms=int(FETCH_WAITS_S * 1_000), min_bytes=1, topics=[FetchTopic(topic, partitions=[asked])])
+        (data,) = client.call(request, FETCH_VERSION).responses[0].partitions
+    if data.error_code or data.records:
+        raise TruthFailed(f"{topic} is written to, or not led, while its followers stand still: {data}")
 
 
 def wait_in_sync(cluster: Cluster, topic: str, asked: Node, brokers: Sequence[Node]) -> list[int]:

@@ -48,7 +48,7 @@ def acknowledged_alone(world: World) -> CheckResult:
         port = old.process.port
         safe = put(port, topic, "all, to all")
         followers = followers_of(cluster, old)
-        stand_still(followers)
+        stand_still(followers, old, topic)
         alone = put(port, topic, "1, to the leader alone", acks=1)
         unheard = put(port, topic, "all, to the leader alone", timeout_ms=FOLLOWERS_TIMEOUT_MS)
         old.process.kill()
@@ -125,7 +125,7 @@ def notices_a_loss(world: World) -> CheckResult:
         port, producer = old.process.port, new_producer_id(old.process.port)
         put(port, topic, "a", Identity(producer, 0, 0))
         followers = followers_of(cluster, old)
-        stand_still(followers)
+        stand_still(followers, old, topic)
         told = put(port, topic, "b", Identity(producer, 0, 1), acks=1)
         old.process.kill()
         for broker in followers:

@@ -16,7 +16,7 @@ from pathlib import Path
 from client_compat.cluster_mixed.replicas import high_watermarks
 from client_compat.demo_cluster.record import Event, Kind, PartitionView, Recording
 from client_compat.demo_cluster.watch import Watch
-from client_compat.kafka.cluster import ALL_OTTLA, Cluster, Node, running
+from client_compat.kafka.cluster import ALL_OTTLA, FETCH_WAITS_S, Cluster, Node, running
 from client_compat.kafka.cluster import Kind as Whose
 from client_compat.matrix.truth import until
 from client_compat.support import raised_epochs
@@ -29,8 +29,6 @@ FLUSH_S = 60.0
 SERVED_S = 60.0
 ALONE = 60
 """Acknowledgements that the leader of the second act gives alone before it dies, at least."""
-FETCH_WAITS_S = 0.7
-"""Longer than replica.fetch.wait.max.ms: the last fetch of a follower that stands still is answered, and no other comes."""
 LOOK_S = 0.02
 QUICK_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}
 LONG_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}

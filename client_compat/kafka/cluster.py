@@ -35,6 +35,8 @@ SETTLE_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
 """A broker that stops hands over what it leads first."""
 LOOK_S = 0.1
+FETCH_WAITS_S = 0.7
+"""Longer than replica.fetch.wait.max.ms: the last fetch of a follower that stands still is answered, and no other comes."""
 OTTLA = (sys.executable, "-m", "ottla")
 METADATA_VERSION = 12
 BETWEEN = "BETWEEN"
