@@ -19,7 +19,7 @@ from client_compat.claims.wire import put
 from client_compat.claims.world import World
 from client_compat.kafka.cluster import Cluster
 from client_compat.matrix.truth import Truth, until
-from client_compat.support.reading import committed, read_with_confluent
+from client_compat.support.reading import committed, read_with_confluent, wait_until_stable
 from client_compat.support.stage import QUICK, QUIET
 
 END_S = 60.0
@@ -121,6 +121,7 @@ def commit_survives(world: World) -> CheckResult:
         before = read_with_confluent(cluster.bootstrap, topic, 2, "read_committed")
         coordinator.process.kill()
         producer.commit_transaction(END_S)
+        wait_until_stable(cluster.bootstrap, topic, 2)
         seen = sorted((one.partition, one.value.decode()) for one in read_with_confluent(cluster.bootstrap, topic, 2, "read_committed"))
         coordinator.start()
         cluster.settle()

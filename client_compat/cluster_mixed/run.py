@@ -26,7 +26,7 @@ from client_compat.cluster_mixed.transactions import RunningTransactions, TxnVer
 from client_compat.kafka.cluster import FIRST_CONTROLLER, Cluster, Node, running
 from client_compat.support import raised_epochs
 from client_compat.support.load import Load, RunningLoad, under
-from client_compat.support.reading import committed, ends, read_with_confluent
+from client_compat.support.reading import committed, ends, read_with_confluent, wait_until_stable
 from client_compat.support.small_disk import small_disk
 from client_compat.support.verdict import AckVerdict, judge
 from client_compat.support.workers import RunFailed
@@ -166,6 +166,7 @@ def _under_load(
     found.acks = judge(load, PARTITIONS)
     found.hung = [one.name for one in txns.loads for _ in range(one.hung)]
     found.members_hung = groups.hung
+    wait_until_stable(bootstrap, TXN_TOPIC, PARTITIONS)
     told = {one.name: one.outcomes for one in txns.loads}
     offsets = {one: committed(bootstrap, group_of(one), TXN_TOPIC, 1)[0] for one in told if with_offsets(one)}
     seen = read_with_confluent(bootstrap, TXN_TOPIC, PARTITIONS, "read_committed")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
@@ -16,6 +17,8 @@ READ_RECORDS = 10_000
 READ_S = 0.5
 QUIET_READS_MAX = 40
 ANSWER_TIMEOUT_S = 20.0
+STABLE_TIMEOUT_S = 30.0
+LOOK_S = 0.05
 _LOGGER = logging.getLogger("client_compat.reading")
 _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False
@@ -79,9 +82,18 @@ def _quiet(came: object, quiet: int, what: str) -> int:
     return quiet
 
 
-def ends(bootstrap: str, topic: str, partitions: int) -> list[int]:
-    """The end offset of each partition."""
-    consumer = _consumer(bootstrap, "read_committed")
+def wait_until_stable(bootstrap: str, topic: str, partitions: int) -> None:
+    """Until no transaction holds readers back: markers are written after an end is answered. Raises `RunFailed`."""
+    deadline = time.monotonic() + STABLE_TIMEOUT_S
+    while ends(bootstrap, topic, partitions) != (written := ends(bootstrap, topic, partitions, "read_uncommitted")):
+        if time.monotonic() > deadline:
+            raise RunFailed(f"{topic} ends at {written}, and readers do not get there; is a transaction hanging?")
+        time.sleep(LOOK_S)
+
+
+def ends(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[int]:
+    """The offset to which each partition is given to readers: below what an open transaction wrote, or with that."""
+    consumer = _consumer(bootstrap, isolation)
     places = [TopicPartition(topic, partition) for partition in range(partitions)]
     found = [consumer.get_watermark_offsets(place, ANSWER_TIMEOUT_S)[1] for place in places]
     consumer.close()

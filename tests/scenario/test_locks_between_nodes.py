@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from client_compat.kafka.cluster import Cluster, Kind, running
 from client_compat.kafka.locked import USERS, certified, locked
 from client_compat.support.brokers import HOST
-from client_compat.support.reading import read_with_confluent
+from client_compat.support.reading import read_with_confluent, wait_until_stable
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
@@ -78,6 +78,7 @@ def written(cluster: Cluster, topic: str, config: dict[str, str]) -> list[tuple[
 
 
 def read(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:
+    wait_until_stable(cluster.bootstrap, topic, PARTITIONS)
     seen = read_with_confluent(cluster.bootstrap, topic, PARTITIONS, "read_committed")
     return sorted((one.partition, one.value) for one in seen)
 

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 
 from client_compat.kafka.cluster import Cluster, Kind, Node, running
 from client_compat.support.brokers import HOST
-from client_compat.support.reading import read_with_confluent
+from client_compat.support.reading import read_with_confluent, wait_until_stable
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
@@ -75,6 +75,7 @@ def test_a_coordinator_of_either_kind_that_is_killed_as_soon_as_it_has_decided_l
             writer.write(commit=True)
         victim.start()
         cluster.settle()
+    wait_until_stable(cluster.bootstrap, TOPIC, PARTITIONS)
     seen = [(one.partition, one.value) for one in read_with_confluent(cluster.bootstrap, TOPIC, PARTITIONS, "read_committed")]
     told = [(partition, value) for writer in writers for value in writer.told for partition in range(PARTITIONS)]
     assert sorted(seen) == sorted(told)
