@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis import strategies as st
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import decode_request, decode_response
+from ottla.protocol.codec import decode_request, decode_response, encode_request
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.fields import ArrayOf, wire_fields
 from ottla.protocol.headers import RequestHeader, request_header
@@ -35,6 +35,7 @@ BYTES_FIXED = 32_000
 """The message, an exception with its texts, and what the interpreter caches on the way."""
 
 CLASSES = [find(key) for key in sorted(KEYS) for find in (request_class, response_class)]
+SIZE_BYTES = 4
 FUZZED = settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))
 HOSTILE = [
     b"\x7f\xff\xff\xff",
@@ -159,10 +160,20 @@ def test_every_truncation_of_a_message_is_refused(cls: type[Message]) -> None:
 @FUZZED
 @given(tail=st.binary(max_size=200), key=st.sampled_from(sorted(KEYS)), version=st.integers(-1, 20), client_id=st.text(max_size=9))
 def test_a_frame_with_a_true_header_is_a_request_or_refused(tail: bytes, key: ApiKey, version: int, client_id: str) -> None:
-    frame = request_header(RequestHeader(key, version, 7, client_id), flexible=False) + tail
-    for decoder in (decode_request, lambda data: decode_response(key, request_class(key).MAX_VERSION, data)):
-        with suppress(ProtocolError):
-            decoder(frame)
+    header, message = RequestHeader(key, version, 7, client_id), request_class(key)
+    frame = request_header(header, flexible=False) + tail
+    with suppress(ProtocolError):
+        assert type(decode_request(frame).body) is message
+        assert message.MIN_VERSION <= version <= message.MAX_VERSION
+    if message.MIN_VERSION <= version <= message.MAX_VERSION:
+        whole = b"".join(encode_request(key, version, 7, client_id, message()))[SIZE_BYTES:]
+        request = decode_request(whole + tail)  # what is behind it is not looked at
+        assert (request.header, request.body) == (header, message())
+    asked = response_class(key)
+    with suppress(ProtocolError):
+        correlation_id, response = decode_response(key, asked.MAX_VERSION, frame)
+        assert correlation_id == int.from_bytes(frame[:4], signed=True)
+        assert type(response) is asked
 
 
 @seed(SEED)
@@ -170,4 +181,7 @@ def test_a_frame_with_a_true_header_is_a_request_or_refused(tail: bytes, key: Ap
 @given(st.binary(max_size=400))
 def test_an_arbitrary_frame_is_a_request_or_refused(frame: bytes) -> None:
     with suppress(ProtocolError):
-        decode_request(frame)
+        found = decode_request(frame)
+        known = request_class(found.header.api_key)
+        assert type(found.body) is known
+        assert known.MIN_VERSION <= found.header.api_version <= known.MAX_VERSION

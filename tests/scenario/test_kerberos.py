@@ -94,6 +94,7 @@ async def test_aiokafka_comes_in_and_a_rule_says_who_it_is(realm: Realm, broker:
 def test_kafka_python_comes_in(realm: Realm, broker: InProcessBroker) -> None:
     from kafka import KafkaProducer
 
+    before = broker.topics.end_offset("t")
     with in_environment(tickets_of(realm, "ann")):
         producer = KafkaProducer(
             bootstrap_servers=bootstrap(broker),
@@ -103,6 +104,7 @@ def test_kafka_python_comes_in(realm: Realm, broker: InProcessBroker) -> None:
         )
         producer.send("t", b"kafka-python").get(PATIENCE_S)
         producer.close()
+    assert broker.topics.end_offset("t") == before + 1
 
 
 def test_librdkafka_comes_in(realm: Realm, broker: InProcessBroker) -> None:
