@@ -182,8 +182,10 @@ async def test_missing_topics_are_made_by_the_controller_with_its_defaults(place
     topics = place.remote_topics()
     assert await topics.auto_create(["needed", "__transaction_state"]) == {"needed": None, "__transaction_state": None}
     assert await topics.auto_create(["needed"]) == {"needed": None}
-    described = place.ask_kafka(MetadataRequest([MetadataRequestTopic(name="needed"), MetadataRequestTopic(name="__transaction_state")]))
-    assert [len(topic.partitions) for topic in described.topics] == [3, place.broker.settings.transaction_state_log_num_partitions]
+    asked = MetadataRequest([MetadataRequestTopic(name="needed"), MetadataRequestTopic(name="__transaction_state")])
+    made = [3, place.broker.settings.transaction_state_log_num_partitions]
+    # Kafka's broker hears of what its controller made a moment later.
+    await wait_until_async(lambda: [len(topic.partitions) for topic in place.ask_kafka(asked).topics] == made, "Kafka's broker knows both")
 
 
 async def test_blocks_of_producer_ids_are_given_to_a_registered_broker_only(place: Place) -> None:
