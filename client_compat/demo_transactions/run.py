@@ -17,7 +17,7 @@ from client_compat.demo_transactions.instance import CLIENTS, INPUT, INPUT_PARTI
 from client_compat.demo_transactions.judge import Judgement, judge
 from client_compat.support.admin import create_topic
 from client_compat.support.brokers import BrokerProcess
-from client_compat.support.reading import lag_of
+from client_compat.support.reading import lag_of, wait_until_stable
 from client_compat.support.workers import RunFailed, Workers
 
 KILLS = 5
@@ -76,6 +76,7 @@ class PipelineRun:
         ended = time.perf_counter()
         bar = self._display.add_task(f"{self._name}: reading", total=None, note="increments, by both clients")
         bootstrap, output = self._broker.bootstrap, self._job.output
+        wait_until_stable(bootstrap, output, topics.OUTPUT_PARTITIONS)
         committed = topics.committed_by_confluent(bootstrap, output)
         same = _sorted(committed) == _sorted(topics.committed_by_aiokafka(bootstrap, output))
         written = len(topics.written(bootstrap, output))
