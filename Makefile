@@ -114,8 +114,8 @@ test-plugin: $(STAMP) ## Test the pytest plugin, and time starts of brokers in p
 	@$(PY) -m ottla.broker.testing.start_times
 	@$(PY) -m client_compat.kafka.start_times
 
-container: $(STAMP) ## Build the image and test it, OttlaContainer and docker-compose.yml on the Docker engine that answers, or on a private one
-	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -s tests/scenario/test_container.py $(ARGS)
+container: $(STAMP) maven go node ## Build the image; test it, OttlaContainer, testcontainers' modules and compose files on the Docker engine that answers, or a private one
+	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -s tests/scenario/test_container.py tests/scenario/test_modules_on_an_engine.py $(ARGS)
 
 dist: $(STAMP) ## Build the sdist and a wheel for each Python that is here, check them, and try each in a clean environment
 	@$(PY) -m client_compat.release

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from client_compat.support.ports import free_port
-from tests.support.docker_engine import BASE, ROOT, answers
+from tests.support.docker_engine import BASE, ROOT, answers, build_images, compose_command
 
 PATIENCE_S = 60
 LARGEST_IMAGE = 150_000_000  # bytes, of the broker's; the base image has 120 of them before container/shrink
@@ -39,18 +38,10 @@ def images(docker_client: Any) -> dict[str, Any]:
     """Both targets of the Dockerfile, built now."""
     from docker.errors import ImageNotFound
 
-    arguments = {name: os.environ[name] for name in ("BASE_IMAGE", "BUILD_IMAGE") if name in os.environ}
     try:
-        docker_client.images.get(arguments.get("BASE_IMAGE", BASE))
+        return build_images(docker_client)
     except ImageNotFound:
         pytest.skip(f"the base image is not here: docker pull {BASE}, or make container")
-    made = {}
-    for target, tag in (("broker", "ottla"), ("audit", "ottla-audit")):
-        made[target], _ = docker_client.images.build(path=str(ROOT), target=target, tag=tag, buildargs=arguments, rm=True)
-        print(f"image {tag}: {made[target].attrs['Size'] / 1e6:.0f} MB")
-    base = arguments.get("BASE_IMAGE", BASE)
-    print(f"of which the base {base}: {docker_client.images.get(base).attrs['Size'] / 1e6:.0f} MB")
-    return made
 
 
 @pytest.fixture
@@ -174,11 +165,8 @@ def test_a_setting_that_is_misspelt_ends_the_start_with_its_log(testcontainers: 
 @pytest.fixture
 def compose(images: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
     """Runs `docker compose`, in a project of its own that is removed with its volume."""
-    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
-        command = ["docker", "compose"]
-    elif shutil.which("docker-compose"):
-        command = ["docker-compose"]
-    else:
+    command = compose_command()
+    if command is None:
         pytest.skip("neither docker compose nor docker-compose is installed")
     ports, project = [str(free_port()) for _ in range(3)], f"ottla-test-{os.getpid()}"
     environment = {**os.environ, **{f"PORT_{number}": port for number, port in enumerate(ports, 1)}}

@@ -9,6 +9,7 @@ image of the Dockerfile cannot be pulled, one is made of Debian's packages, and 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import socket
 import subprocess
@@ -18,10 +19,12 @@ import time
 import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import docker
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import BuildError, DockerException, ImageNotFound
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / ".container"
@@ -101,6 +104,31 @@ def base_images() -> dict[str, str]:
         client.close()
 
 
+def build_images(client: docker.DockerClient) -> dict[str, Any]:
+    """Both targets of the Dockerfile, as `ottla` and `ottla-audit`.
+
+    Raises ImageNotFound without a base image, RuntimeError with the end of a failed build's log.
+    """
+    arguments = {name: os.environ[name] for name in ("BASE_IMAGE", "BUILD_IMAGE") if name in os.environ}
+    base = client.images.get(arguments.get("BASE_IMAGE", BASE))
+    made = {}
+    for target, tag in (("broker", "ottla"), ("audit", "ottla-audit")):
+        try:
+            made[target], _ = client.images.build(path=str(ROOT), target=target, tag=tag, buildargs=arguments, rm=True)
+        except BuildError as error:
+            raise RuntimeError("".join(line.get("stream", "") for line in error.build_log)[-2000:]) from error
+        print(f"image {tag}: {made[target].attrs['Size'] / 1e6:.0f} MB")
+    print(f"of which the base {base.tags[0]}: {base.attrs['Size'] / 1e6:.0f} MB")
+    return made
+
+
+def compose_command() -> list[str] | None:
+    """What runs Docker Compose here; None where it is not installed."""
+    if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
+        return ["docker", "compose"]
+    return ["docker-compose"] if shutil.which("docker-compose") else None
+
+
 def _make_stand_ins() -> None:
     """One image with Python, and one with a compiler and the wheels too, whose pip looks nowhere else."""
     WORK.mkdir(exist_ok=True)
@@ -117,8 +145,9 @@ def _make_stand_ins() -> None:
 
 def _download_wheels(directory: Path) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    extras = project["project"]["optional-dependencies"]
-    wanted = [*project["project"]["dependencies"], *extras["admin"], *extras["audit"], *project["build-system"]["requires"], "wheel"]
+    chosen = re.findall(r"ottla-\*\.whl\)\[([a-z,]+)\]", (ROOT / "Dockerfile").read_text())
+    extras = [project["project"]["optional-dependencies"][name] for name in ",".join(chosen).split(",")]
+    wanted = [*project["project"]["dependencies"], *chain(*extras), *project["build-system"]["requires"], "wheel"]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", f"--python-version={SUITE_PYTHON}"]
     _run(*pip, "-c", str(ROOT / "constraints.txt"), "-d", str(directory), *wanted)
 

@@ -1,0 +1,32 @@
+"""Starts Kafka by the Python module of testcontainers, as a test does, and produces and consumes through it.
+
+    start.py kraft|zookeeper IMAGE
+
+It prints the seconds from the call to the broker that the module calls ready.
+"""
+
+import sys
+import time
+
+from confluent_kafka import Consumer, Producer
+from testcontainers.kafka import KafkaContainer
+
+MESSAGE = b"through the module"
+PATIENCE_S = 30
+
+mode, image = sys.argv[1:]
+began = time.monotonic()
+container = KafkaContainer(image)
+with container.with_kraft() if mode == "kraft" else container as kafka:
+    seconds = time.monotonic() - began
+    bootstrap = kafka.get_bootstrap_server()
+    producer = Producer({"bootstrap.servers": bootstrap})
+    producer.produce("msgs", MESSAGE)
+    assert producer.flush(PATIENCE_S) == 0
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "g", "auto.offset.reset": "earliest"})
+    consumer.subscribe(["msgs"])
+    message = consumer.poll(PATIENCE_S)
+    assert message is not None
+    assert message.value() == MESSAGE
+    consumer.close()
+print(seconds)

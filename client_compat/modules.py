@@ -1,0 +1,82 @@
+"""The modules of testcontainers that start Kafka, each in a program as a user's test would be: how it is built, started and timed.
+
+Rules: one start a process, as in a test run; nothing is changed but the image's name. The modules' reaper is off, and they are told
+where published ports are: both would need another image, which cannot be had everywhere (Java starts Alpine to find the host where it
+believes itself in a container).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from client_compat.matrix.clients import CACHE, PROGRAMS, Language
+
+START_TIMEOUT_S = 180
+_PYTHON = Language("modules/python")
+_GO = Language(
+    "modules/go", ("go",), "https://go.dev/dl", lambda out: [["go", "build", "-o", str(out / "start"), "."]], {"CGO_ENABLED": "0"}
+)
+_NODE = Language(
+    "modules/node",
+    ("node", "npm"),
+    "Debian, Ubuntu: apt-get install nodejs npm",
+    lambda out: [["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"]],
+    sources=("package.json", "package-lock.json"),
+)
+_JAVA = Language(
+    "modules/java",
+    ("java", "javac", "mvn"),
+    "Debian, Ubuntu: apt-get install maven openjdk-17-jdk-headless",
+    lambda out: [["mvn", "-q", "-B", f"-Dcompat.out={out}", "compile"]],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """One way to start Kafka. `image` is what the user writes in the place of Kafka's; Python and Node compare its tag with Confluent's."""
+
+    name: str
+    language: Language
+    kind: str
+    image: str
+
+    def seconds(self) -> float:
+        """Start the image by the module, produce and consume through it, and end it: the seconds until the module called it ready
+        (of Node's: until it answered, for that module does not wait). Raises RuntimeError with what the program said."""
+        told = {"TESTCONTAINERS_RYUK_DISABLED": "true"}
+        if os.environ.get("DOCKER_HOST", "unix:").startswith("unix:"):
+            told["TESTCONTAINERS_HOST_OVERRIDE"] = "localhost"
+        environment = {**os.environ, **told}
+        argv = [*_COMMANDS[self.language.name](), self.kind, self.image]
+        done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=START_TIMEOUT_S, check=False)
+        if done.returncode != 0:
+            raise RuntimeError(f"{self.name} ended with {done.returncode}: {(done.stdout + done.stderr)[-4000:]}")
+        return float(done.stdout.split()[-1])
+
+
+def _java() -> list[str]:
+    out = CACHE / _JAVA.name
+    return ["java", "-cp", f"{out / 'classes'}:{(out / 'classpath').read_text().strip()}", "ottla.modules.Start"]
+
+
+_COMMANDS: dict[str, Callable[[], list[str]]] = {
+    _JAVA.name: _java,
+    _PYTHON.name: lambda: [sys.executable, str(PROGRAMS / _PYTHON.name / "start.py")],
+    _GO.name: lambda: [str(CACHE / _GO.name / "start")],
+    _NODE.name: lambda: [str(PROGRAMS / _NODE.name / "run")],
+}
+
+MODULES = (
+    Module("Java 1.21, KafkaContainer", _JAVA, "apache", "ottla"),
+    Module("Java 1.21, ConfluentKafkaContainer", _JAVA, "confluent", "ottla"),
+    Module("Java 1.21, the older KafkaContainer with ZooKeeper", _JAVA, "zookeeper", "ottla"),
+    Module("Python 4.15, with ZooKeeper", _PYTHON, "zookeeper", "ottla:8.0.0"),
+    Module("Python 4.15, with_kraft", _PYTHON, "kraft", "ottla:8.0.0"),
+    Module("Go 0.40", _GO, "go", "ottla"),
+    Module("Node 12.2, withKraft", _NODE, "kraft", "ottla:8.0.0"),
+    Module("Node 12.2, with ZooKeeper", _NODE, "zookeeper", "ottla:7.9.0"),
+)
