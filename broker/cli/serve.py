@@ -201,7 +201,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     prepare = partial(_format_where_new, settings, in_place.scram if in_place is not None else ())
     if settings.is_controller and not settings.is_member:
         return _run_controller(settings, options, prepare)
-    tell = _ready_lines(settings) if in_place is not None else None if lock is None else lock.told
+    tell = _ready_lines(settings) if in_place is not None else None if lock is None else _told(lock, settings)
     beside = _with_topics(options.topics)
     start = partial(run, settings, faults, options.port_file, prepare=prepare)
     ports = _ports_of_admin(options)
@@ -226,6 +226,19 @@ def _say(loaded: Loaded) -> None:
 
 def _ready_lines(settings: BrokerSettings) -> Callable[[str], str]:
     return lambda _: "\n".join(READY).format(settings.node_id)
+
+
+def _told(lock: OwnLock, settings: BrokerSettings) -> Callable[[str], str]:
+    """What clients need, with the address that they can dial."""
+    from ottla.broker.net.listeners import ANYWHERE, host_and_port, listeners_of  # noqa: PLC0415 # only a lock of its own pays for it
+
+    (locked,) = listeners_of(settings)
+    host = locked.advertised_host or ("localhost" if locked.host in ANYWHERE else locked.host)
+
+    def told(bound: str) -> str:
+        return lock.told(host_and_port(host, locked.advertised_port or int(bound.rpartition(":")[2])))
+
+    return told
 
 
 def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Beside[Any] | None:
@@ -358,19 +371,21 @@ def _lock_of_a_cluster(options: argparse.Namespace, path: Path) -> OwnLock:
 
 def _own_lock(options: argparse.Namespace, assignments: Mapping[str, str]) -> OwnLock:
     from ottla.broker.core.settings_load import SettingsError, data_dir, load  # noqa: PLC0415 # as in main
+    from ottla.broker.net.listeners import advertised_hosts  # noqa: PLC0415 # only a lock of its own pays for it
 
     given = load(assignments, os.environ, options.config).settings
     if given.process_roles:
         raise SettingsError("--tls and --user are for a broker by itself, or with --brokers: other listeners of a cluster are settings")
-    return _made_lock(options, data_dir(given))
+    return _made_lock(options, data_dir(given), advertised_hosts(given))
 
 
-def _made_lock(options: argparse.Namespace, path: Path) -> OwnLock:
+def _made_lock(options: argparse.Namespace, path: Path, more_hosts: Sequence[str] = ()) -> OwnLock:
+    """`more_hosts` are names that clients dial, beside `--host`."""
     from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only a lock of its own pays for it
     from ottla.broker.entrance import own_lock  # noqa: PLC0415 # as above
     from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
 
-    hosts = [options.host] if options.host else []
+    hosts = [*([options.host] if options.host else []), *more_hosts]
     try:
         return own_lock(path, Clock().now_ms(), tls=options.tls, users=dict(options.users), hosts=hosts)
     except OSError as error:

@@ -23,7 +23,7 @@ from ottla.broker.core.settings_load import SettingsError
 _ENDPOINT = re.compile(r"(?P<name>[A-Za-z0-9._-]+)://(?:\[(?P<v6>[0-9A-Fa-f:.%]+)\]|(?P<host>[^\[\]:/]*)):(?P<port>\d{1,5})")
 _PORT_MAX = 65535
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.([^.]*)\..+")
-_ANYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
+ANYWHERE: Final = frozenset({"", "0.0.0.0", "::"})
 _SECURED: Final = frozenset({"SSL", "SASL_PLAINTEXT", "SASL_SSL"})
 
 
@@ -58,7 +58,7 @@ def _at_voters_address(settings: BrokerSettings, listener: Listener) -> Listener
     """KAFKA KafkaConfig.effectiveAdvertisedControllerListeners: the first one, at every address and not advertised, is told where
     controller.quorum.voters says that this node is."""
     first = settings.controller_listener_names[0].upper()
-    if listener.name != first or listener.advertised_host is not None or listener.host not in _ANYWHERE:
+    if listener.name != first or listener.advertised_host is not None or listener.host not in ANYWHERE:
         return listener
     for voter in voters(settings.controller_quorum_voters):
         if voter.node_id == settings.node_id:
@@ -123,7 +123,7 @@ def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) ->
 def endpoints_of(bound: Sequence[Listener]) -> list[Endpoint]:
     """Where each of these listeners is dialled: as it is advertised, or else where it is. Raises SettingsError."""
     for at in bound:
-        if at.advertised_host is None and at.host in _ANYWHERE - {""}:
+        if at.advertised_host is None and at.host in ANYWHERE - {""}:
             raise SettingsError(f"advertised.listeners is needed: {at.name} listens at {at.host}, which nobody can dial")
     return [
         Endpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port, at.protocol) for at in bound
@@ -210,10 +210,15 @@ def plain_address(host: str) -> str:
     return host.removeprefix("::ffff:") if "." in host else host
 
 
+def advertised_hosts(settings: BrokerSettings) -> list[str]:
+    """The hosts of advertised.listeners. Raises SettingsError."""
+    return [at.host for at in _advertised(settings).values()]
+
+
 def _with_advertised(listener: Listener, advertised: Listener | None) -> Listener:
     if advertised is None:
         return listener
-    if advertised.host in _ANYWHERE:
+    if advertised.host in ANYWHERE:
         raise SettingsError(f"advertised.listeners: {listener.name} advertises {advertised.host or 'no host'}, which no client can dial")
     return replace(listener, advertised_host=advertised.host, advertised_port=advertised.port or None)
 

@@ -280,6 +280,17 @@ def test_without_variables_it_is_ottlas_own_broker_and_a_word_is_a_command(run: 
     assert (locked.returncode, "Unknown setting no.such.setting" in locked.stderr) == (2, True)
 
 
+@pytest.mark.parametrize(("env", "options"), [({}, ["--tls", "--user=alice:secret"]), ({"OTTLA_USERS": "alice:secret"}, [])])
+def test_with_a_lock_of_its_own_it_is_reached_by_who_logs_in_as_it_says(run: Run, env: dict[str, str], options: list[str]) -> None:
+    own = run({**env, "OTTLA_ADVERTISED_LISTENERS": "SECURE://kafka:9092"}, ["serve", *options])
+    own.wait_until(lambda: "# Python" in own.output, "the broker")
+    told = own.output.partition("# librdkafka")[2].partition("# Python")[0].splitlines()[1:]
+    user = dict(line.split("=", 1) for line in told if line)
+    assert user["security.protocol"] == ("SASL_SSL" if options else "SASL_PLAINTEXT")
+    done = own.exec("/opt/ottla/bin/python", "-c", LOGGED_IN, json.dumps([user, user]))
+    assert done.stdout == "Message produced by a user\n", done.stderr
+
+
 def test_a_mounted_file_is_read_a_name_it_does_not_know_is_told_and_the_data_survive(run: Run) -> None:
     mounted = {
         "/mnt/shared/config/server.properties": "num.partitions=5\nno.such.setting=1\nprocess.roles=broker,controller\nnode.id=7\n"
