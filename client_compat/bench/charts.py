@@ -7,6 +7,7 @@ curves, the chart shows those instead.
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +27,7 @@ ROW_INCHES, HEAD_INCHES, WIDTH_INCHES = 0.62, 1.5, 10.0
 CURVES_INCHES = 4.2
 STYLES = ("-", "--", ":", "-.")
 BAR = 0.8
+_WORDS = re.compile(r"[a-z0-9]+")
 RATIO_MIN, RATIO_MAX = 1 / 64, 256
 
 mpl.rcParams["svg.hashsalt"] = "ottla"  # the same figures give the same file
@@ -43,7 +45,7 @@ def write(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer], d
     written = []
     for section in sections(cases):
         rows = [(case, figure) for case in cases if case.section == section for figure in case.figures]
-        path = directory / f"bench-{section.lower().replace(' ', '-')}.svg"
+        path = directory / f"bench-{'-'.join(_WORDS.findall(section.lower()))}.svg"
         draw = _curves if any(figure.point for _, figure in rows) else _chart
         draw(section, results, rows, peers).savefig(path, metadata={"Date": None})
         written.append(path)

@@ -72,6 +72,18 @@ def ratios_table(results: Results, cases: Sequence[Benchmark], section: str, pee
     return rows
 
 
+def tables(results: Results, cases: Sequence[Benchmark], section: str, peers: Sequence[Peer]) -> Iterator[tuple[str, list[list[str]]]]:
+    """A section's titles and tables, of those brokers alone that were asked for a figure of it; `blanks` says why others were not."""
+    there = [peer for peer in peers if peer.name == OURS or any(_was_asked(results, *row, peer) for row in _rows(cases, section))]
+    yield f"{section}: medians of {results.runs} interleaved runs", figures_table(results, cases, section, there)
+    if len(there) > 1:
+        yield f"{section}: ottla ÷ peer in the same run, median (least–most)", ratios_table(results, cases, section, there)
+
+
+def _was_asked(results: Results, case: Benchmark, figure: Figure, peer: Peer) -> bool:
+    return results.median(case, figure, peer.name) is not None or peer.name in results.failures.get(case.name, {})
+
+
 def label(case: Benchmark, figure: Figure) -> str:
     """How a row is called."""
     return case.name if len(case.figures) == 1 else f"{case.name}: {figure.name}"
@@ -96,10 +108,7 @@ def blanks(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) 
 def screen(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> Group:
     parts: list[RenderableType] = []
     for section in sections(cases):
-        for title, rows in (
-            (f"{section}: medians of {results.runs} interleaved runs", figures_table(results, cases, section, peers)),
-            (f"{section}: ottla ÷ peer in the same run, median (least–most)", ratios_table(results, cases, section, peers)),
-        ):
+        for title, rows in tables(results, cases, section, peers):
             table = Table(title=title, title_justify="left")
             for index, column in enumerate(rows[0]):
                 table.add_column(column, justify="right" if index else "left")
@@ -114,7 +123,7 @@ def markdown(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]
     lines: list[str] = []
     for section in sections(cases):
         lines += [f"## {section}", ""]
-        for rows in (figures_table(results, cases, section, peers), ratios_table(results, cases, section, peers)):
+        for _, rows in tables(results, cases, section, peers):
             lines += [_row(rows[0]), f"| --- |{' ---: |' * (len(rows[0]) - 1)}", *map(_row, rows[1:]), ""]
     if found := blanks(results, cases, peers):
         lines += ["## Blanks", "", *(f"* {line}" for line in found), ""]

@@ -83,6 +83,14 @@ def test_what_a_peer_cannot_do_is_a_named_blank_and_not_a_zero() -> None:
     assert CASE.blank(PEERS[2], RATE) is None
 
 
+def test_a_section_shows_the_brokers_that_were_asked_and_compares_where_there_is_another() -> None:
+    alone = Results(1, [OURS, REFERENCE, "mock"])
+    alone.add(CASE, OURS, {"rate": 10})
+    assert [rows[0] for _, rows in report.tables(alone, [CASE], "Some section", PEERS)] == [["", "unit", OURS]]
+    alone.fail(CASE, REFERENCE, "refused")
+    assert [rows[0][2:] for _, rows in report.tables(alone, [CASE], "Some section", PEERS)] == [[OURS, REFERENCE], ["target", "÷ kafka"]]
+
+
 def test_the_ratios_table_gives_median_spread_and_target_and_marks_a_miss() -> None:
     rows = report.ratios_table(results([50, 80, 90], [100, 100, 100]), [CASE], "Some section", PEERS)
     assert rows[1] == ["some case: rate", "more", "≥ 1", "0.80 (0.50–0.90) ✗", "–"]
