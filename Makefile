@@ -11,7 +11,7 @@ STAMP := $(VENV)/.installed
 PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && { echo $$p; break; }; done)
 DATA ?= data
-PORT ?= 9092
+PORT ?=
 DIR ?= .demo/idempotent
 ARGS ?=
 SEEDS ?= 100
@@ -100,7 +100,7 @@ console-pictures: $(STAMP) browser ## The pictures of docs/console.md, made by t
 	@OTTLA_CONSOLE_PICTURES=docs/images $(PY) -m pytest tests/scenario/test_console.py $(ARGS)
 
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
-	@exec $(BIN)/ottla serve --data-dir $(DATA) --port $(PORT) $(ARGS)
+	@exec $(BIN)/ottla serve --data-dir $(DATA) $(if $(PORT),--port $(PORT)) $(ARGS)
 
 test: $(STAMP) java kcat maven go node rust browser databases kerberos ## Run all tests
 	@$(PY) -m client_compat.kafka.class_archives

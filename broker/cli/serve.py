@@ -182,8 +182,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     if in_place is not None and options.tls:
         raise SettingsError("--tls makes a listener of its own: in Kafka's place listeners are settings")
     asked = parse_assignments(options.assignments)
-    if in_place is None:
-        _check_address(options, asked)
+    _check_address(options, asked, in_place)
     assignments = {**asked, **_shorthands(options, in_place is None)}
     lock = _own_lock(options, assignments) if in_place is None and (options.tls or options.users) else None
     loaded = load(
@@ -339,18 +338,29 @@ def _run_together(options: argparse.Namespace) -> int:
     return run_node(lambda: NodesTogether(layout, settings_of, faults, world, tell=tell), options.port_file, beside)
 
 
-def _check_address(options: argparse.Namespace, asked: Mapping[str, str]) -> None:
-    """A lock of its own comes with the one listener that it locks: others that somebody asked for would be gone without a word."""
-    if not (options.tls or options.users):
+def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_place: InKafkasPlace | None = None) -> None:
+    """These options open listeners of their own: others that somebody asked for would be gone without a word."""
+    lock = ("--tls" if options.tls else "--user (or OTTLA_USERS)") if in_place is None and (options.tls or options.users) else None
+    given = {"--brokers": options.brokers, "--port": options.port, "--host": options.host}
+    opener = lock or next((name for name, value in given.items() if value is not None), None)
+    if opener is None:
         return
     from ottla.broker.core.settings_load import SettingsError, source_of  # noqa: PLC0415 # as in main
 
-    if (source := source_of("listeners", asked, os.environ, options.config)) is not None:
-        lock = "--tls" if options.tls else "--user (or OTTLA_USERS)"
-        raise SettingsError(
-            f"{lock} opens a listener of its own, and listeners is given, too (from the {source}): take listeners away and say where by "
-            f"--host and --port, or lock these listeners by settings instead of {lock} (listener.security.protocol.map, docs/security.md)"
+    of_image = None if in_place is None else in_place.settings
+    if (source := source_of("listeners", asked, os.environ, options.config, of_image=of_image)) is None:
+        return
+    problem = f"{opener} opens a listener of its own, and listeners is given, too (from the {source}): take "
+    if lock is not None:
+        problem += (
+            "listeners away and say where by --host and --port, or lock these listeners by settings "
+            f"instead of {lock} (listener.security.protocol.map, docs/security.md)"
         )
+    elif opener == "--brokers":
+        problem += "listeners away and say where by --host and --port (docs/cluster.md)"
+    else:
+        problem += "one of them away"
+    raise SettingsError(problem)
 
 
 def _check_lock(settings: BrokerSettings, *, tls: bool) -> None:

@@ -104,9 +104,16 @@ def load(
     return Loaded(settings, notes + list(advice(settings)), unknown)
 
 
-def source_of(name: str, cli: Mapping[str, str], env: Mapping[str, str], file: Path | None) -> str | None:
+def source_of(
+    name: str, cli: Mapping[str, str], env: Mapping[str, str], file: Path | None, *, of_image: Mapping[str, str] | None = None
+) -> str | None:
     """Which of `load`'s sources gives the setting, the one that wins; None where nobody does. Raises SettingsError."""
-    sources = (("command line", cli), ("environment", _from_environment(env)), ("file", read_properties(file)))
+    sources = (
+        ("command line", cli),
+        ("environment", _from_environment(env)),
+        ("KAFKA_ variables", of_image or {}),
+        ("file", read_properties(file)),
+    )
     return next((source for source, given in sources if name in given), None)
 
 

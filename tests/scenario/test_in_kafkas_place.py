@@ -291,6 +291,17 @@ def test_with_a_lock_of_its_own_it_is_reached_by_who_logs_in_as_it_says(run: Run
     assert done.stdout == "Message produced by a user\n", done.stderr
 
 
+def test_a_port_of_its_own_is_open_to_all_and_told_to_clients_and_brokers_together_keep_to_the_container(run: Run) -> None:
+    one = run({}, ["serve", "--port", "9093"])
+    one.wait_until(lambda: "listening on 0.0.0.0:9093" in one.output, "the broker")
+    assert "broker 1 at localhost:9093" in one.exec("kcat", "-b", "kafka:9093", "-L").stdout
+    two = run({}, ["serve", "--brokers=2", "--port=9192", "--data-dir=/data/all"])
+    two.wait_until(lambda: "listening on" in two.output, "the brokers")
+    told = two.exec("kcat", "-b", "127.0.0.1:9192", "-L").stdout
+    assert "broker 1 at 127.0.0.1:9192" in told
+    assert "broker 2 at 127.0.0.1:9193" in told
+
+
 def test_a_mounted_file_is_read_a_name_it_does_not_know_is_told_and_the_data_survive(run: Run) -> None:
     mounted = {
         "/mnt/shared/config/server.properties": "num.partitions=5\nno.such.setting=1\nprocess.roles=broker,controller\nnode.id=7\n"

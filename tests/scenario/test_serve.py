@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.broker.cli.serve import main
+from ottla.broker.cli.serve import InKafkasPlace, main
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from tests.support.loopback import needs_ipv6
 from tests.support.running_broker import HOST, ServeProcess
@@ -57,7 +57,7 @@ def test_a_signal_ends_it_cleanly(process: ServeProcess, number: signal.Signals)
 SIGNALLED_IN_ITS_START = """
 import os, signal, sys
 from ottla.broker import app
-from ottla.broker.cli.serve import main
+from ottla.broker.cli.serve import InKafkasPlace, main
 
 open_log_dir = app.LogDir.open
 
@@ -151,23 +151,32 @@ def test_a_mistake_in_the_settings_stops_the_start_with_exit_code_2(tmp_path: Pa
         ServeProcess(tmp_path / "data", option).start()
 
 
+SOURCES = ("file", "environment", "command line")
+
+
+def listeners_from(source: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Gives listeners there; the options that tell `ottla serve` of it."""
+    listeners = "PLAINTEXT://127.0.0.1:0"
+    if source == "file":
+        (directory / "server.properties").write_text(f"listeners={listeners}\n")
+        return ["--config", str(directory / "server.properties")]
+    if source == "environment":
+        monkeypatch.setenv("OTTLA_LISTENERS", listeners)
+        return []
+    return [f"--set=listeners={listeners}"]
+
+
 @pytest.mark.parametrize("lock", ["--tls", "--user=alice:secret", "OTTLA_USERS"])
-@pytest.mark.parametrize("source", ["file", "environment", "command line"])
+@pytest.mark.parametrize("source", SOURCES)
 def test_a_lock_of_its_own_does_not_pass_over_listeners_that_were_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], lock: str, source: str
 ) -> None:
-    listeners, options = "PLAINTEXT://127.0.0.1:0", ["--data-dir", str(tmp_path / "data"), "--port", "0"]
+    options = ["--data-dir", str(tmp_path / "data"), "--port", "0"]
     if lock == "OTTLA_USERS":
         monkeypatch.setenv(lock, "alice:secret")
     else:
         options.append(lock)
-    if source == "file":
-        (tmp_path / "server.properties").write_text(f"listeners={listeners}\n")
-        options += ["--config", str(tmp_path / "server.properties")]
-    elif source == "environment":
-        monkeypatch.setenv("OTTLA_LISTENERS", listeners)
-    else:
-        options.append(f"--set=listeners={listeners}")
+    options += listeners_from(source, tmp_path, monkeypatch)
     for brokers in ([], ["--brokers=3"]):
         assert main([*options, *brokers, "--fault=none"]) == 2  # which would stop the start later, and saying something else
         said = capsys.readouterr().err
@@ -175,6 +184,27 @@ def test_a_lock_of_its_own_does_not_pass_over_listeners_that_were_asked_for(
         assert lock.partition("=")[0] in said
         assert "--host and --port" in said
     assert not list(tmp_path.glob("data*"))
+
+
+@pytest.mark.parametrize("opener", ["--port=0", "--host=127.0.0.1", "--brokers=3"])
+@pytest.mark.parametrize("source", SOURCES)
+def test_an_address_does_not_pass_over_listeners_that_were_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], opener: str, source: str
+) -> None:
+    options = ["--data-dir", str(tmp_path / "data"), "--fault=none", *listeners_from(source, tmp_path, monkeypatch)]
+    assert main([*options, opener]) == 2
+    said = capsys.readouterr().err
+    assert f"{opener.partition('=')[0]} opens a listener of its own, and listeners is given, too (from the {source})" in said
+    assert main(options) == 2
+    assert "listeners" not in capsys.readouterr().err  # alone they may be given: what stops the start now is the fault
+
+
+def test_an_address_does_not_pass_over_the_listeners_of_kafkas_variables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = InKafkasPlace({"listeners": "PLAINTEXT://127.0.0.1:0"}, variables={"listeners": "KAFKA_LISTENERS"})
+    assert main(["--data-dir", str(tmp_path / "data"), "--fault=none", "--port=0"], asked) == 2
+    said = capsys.readouterr().err
+    assert "--port opens a listener of its own, and listeners is given, too (from the KAFKA_ variables): take one of them away" in said
+    assert "(listeners comes from KAFKA_LISTENERS)" in said
 
 
 CLUSTER = (
