@@ -82,10 +82,10 @@ def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPR
 
 
 def iter_records(
-    batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES, *, from_offset: int = 0, headers_max: int | None = None
+    batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES, *, from_offset: int | None = None, headers_max: int | None = None
 ) -> Iterator[Record]:
-    """The records of one whole batch v2 from an offset on, control records included, each with its first `headers_max` headers. Does not
-    check the CRC (`crc_ok` does).
+    """The records of one whole batch v2, or those from an offset on, control records included, each with its first `headers_max` headers.
+    Does not check the CRC (`crc_ok` does), nor that offsets are not negative: as Kafka's DefaultRecordBatch, which gives these, too.
 
     Raises `CorruptBatch` on damage, `BatchTooLarge` when they decompress to more than `max_bytes`, `InvalidRecord` on a bad record:
     all of them before the first record is given.
@@ -96,12 +96,14 @@ def iter_records(
     yield from iter_section(records_section(batch, header, max_bytes), header, from_offset=from_offset, headers_max=headers_max)
 
 
-def iter_section(section: Buffer, header: BatchHeader, *, from_offset: int = 0, headers_max: int | None = None) -> Iterator[Record]:
+def iter_section(
+    section: Buffer, header: BatchHeader, *, from_offset: int | None = None, headers_max: int | None = None
+) -> Iterator[Record]:
     """The records of an uncompressed records section that belongs to `header`. Raises `InvalidRecord` before the first record is given."""
     data = memoryview(section)
     found = walk.columns(data, header.record_count, header.base_offset, header.base_timestamp)
     append_time = header.max_timestamp if header.is_log_append_time else None
-    first = bisect_left(found.offsets, from_offset) if from_offset > header.base_offset else 0
+    first = 0 if from_offset is None or from_offset <= header.base_offset else bisect_left(found.offsets, from_offset)
     for i in range(first, header.record_count):
         offset, timestamp = found.offsets[i], found.timestamps[i]
         yield Record(

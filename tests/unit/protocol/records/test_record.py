@@ -31,6 +31,12 @@ def test_what_was_built_is_read_back_with_offsets_and_timestamps(codec: Codec) -
     ]
 
 
+def test_negative_offsets_are_read_as_they_are() -> None:
+    batch = build_batch(RECORDS, base_offset=-2)
+    assert [(record.offset, record.key) for record in iter_records(batch)] == [(-2, b"k"), (-1, None), (0, b"")]
+    assert [record.offset for record in iter_records(batch, from_offset=-1)] == [-1, 0]
+
+
 def test_the_header_describes_its_records() -> None:
     header = read_header(build_batch(RECORDS, producer_id=5, producer_epoch=1, base_sequence=9, transactional=True))
     assert (header.base_timestamp, header.max_timestamp, header.record_count, header.last_offset_delta) == (1000, 1100, 3, 2)
