@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla._lazy import exports
+from ottla._lazy import Extra, exports
 
 __all__ = ["CannotJudge", "DirectoryVerdict", "Filters", "Finding", "KafkaLogSource", "RuleResult", "Verdict", "Wire", "audit", "read"]
 
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
     from ottla.spark_jobs.wire.sources import Wire
 else:  # with a __getattr__, type checkers would take any name for one of these
-    __getattr__ = exports(
+    _NEEDS = Extra("audit", "pyarrow")
+    __getattr__, __dir__ = exports(
         __name__,
         {
             "CannotJudge": "spark_jobs.session",
@@ -35,4 +36,5 @@ else:  # with a __getattr__, type checkers would take any name for one of these
             "audit": "spark_jobs.audit",
             "read": "spark_jobs.tables",
         },
+        {**dict.fromkeys(__all__, _NEEDS), "KafkaLogSource": Extra("spark", "pyspark")},
     )

@@ -9,29 +9,42 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ottla._lazy import exports
+from ottla._lazy import Extra, exports
 
 __all__ = [
+    "CONTROLLER",
+    "AclControl",
     "Anomaly",
     "ClockControl",
     "ClusterClockControl",
     "ClusterTopicControl",
     "Counters",
     "FaultControl",
+    "FaultRule",
     "FaultSyntax",
     "History",
     "InProcessBroker",
     "InProcessCluster",
     "NotExactlyOnce",
     "OttlaContainer",
+    "Rejected",
+    "SettingsError",
+    "StartError",
     "TopicControl",
+    "VirtualClock",
 ]
 
 if TYPE_CHECKING:
-    from ottla.broker.faults.rules import FaultSyntax
+    from ottla.broker.core.clock import VirtualClock
+    from ottla.broker.core.rejected import Rejected
+    from ottla.broker.core.settings_load import SettingsError
+    from ottla.broker.faults.rules import FaultRule, FaultSyntax
+    from ottla.broker.process import StartError
+    from ottla.broker.testing.acl_control import AclControl
     from ottla.broker.testing.anomalies import Anomaly
     from ottla.broker.testing.cluster import InProcessCluster
     from ottla.broker.testing.cluster_controls import ClusterClockControl, ClusterTopicControl
+    from ottla.broker.testing.cluster_nodes import CONTROLLER
     from ottla.broker.testing.container import OttlaContainer
     from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
     from ottla.broker.testing.counters import Counters
@@ -39,21 +52,29 @@ if TYPE_CHECKING:
     from ottla.broker.testing.in_process import InProcessBroker
     from ottla.broker.testing.verdict import NotExactlyOnce
 else:  # with a __getattr__, type checkers would take any name for one of these
-    __getattr__ = exports(
+    __getattr__, __dir__ = exports(
         __name__,
         {
+            "AclControl": "broker.testing.acl_control",
             "Anomaly": "broker.testing.anomalies",
+            "CONTROLLER": "broker.testing.cluster_nodes",
             "ClockControl": "broker.testing.controls",
             "ClusterClockControl": "broker.testing.cluster_controls",
             "ClusterTopicControl": "broker.testing.cluster_controls",
             "Counters": "broker.testing.counters",
             "FaultControl": "broker.testing.controls",
+            "FaultRule": "broker.faults.rules",
             "FaultSyntax": "broker.faults.rules",
             "History": "broker.testing.history",
             "InProcessBroker": "broker.testing.in_process",
             "InProcessCluster": "broker.testing.cluster",
             "NotExactlyOnce": "broker.testing.verdict",
             "OttlaContainer": "broker.testing.container",
+            "Rejected": "broker.core.rejected",
+            "SettingsError": "broker.core.settings_load",
+            "StartError": "broker.process",
             "TopicControl": "broker.testing.controls",
+            "VirtualClock": "broker.core.clock",
         },
+        {"OttlaContainer": Extra("containers", "testcontainers")},
     )

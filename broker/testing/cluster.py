@@ -16,10 +16,12 @@ with InProcessCluster(brokers=3).record() as cluster:
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import combinations
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
@@ -35,6 +37,7 @@ from ottla.broker.testing.cluster_controls import ClusterClockControl, ClusterTo
 from ottla.broker.testing.cluster_nodes import CONTROLLER, ClusterNodes
 from ottla.broker.testing.controller_thread import InProcessController
 from ottla.broker.testing.in_process import InProcessBroker, import_ahead
+from ottla.broker.testing.links import Way
 
 if TYPE_CHECKING:
     from ottla.broker.testing.anomalies import Identity
@@ -51,10 +54,10 @@ class InProcessCluster(ClusterNodes):
     def __init__(
         self,
         brokers: int = 3,
-        data_dir: Path | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         settings: Mapping[str, str | float] | None = None,
         *,
-        faults: Sequence[str] = (),
+        faults: str | Sequence[str] = (),
     ) -> None:
         super().__init__(brokers, data_dir, settings, faults=faults)
         self._recording = False
@@ -136,21 +139,21 @@ class InProcessCluster(ClusterNodes):
 
     def kill(self, n: int) -> None:
         """As SIGKILL ends it: connections are reset, nobody is told, and what was not synced is in its files."""
-        self.brokers[n].kill()
+        self.broker(n).kill()
 
     def pause(self, n: int) -> None:
         """As SIGSTOP stops it, and a long collection or a machine that swaps: its connections stay, and nothing of it runs."""
-        self.brokers[n].pause()
+        self.broker(n).pause()
 
     def resume(self, n: int) -> None:
         """It goes on where it was, and learns of what happened meanwhile as it comes."""
-        broker = self.brokers[n]
+        broker = self.broker(n)
         broker.resume(partial(self.clock.catch_up, broker))
 
     def restart(self, n: int, *, kill: bool = False) -> None:
         """Stop it (or kill it), unless it is dead, and start it again on the same directory and port. Returns when it is let in again:
         after a kill when the controller has missed it (`broker.session.timeout.ms`)."""
-        broker = self.brokers[n]
+        broker = self.broker(n)
         if kill and broker.running:
             broker.kill()
         broker.restart()
@@ -158,7 +161,7 @@ class InProcessCluster(ClusterNodes):
     def miss(self, n: int) -> None:
         """The controller gives it up at once, as after `broker.session.timeout.ms` of silence, and elects others. One that still beats is
         let in again."""
-        self.controller.call_async(self._miss(n))
+        self.controller.call_async(self._miss(self.broker(n).number))
 
     async def _miss(self, n: int) -> None:
         def fenced(state: ControllerState) -> SoftEffects[None]:
@@ -171,18 +174,30 @@ class InProcessCluster(ClusterNodes):
 
     def partition(self, *groups: Collection[int]) -> None:
         """Nothing gets from a node of one group to one of another, and nobody is told: `partition({1}, {2, 3})`. Who is in no group
-        reaches everybody; the controller, too, is one of them, unless a group has `CONTROLLER`. Clients reach all brokers."""
-        for place, group in enumerate(groups):
-            for other in groups[place + 1 :]:
-                self._links.block(self._links.between(group, other))
+        reaches everybody; the controller, too, is one of them, unless a group has `CONTROLLER`. Clients reach all brokers. Raises KeyError
+        for a node that is not there, ValueError where nothing is parted: one group, or a node in two."""
+        if len(groups) < 2:
+            raise ValueError("a partition is between two groups at least: partition({1}, {2, 3})")
+        for group, other in combinations(groups, 2):
+            if both := set(group).intersection(other):
+                raise ValueError(f"node {both.pop()} is in two of the groups")
+            self._links.block(self._between(group, other))
 
     def isolate_from_controller(self, n: int) -> None:
         """Nothing gets from this broker to the controller or back; other brokers and clients still reach it."""
         self.partition({n}, {CONTROLLER})
 
     def slow_link(self, a: int, b: int, ms: float) -> None:
-        """Whatever one of the two sends to the other takes so long, each way."""
-        self._links.slow(self._links.between({a}, {b}), ms)
+        """Whatever one of the two sends to the other takes so long, each way. Raises KeyError for a node that is not there."""
+        if ms < 0:
+            raise ValueError(f"nothing takes {ms} ms")
+        self._links.slow(self._between({a}, {b}), ms)
+
+    def _between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
+        for n in (*some, *others):
+            if n != CONTROLLER:
+                self.broker(n)
+        return self._links.between(some, others)
 
     @property
     def is_cut(self) -> bool:
@@ -211,7 +226,7 @@ class InProcessCluster(ClusterNodes):
 
     def assert_exactly_once(
         self,
-        topics: Iterable[str] | None = None,
+        topics: str | Iterable[str] | None = None,
         *,
         expected: Iterable[Hashable] | None = None,
         by: str | Identity = "value",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from ottla.broker.controller.broker_sessions import Contact
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.testing.controls import as_text
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k19_create_topics as k19
@@ -31,10 +32,10 @@ class ClusterTopicControl:
     def __init__(self, cluster: ClusterNodes) -> None:
         self._cluster = cluster
 
-    def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None, *, replicas: int = _DEFAULT) -> str:
+    def create(self, name: str, partitions: int = 1, configs: Mapping[str, str | float] | None = None, *, replicas: int = _DEFAULT) -> str:
         """Make a topic of so many replicas (by default three, or as many as there are brokers); its name. Done when all brokers in touch
         with the controller know it and each partition is led. Raises Rejected, for instance when there is one."""
-        given = [k19.CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
+        given = [k19.CreatableTopicConfig(key, as_text(value)) for key, value in (configs or {}).items()]
         wanted = k19.CreatableTopic(name, partitions, replicas, configs=given)
         (made,) = self._ask(k19.CreateTopicsRequest([wanted])).topics
         _check(made.error_code, made.error_message)
@@ -43,9 +44,9 @@ class ClusterTopicControl:
             self._cluster.wait_until_led(name, index)
         return name
 
-    def configure(self, topic: str, configs: Mapping[str, str]) -> None:
+    def configure(self, topic: str, configs: Mapping[str, str | float]) -> None:
         """Set these of the topic's settings. Raises Rejected."""
-        given = [k44.AlterableConfig(name, value=value) for name, value in configs.items()]
+        given = [k44.AlterableConfig(name, value=as_text(value)) for name, value in configs.items()]
         asked = k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(_TOPIC, topic, given)])
         (changed,) = self._ask(asked).responses
         _check(changed.error_code, changed.error_message)
@@ -74,6 +75,7 @@ class ClusterTopicControl:
             _check(elected.error_code, elected.error_message)
 
     def _ask(self, request: Message) -> Any:
+        self._cluster.controller.call(lambda _: None)  # whose own words say why it cannot be asked
         with Client("127.0.0.1", self._cluster.controller.port) as client:
             return client.call(request)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -13,10 +14,10 @@ from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.layout import CONTROLLER_ID, Layout, fitted
 from ottla.broker.net.network import Network
-from ottla.broker.storage.files import Files
 from ottla.broker.testing import broker_thread
 from ottla.broker.testing.controller_thread import InProcessController
-from ottla.broker.testing.in_process import SMALL, InProcessBroker, as_text
+from ottla.broker.testing.controls import as_text
+from ottla.broker.testing.in_process import SMALL, InProcessBroker, UnsyncedFiles
 from ottla.broker.testing.links import Links
 from ottla.broker.world import World
 
@@ -36,18 +37,11 @@ QUICK: Final[Mapping[str, str]] = {
 LOOK_S: Final = 0.002
 
 
-class UnsyncedFiles(Files):
-    """The machine's files, which outlive every process of a test without being on its disk."""
-
-    def fsync(self, fd: int) -> None:
-        """Left to the kernel."""
-
-
 class ClusterBroker(InProcessBroker):
     """One broker of a cluster. One that would end its process (its disk cannot be trusted) is dead as after a `kill`."""
 
     def __init__(
-        self, number: int, directory: Path, settings: Mapping[str, str], faults: Sequence[str], world_of: Callable[[Clock], World]
+        self, number: int, directory: Path, settings: Mapping[str, str], faults: str | Sequence[str], world_of: Callable[[Clock], World]
     ) -> None:
         self.movable = MovableClock()
         self._world_of = world_of
@@ -69,16 +63,18 @@ class ClusterNodes:
     def __init__(
         self,
         brokers: int,
-        data_dir: Path | None,
+        data_dir: str | os.PathLike[str] | None,
         settings: Mapping[str, str | float] | None,
         *,
-        faults: Sequence[str],
+        faults: str | Sequence[str],
     ) -> None:
+        if brokers < 1:
+            raise ValueError(f"a cluster has one broker at least, not {brokers}")
         given = {name: as_text(value) for name, value in (settings or {}).items()}
         replicas = {"default.replication.factor": str(min(3, brokers))}
         self.settings = fitted({**QUICK, **replicas, **given}, given, brokers)
         self._temporary = data_dir is None
-        self.data_dir = Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir
+        self.data_dir = Path(tempfile.mkdtemp(prefix="ottla-") if data_dir is None else data_dir)
         self._layout = Layout(self.data_dir, brokers, port=0)
         self._files, self._links = UnsyncedFiles(), Links()
         self.controller = InProcessController(
@@ -88,12 +84,18 @@ class ClusterNodes:
         self.brokers = {number: self._broker(number, faults) for number in range(1, brokers + 1)}
         """By their ids."""
 
-    def _broker(self, number: int, faults: Sequence[str]) -> ClusterBroker:
+    def _broker(self, number: int, faults: str | Sequence[str]) -> ClusterBroker:
         return ClusterBroker(number, self._layout.directory_of(number), self.settings, faults, partial(self._world, number))
 
     def _world(self, node: int, clock: Clock) -> World:
         network: Network = self._links.network(node)
         return World(clock, self._files, network)
+
+    def broker(self, n: int) -> ClusterBroker:
+        """The one with this id. Raises KeyError."""
+        if n not in self.brokers:
+            raise KeyError(f"there is no broker {n}; there are {', '.join(map(str, self.brokers))}")
+        return self.brokers[n]
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
         """Who leads it by the controller's word; -1 where nobody can. Raises KeyError where there is no such partition."""
@@ -146,11 +148,16 @@ class ClusterNodes:
 
     def registration(self, topic: str, partition: int) -> PartitionRegistration:
         """What is committed of the partition. Raises KeyError."""
-        return self.partitions_of(topic)[partition]
+        found = self.partitions_of(topic)
+        if partition not in found:
+            raise KeyError(f"there is no partition {partition} of {topic}, which has {len(found)}")
+        return found[partition]
 
     def partitions_of(self, topic: str) -> Mapping[int, PartitionRegistration]:
         """What is committed of each partition. Raises KeyError."""
         image = self.controller.image
+        if topic not in image.topic_ids:
+            raise KeyError(f"there is no topic {topic!r}; there are {', '.join(self.topic_names) or 'none'}")
         return image.topics[image.topic_ids[topic]].partitions
 
     def _is_in_sync(self, topic: str) -> bool:

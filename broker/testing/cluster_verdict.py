@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from ottla.broker.testing.anomalies import Identity, Observations, by_value, judge
 from ottla.broker.testing.contents import Place, contents_of
-from ottla.broker.testing.verdict import Examined, NotExactlyOnce, audit_findings, identity_of
+from ottla.broker.testing.verdict import Examined, NotExactlyOnce, asked_for, audit_findings
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 def assert_exactly_once(
     cluster: ClusterNodes,
-    topics: Iterable[str] | None = None,
+    topics: str | Iterable[str] | None = None,
     *,
     expected: Iterable[Hashable] | None = None,
     by: str | Identity = "value",
@@ -28,7 +28,8 @@ def assert_exactly_once(
 ) -> None:
     """As `InProcessCluster.assert_exactly_once`."""
     __tracebackhide__ = True  # pytest then shows the caller's line and the story
-    found = examine(cluster, topics, expected=expected, by=identity_of(by), audit=audit)
+    asked = asked_for(topics, expected, by)
+    found = examine(cluster, asked.topics, expected=asked.expected, by=asked.by, audit=audit)
     if found.anomalies or found.findings:
         raise NotExactlyOnce(found.anomalies, found.findings)
 

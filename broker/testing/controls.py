@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from ottla.broker.testing.broker_thread import BrokerThread
 
 
+def as_text(value: str | float) -> str:
+    """A setting's value as a file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
 class FaultControl:
     """The scripted faults of one broker (docs/faults.md)."""
 
@@ -46,7 +51,9 @@ class FaultControl:
             self._faults.reset()
 
     def release(self, name: str | None = None) -> int:
-        """Let go what the rule holds (everything, without a name); how much that was."""
+        """Let go what the rule holds (everything, without a name); how much that was. Raises KeyError."""
+        if name is not None:
+            self._faults.get(name)
         return self._owner.call(lambda _: self._faults.release(name))
 
     def wait_until_held(self, count: int = 1) -> list[str]:
@@ -104,13 +111,14 @@ class TopicControl:
     def __init__(self, owner: BrokerThread) -> None:
         self._owner = owner
 
-    def create(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
+    def create(self, name: str, partitions: int = 1, configs: Mapping[str, str | float] | None = None) -> str:
         """Make a topic; its name. Raises Rejected, for instance when there is one."""
+        given = tuple((key, as_text(value)) for key, value in (configs or {}).items())
 
         async def make() -> Rejected | None:
             if self._owner.node.services.deciding is None:
                 raise RuntimeError("a broker of a cluster makes no topics by itself: ask the cluster")
-            wanted = NewTopic(name, partitions, configs=tuple((configs or {}).items()))
+            wanted = NewTopic(name, partitions, configs=given)
             (made,) = await self._owner.node.services.topic_service.create_topics([wanted])
             return made.error
 

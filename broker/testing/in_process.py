@@ -1,7 +1,8 @@
 """A broker in this process, on a thread and an event loop of its own, that any client reaches through a real socket.
 
 Rules: nothing is shared with the caller's thread but what goes through `call`; a broker that is started again keeps its port and its
-data; the temporary directory of a broker that was given none goes when it stops, unless it is kept.
+data; the temporary directory of a broker that was given none goes when it stops, unless it is kept. Nothing in that is synced to the
+disk: what was written is there after a `kill`, as the page cache is after SIGKILL, and a test cannot lose power.
 
 ```python
 with InProcessBroker() as broker:
@@ -15,6 +16,7 @@ with InProcessBroker() as broker:
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import tempfile
 from collections.abc import Hashable, Iterable, Mapping, Sequence
@@ -29,10 +31,11 @@ from ottla.broker.core.settings_load import load
 from ottla.broker.entrance import LISTENER, OwnLock, check_locked, own_lock, tls_dir
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
-from ottla.broker.security.client_properties import Entrance, client_properties
+from ottla.broker.security.client_properties import client_properties
+from ottla.broker.storage.files import FILES, Files
 from ottla.broker.testing.acl_control import AclControl
 from ottla.broker.testing.broker_thread import NodeThread
-from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
+from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl, as_text
 from ottla.broker.testing.counters import Counters, counters_of
 from ottla.broker.testing.history import History
 from ottla.broker.world import World
@@ -44,6 +47,15 @@ HOST = "127.0.0.1"
 SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
 """Fewer partitions of internal topics than Kafka's 50, so that a test's broker starts in milliseconds."""
 
+
+class UnsyncedFiles(Files):
+    """The machine's files, which outlive every process of a test without being on its disk. A start and a stop take a third of the
+    time."""
+
+    def fsync(self, fd: int) -> None:
+        """Left to the kernel."""
+
+
 TICK_MS = 100
 """The steps of a clock that stands still, while its broker stops."""
 
@@ -51,7 +63,7 @@ TICK_MS = 100
 class InProcessBroker(NodeThread[Broker]):
     """A broker over `data_dir` (default: a temporary directory). Use as a context manager, or `start` and `stop`.
 
-    `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`; `port` 0 takes a free one, which a restart keeps;
+    `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`, or one; `port` 0 takes a free one, which a restart keeps;
     with `tls` it makes certificates of its own, and with `users` (passwords by name) only they come in: `client_properties` says how;
     a `clock` that is moved is this broker's alone; one that stands still goes on while a stop waits for clients.
     What is called here blocks until it is done: a coroutine whose own client has to go on meanwhile calls it by `asyncio.to_thread`.
@@ -59,10 +71,10 @@ class InProcessBroker(NodeThread[Broker]):
 
     def __init__(
         self,
-        data_dir: Path | None = None,
+        data_dir: str | os.PathLike[str] | None = None,
         settings: Mapping[str, str | float] | None = None,
         *,
-        faults: Sequence[str] = (),
+        faults: str | Sequence[str] = (),
         clock: Clock | None = None,
         port: int = 0,
         tls: bool = False,
@@ -71,7 +83,7 @@ class InProcessBroker(NodeThread[Broker]):
         self.settings = {**SMALL, **{name: as_text(value) for name, value in (settings or {}).items()}}
         self.exit_codes: list[int] = []
         """What the broker would have ended its process with (a failed fsync)."""
-        self.script = Faults((parse_rule(rule) for rule in faults), on_crash=self._crash)
+        self.script = Faults((parse_rule(rule) for rule in several(faults)), on_crash=self._crash)
         self.faults = FaultControl(self, self.script)
         self.topics = TopicControl(self)
         self.acls = AclControl(self)
@@ -83,9 +95,11 @@ class InProcessBroker(NodeThread[Broker]):
         self._port = port
         self._crashed = False
         self._temporary = data_dir is None
+        self.files: Files = UnsyncedFiles() if data_dir is None else FILES
+        """Its disk, from the next start on."""
         self._tls, self._users = tls, users or {}
         self._lock: OwnLock | None = None
-        super().__init__(Path(tempfile.mkdtemp(prefix="ottla-")) if data_dir is None else data_dir)
+        super().__init__(Path(tempfile.mkdtemp(prefix="ottla-") if data_dir is None else data_dir))
 
     @property
     def broker(self) -> Broker:
@@ -104,7 +118,9 @@ class InProcessBroker(NodeThread[Broker]):
 
     @property
     def bootstrap(self) -> str:
-        """What clients call bootstrap.servers."""
+        """What clients call bootstrap.servers. Raises RuntimeError before the first start, which finds the port."""
+        if not self._port:
+            raise RuntimeError("the broker has no port yet: start it first")
         return f"{HOST}:{self._port}"
 
     def start(self) -> InProcessBroker:
@@ -127,8 +143,8 @@ class InProcessBroker(NodeThread[Broker]):
 
         `user` is one of `users`, by default the first; where nobody logs in, no user. Raises ValueError for another one.
         """
-        entrance = Entrance(self.bootstrap) if self._lock is None else self._lock.entrance(self.bootstrap, user, mechanism)
-        return client_properties(kind, entrance)
+        lock = self._lock or OwnLock(None, {}, {})
+        return client_properties(kind, lock.entrance(self.bootstrap, user, mechanism))
 
     async def _start(self) -> None:
         name, given = "PLAINTEXT", self.settings
@@ -144,7 +160,7 @@ class InProcessBroker(NodeThread[Broker]):
         self._port = self.node.address[1]
 
     def _world(self) -> World:
-        return World(self._clock)
+        return World(self._clock, self.files)
 
     async def _stop(self) -> None:
         """Nobody moves a clock that stands still while this waits: it goes with the loop's until the last client is gone."""
@@ -181,15 +197,21 @@ class InProcessBroker(NodeThread[Broker]):
 
     def assert_exactly_once(
         self,
-        topics: Iterable[str] | None = None,
+        topics: str | Iterable[str] | None = None,
         *,
         expected: Iterable[Hashable] | None = None,
         by: str | Identity = "value",
         audit: bool = True,
     ) -> None:
-        """Judge what clients saw and what the logs hold (`ottla.broker.testing.verdict`). Raises NotExactlyOnce with the whole story.
+        """Judge what clients saw and what the logs hold: all topics but the internal ones, or these. Raises NotExactlyOnce with the
+        whole story.
 
-        RuntimeError where nothing was recorded.
+        `expected`: what must be readable, each once, and nothing else. `by` says how records are told apart: by "value", by "key", or by a
+        function of key and value, whose None leaves a record out. `audit`: also run the audit's rules over the log, where the extra `audit`
+        is installed.
+
+        RuntimeError where nothing was recorded, KeyError for a topic that is not there, and TypeError or ValueError for what nothing can be
+        equal to (text, where values are bytes) or what contradicts itself (one that is expected twice).
         """
         from ottla.broker.testing.verdict import assert_exactly_once  # noqa: PLC0415 # not every test judges
 
@@ -248,9 +270,9 @@ class InProcessBroker(NodeThread[Broker]):
                 shutil.rmtree(tls_dir(self.data_dir), ignore_errors=True)
 
 
-def as_text(value: str | float) -> str:
-    """A setting's value as a file has it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)
+def several(given: str | Sequence[str]) -> Sequence[str]:
+    """One may stand without a list: its letters are meant by nobody."""
+    return [given] if isinstance(given, str) else given
 
 
 def import_ahead() -> None:

@@ -15,6 +15,7 @@ def test_orders_are_written_once(ottla_broker, ottla_topic, ottla_faults):
 
 from __future__ import annotations
 
+import inspect
 import re
 import shutil
 from collections.abc import Callable, Generator, Iterator
@@ -38,7 +39,7 @@ _TOPIC_LENGTH_MAX = 200
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the marker known."""
-    says = "how this test's ottla_broker, or ottla_cluster with brokers=3, is started"
+    says = "how this test's ottla_broker, or its ottla_cluster (brokers=3, settings, faults), is started"
     config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[], tls=False, users={{}}): {says}")
 
 
@@ -56,7 +57,7 @@ def ottla_broker_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., InProcessBroker]]:
     """Start brokers: `ottla_broker_factory(settings={…}, faults=[…])`. They stop with the test; a `data_dir` that is given stays."""
-    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # only tests that ask for a broker pay for it
+    from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # only tests that ask for a broker pay for it
 
     with ExitStack() as stack:
 
@@ -64,7 +65,10 @@ def ottla_broker_factory(
             own = options.get("data_dir") is None
             if own:
                 options["data_dir"] = tmp_path_factory.mktemp("ottla") / "data"
-            broker = InProcessBroker(**options).record().start()
+            broker = InProcessBroker(**options).record()
+            if own:
+                broker.files = UnsyncedFiles()
+            broker.start()
             stack.callback(_clear, request, "broker", broker.data_dir, own=own)
             stack.callback(broker.stop)
             return broker
@@ -79,17 +83,24 @@ def _clear(request: pytest.FixtureRequest, what: str, data_dir: Path, *, own: bo
         shutil.rmtree(data_dir, ignore_errors=True)
 
 
-def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+def _marked(request: pytest.FixtureRequest, kind: type) -> dict[str, Any]:
     marker = request.node.get_closest_marker(MARKER)
     if marker is not None and marker.args:
         raise pytest.UsageError(f"@pytest.mark.{MARKER} takes names only: settings={{…}}, faults=[…]")
-    return {} if marker is None else marker.kwargs
+    options: dict[str, Any] = {} if marker is None else marker.kwargs
+    taken = inspect.signature(kind).parameters
+    for name in options:
+        if name not in taken:
+            raise pytest.UsageError(f"@pytest.mark.{MARKER}: {request.fixturename} takes no {name}=; it takes {', '.join(taken)}")
+    return options
 
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[..., InProcessBroker]) -> InProcessBroker:
     """A broker of this test's own, as its marker `ottla` says, with its history recorded."""
-    return ottla_broker_factory(**_marked(request))
+    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # as above
+
+    return ottla_broker_factory(**_marked(request, InProcessBroker))
 
 
 @pytest.fixture
@@ -97,7 +108,7 @@ def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     """A cluster of this test's own, of three brokers or as its marker `ottla` says (`brokers=5`), with its history recorded."""
     from ottla.broker.testing.cluster import InProcessCluster  # noqa: PLC0415 # as above
 
-    cluster = InProcessCluster(**{"data_dir": tmp_path_factory.mktemp("ottla") / "data", **_marked(request)}).record()
+    cluster = InProcessCluster(**{"data_dir": tmp_path_factory.mktemp("ottla") / "data", **_marked(request, InProcessCluster)}).record()
     try:
         yield cluster.start()
     finally:
@@ -108,9 +119,11 @@ def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 @pytest.fixture(scope="session")
 def ottla_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
     """One broker for the whole session (of each worker of pytest-xdist); its tests keep apart by topics and groups of their own."""
-    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # as above
+    from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # as above
 
-    with InProcessBroker(tmp_path_factory.mktemp("ottla-session") / "data").record() as broker:
+    broker = InProcessBroker(tmp_path_factory.mktemp("ottla-session") / "data").record()
+    broker.files = UnsyncedFiles()
+    with broker:
         yield broker
 
 

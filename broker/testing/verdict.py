@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
@@ -20,7 +21,16 @@ if TYPE_CHECKING:
     from ottla.broker.testing.history import History
 
 _FINDINGS_MAX = 10
+_IDENTITIES: Final = {"value": by_value, "key": by_key}
 _AUDIT_NEEDS = ("pyarrow", "numpy", "duckdb", "sqlglot", "junitparser")
+
+
+class AskedOfLogs(NamedTuple):
+    """What a test asks for."""
+
+    topics: list[str] | None
+    expected: list[Hashable] | None
+    by: Identity
 
 
 class NotExactlyOnce(AssertionError):
@@ -59,6 +69,13 @@ def examine(
     return Examined(judge(seen, expected), audit_findings([broker.data_dir], names) if audit and names else [], list(seen.stored))
 
 
+def _check_topics(running: Broker, history: History, wanted: Collection[str]) -> None:
+    """A name that is misspelt must not be judged clean. One that was written to and deleted is known."""
+    names = set(running.services.partitions.topic_names())
+    for topic in sorted(set(wanted) - names - {send.topic for send in history.sends}):
+        raise KeyError(f"there is no topic {topic!r}; there are {', '.join(sorted(names)) or 'none'}")
+
+
 def _observations(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Observations:
     """Log and history at one moment: what a client sends meanwhile must not be in one of them only."""
     partitions = [
@@ -78,19 +95,22 @@ def _observations(running: Broker, history: History, wanted: Collection[str] | N
 def assert_exactly_once(
     broker: BrokerThread,
     history: History,
-    topics: Iterable[str] | None = None,
+    topics: str | Iterable[str] | None = None,
     *,
     expected: Iterable[Hashable] | None = None,
     by: str | Identity = "value",
     audit: bool = True,
 ) -> None:
     """Raises NotExactlyOnce. `topics`: only these; `expected`: what must be readable, each once; `by`: "value", "key" or a function.
+    ValueError, TypeError and KeyError for what cannot be asked.
 
     `audit`: also run the audit's rules over the log, where they can run (extra `audit`; without it they are left out).
     RuntimeError when the history is not complete.
     """
     __tracebackhide__ = True  # pytest then shows the caller's line and the story
-    found = examine(broker, history, topics, expected=expected, by=identity_of(by), audit=audit)
+    asked = asked_for(topics, expected, by)
+    broker.call(lambda running: _check_topics(running, history, asked.topics or ()))
+    found = examine(broker, history, asked.topics, expected=asked.expected, by=asked.by, audit=audit)
     if found.anomalies or found.findings:
         raise NotExactlyOnce(found.anomalies, found.findings)
 
@@ -100,9 +120,33 @@ def audit_missing() -> str | None:
     return next((name for name in _AUDIT_NEEDS if find_spec(name) is None), None)
 
 
+def asked_for(topics: str | Iterable[str] | None, expected: Iterable[Hashable] | None, by: str | Identity) -> AskedOfLogs:
+    """Raises TypeError for what no record can be equal to, ValueError for what is expected twice, or an unknown `by`."""
+    names = [topics] if isinstance(topics, str) else topics
+    return AskedOfLogs(None if names is None else list(names), None if expected is None else _expected(expected, by), identity_of(by))
+
+
+def _expected(given: Iterable[Hashable], by: str | Identity) -> list[Hashable]:
+    if isinstance(given, (str, bytes)):
+        raise TypeError(f"expected is a list, also where it has one: expected=[{given!r}]")
+    expected = list(given)
+    for each, times in Counter(expected).items():
+        if isinstance(by, str) and not isinstance(each, bytes):
+            raise TypeError(f"a {by} is bytes, and a {type(each).__name__} is expected, which none can be equal to: {each!r}")
+        if times > 1:
+            raise ValueError(
+                f"{each!r} is expected {times} times, and can be there once: records have to differ in what they are told apart by"
+            )
+    return expected
+
+
 def identity_of(by: str | Identity) -> Identity:
-    """What is meant by "value", "key" or a function."""
-    return {"value": by_value, "key": by_key}[by] if isinstance(by, str) else by
+    """What is meant by "value", "key" or a function. Raises ValueError for another word."""
+    if not isinstance(by, str):
+        return by
+    if by not in _IDENTITIES:
+        raise ValueError(f"by={by!r} is none of {', '.join(map(repr, _IDENTITIES))}, and no function of key and value")
+    return _IDENTITIES[by]
 
 
 def audit_findings(directories: Sequence[Path], topics: Iterable[str], *, replicas: bool = False) -> list[str]:

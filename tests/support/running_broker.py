@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ottla.broker.core.clock import Clock
-from ottla.broker.testing.in_process import HOST, SMALL, InProcessBroker
+from ottla.broker.testing.in_process import HOST, SMALL, InProcessBroker, UnsyncedFiles
 from ottla.protocol.client import Client
 
 STOP_TIMEOUT_S = 20
@@ -22,12 +22,14 @@ TEST_SETTINGS = SMALL
 
 
 class RunningBroker(InProcessBroker):
-    """An in-process broker with the project's own blocking client, and with the machine's clocks unless a test brings one."""
+    """An in-process broker with the project's own blocking client, and with the machine's clocks unless a test brings one. Nothing is
+    synced."""
 
     def __init__(
         self, data_dir: Path, settings: Mapping[str, str] | None = None, *, faults: Sequence[str] = (), clock: Clock | None = None
     ) -> None:
         super().__init__(data_dir, settings, faults=faults, clock=clock or Clock())
+        self.files = UnsyncedFiles()
 
     def client(self, client_id: str | None = "test", *, port: int | None = None) -> Client:
         """A connection of the project's own blocking client."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pydoc
 import re
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def run(example: str, **names: object) -> None:
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
 def test_every_public_name_is_there_and_on_the_page(face: ModuleType) -> None:
-    assert [name for name in face.__all__ if getattr(face, name).__name__ != name] == []
+    assert [name for name in face.__all__ if getattr(getattr(face, name), "__name__", name) != name] == []
     assert [name for name in face.__all__ if f"`{name}`" not in PAGE] == []
 
 
@@ -51,6 +52,23 @@ def test_every_module_and_name_of_the_protocol_that_the_page_lists_is_there() ->
     listed = [(module, name) for module, names in rows for name in re.findall(r"\w+", names)]
     assert [f"{module}.{name}" for module, name in listed if not hasattr(import_module(module), name)] == []
     assert len(rows) == 6
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)
+def test_every_public_name_is_listed_and_in_the_help(face: ModuleType) -> None:
+    assert set(dir(face)) == set(face.__all__)
+    text = pydoc.plain(pydoc.render_doc(face))
+    assert [name for name in face.__all__ if name not in text] == []
+
+
+def test_a_name_whose_extra_is_missing_says_which_and_the_others_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("testcontainers", "testcontainers.core.config"):
+        monkeypatch.setitem(sys.modules, name, None)
+    monkeypatch.delitem(sys.modules, "ottla.broker.testing.container", raising=False)
+    with pytest.raises(ImportError, match=r"extra 'containers': pip install 'ottla\[containers\]' \(.*testcontainers"):
+        _ = ottla.testing.OttlaContainer
+    assert set(ottla.testing.__all__) - set(dir(ottla.testing)) == {"OttlaContainer"}
+    assert "InProcessBroker" in pydoc.plain(pydoc.render_doc(ottla.testing))
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda face: face.__name__)

@@ -50,6 +50,14 @@ def test_a_wait_in_vain_says_for_what_and_what_the_rules_saw(monkeypatch: pytest
         monkeypatch.undo()
 
 
+def test_a_topics_settings_may_be_numbers_and_no_unknown_rule_is_let_go() -> None:
+    with InProcessBroker() as broker:
+        broker.topics.create("t", configs={"retention.ms": 1000})
+        assert broker.call(lambda running: running.services.partitions.get("t", 0).log.config.retention_ms) == 1000
+        with pytest.raises(KeyError, match="there is no fault 'hold-1'"):
+            broker.faults.release("hold-1")
+
+
 def test_a_clock_put_forward_times_a_transaction_out_at_once() -> None:
     with InProcessBroker() as broker, Client("127.0.0.1", broker.port) as client:
         broker.topics.create("t")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -71,6 +72,38 @@ def test_a_second_start_or_stop_changes_nothing() -> None:
         broker.start().topics.create("t")
         assert broker.topics.names() == ["t"]
         broker.stop()
+
+
+def test_nothing_in_a_temporary_directory_is_synced_and_what_is_in_a_given_one_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", synced.append)
+    with InProcessBroker() as broker:
+        broker.topics.create("t")
+        broker.restart()
+    assert synced == []
+    with InProcessBroker(tmp_path / "data"):
+        pass
+    assert synced != []
+
+
+def test_a_directory_may_be_text_and_a_fault_stand_alone(tmp_path: Path) -> None:
+    with InProcessBroker(str(tmp_path / "data"), faults="drop-ack:api=Produce", tls=True) as broker:
+        assert broker.keep() == tmp_path / "data"
+        assert [rule.name for rule in broker.faults.rules] == ["drop-ack-1"]
+
+
+def test_a_user_whom_nobody_knows_is_told_also_where_nobody_logs_in() -> None:
+    with InProcessBroker() as broker, pytest.raises(ValueError, match="there is no user 'ann': nobody logs in here"):
+        broker.client_properties("java", "ann")
+
+
+def test_a_broker_that_was_never_started_has_no_address(tmp_path: Path) -> None:
+    broker = InProcessBroker(tmp_path / "data")
+    for asks in (lambda: broker.bootstrap, broker.client_properties):
+        with pytest.raises(RuntimeError, match="the broker has no port yet: start it first"):
+            asks()
+    broker.start().stop()
+    assert broker.bootstrap == f"127.0.0.1:{broker.port}"
 
 
 def test_settings_may_be_numbers() -> None:

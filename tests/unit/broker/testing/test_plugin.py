@@ -88,15 +88,20 @@ def test_a_directory_of_somebody_elses_stays_and_a_marker_without_names_is_refus
         import pytest
 
         def test_own_data(ottla_broker_factory):
-            ottla_broker_factory(data_dir=__import__("pathlib").Path("mine"))
+            ottla_broker_factory(data_dir="mine")
 
         @pytest.mark.ottla({"num.partitions": "3"})
         def test_marker(ottla_broker):
             pass
+
+        @pytest.mark.ottla(brokers=3)
+        def test_name(ottla_broker):
+            pass
         """,
     )
-    result.assert_outcomes(passed=1, errors=1)
+    result.assert_outcomes(passed=1, errors=2)
     result.stdout.fnmatch_lines(["*UsageError: @pytest.mark.ottla takes names only*"])
+    result.stdout.fnmatch_lines(["*UsageError: @pytest.mark.ottla: ottla_broker takes no brokers=; it takes data_dir, settings, faults, *"])
     assert (suite.path / "mine" / "meta.properties").exists()
 
 
@@ -104,6 +109,10 @@ def test_several_brokers_live_side_by_side_and_one_for_the_session(suite: pytest
     result = run(
         suite,
         """
+        import os
+
+        os.fsync = None  # theirs is nothing that has to outlive the machine
+
         def test_two(ottla_broker_factory, ottla_session_broker):
             ports = {ottla_broker_factory().port, ottla_broker_factory().port, ottla_session_broker.port}
             assert len(ports) == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from time import time_ns
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from ottla.broker.testing.verdict import NotExactlyOnce
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.topic_calls import produce
@@ -95,6 +97,36 @@ def test_only_the_topics_that_are_asked_for_are_judged(broker: InProcessBroker, 
     broker.assert_exactly_once(["t"])
     with pytest.raises(NotExactlyOnce):
         broker.assert_exactly_once(["other"])
+
+
+def test_one_topic_may_stand_alone_and_a_misspelt_one_is_not_clean(broker: InProcessBroker, client: Client) -> None:
+    for _ in range(2):
+        produce(client, "t", b"same")
+    with pytest.raises(NotExactlyOnce):
+        broker.assert_exactly_once("t")
+    with pytest.raises(KeyError, match="there is no topic 'orderz'; there are t"):
+        broker.assert_exactly_once(["orderz"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "error", "says"),
+    [
+        ({"expected": ["order-1"]}, TypeError, "a value is bytes, and a str is expected, which none can be equal to: 'order-1'"),
+        ({"expected": b"order-1"}, TypeError, r"expected is a list, also where it has one: expected=\[b'order-1'\]"),
+        ({"expected": [b"a", b"a"]}, ValueError, "b'a' is expected 2 times, and can be there once"),
+        ({"by": "vale"}, ValueError, "by='vale' is none of 'value', 'key', and no function of key and value"),
+    ],
+)
+def test_what_cannot_be_asked_is_no_verdict(broker: InProcessBroker, asked: dict[str, Any], error: type[Exception], says: str) -> None:
+    with pytest.raises(error, match=says):
+        broker.assert_exactly_once(**asked)
+
+
+def test_a_topic_that_was_deleted_is_still_judged(broker: InProcessBroker, client: Client) -> None:
+    produce(client, "t", b"order-1")
+    client.call(DeleteTopicsRequest(topics=[DeleteTopicState("t")], timeout_ms=10_000))
+    with pytest.raises(NotExactlyOnce, match="order-1 was acknowledged at t-0@0, where there is nothing"):
+        broker.assert_exactly_once(["t"])
 
 
 def test_an_identity_of_ones_own_leaves_records_out(broker: InProcessBroker, client: Client) -> None:
