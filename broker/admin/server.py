@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from ottla.broker.admin.connection import BoundedConnection
 from ottla.broker.admin.guard import Guard
 from ottla.broker.admin.http_api import make_api
 from ottla.broker.admin.tokens import kept
@@ -54,7 +55,7 @@ async def admin_port(
     # Who asks is who is connected; a proxy on this machine may say for whom, and nobody else may.
     # h11 has a bound on what a request says of itself; of what else may be installed not everything has one.
     config = uvicorn.Config(
-        guarded, http="h11", ws="none", forwarded_allow_ips="127.0.0.1", log_level="warning", lifespan="off", access_log=False
+        guarded, http=BoundedConnection, ws="none", forwarded_allow_ips="127.0.0.1", log_level="warning", lifespan="off", access_log=False
     )
     server = _Server(config)
     serving = asyncio.get_running_loop().create_task(server.serve([sock]))

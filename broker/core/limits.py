@@ -182,6 +182,13 @@ JWKS_KID_CHARS = 1_000
 JWKS_PAUSE_MS = 1_000
 """Between two such fetches, whatever the tokens name."""
 
+# --- the admin port ---------------------------------------------------------------------------------------------------------
+ADMIN_CONNECTIONS = 64
+"""A browser has six to one host, a collector of metrics or a tool one: ten of each. The next one is told that there are too many."""
+
+ADMIN_PATIENCE_MS = 30_000
+"""How long a peer may owe a request or the rest of one, or take no answer: the largest answers, a few MB, pass by any line meanwhile."""
+
 # --- clients' telemetry -----------------------------------------------------------------------------------------------------
 TELEMETRY_INSTANCES = 16_384
 """Instances of clients that are known at a time, and of which the last payload is kept: Kafka's own bound."""

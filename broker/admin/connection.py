@@ -1,0 +1,67 @@
+"""One connection of the admin port: uvicorn's, which bounds neither how many there are nor how long a peer may leave a request half sent.
+
+Rules: beyond so many connections the next one is answered 503 and closed. Who owes something (the rest of a request, a first or a next one,
+or to take an answer) has a bounded time for it, however it comes in drops; then the connection is cut. What is asked of the broker has no
+deadline here: a peer that waits for an answer owes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from ottla.broker.core import limits
+
+_FULL: Final = b"too many connections to the admin port\n"
+_REFUSAL: Final = (
+    b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: text/plain\r\ncontent-length: %d\r\nconnection: close\r\n\r\n" % len(_FULL) + _FULL
+)
+
+
+class BoundedConnection(H11Protocol):
+    """What uvicorn makes for each connection."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's own
+        super().connection_made(transport)
+        if len(self.connections) > limits.ADMIN_CONNECTIONS:
+            transport.write(_REFUSAL)
+            transport.close()
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self._forgive()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._watch()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._watch()
+
+    def _watch(self) -> None:
+        """Time runs from when the peer begins to owe something until it owes nothing, so that a byte now and then gains it none."""
+        asked = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
+        if asked and not self.flow.write_paused and not self.transport.is_closing():
+            self._forgive()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(limits.ADMIN_PATIENCE_MS / 1_000, self.transport.abort)
+
+    def _forgive(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
