@@ -3,11 +3,13 @@
     python -m tests.support.docker_engine COMMAND…
 
 Rules: the private engine keeps everything under `.container`, listens on a unix socket only and is ended by its process; where the base
-image of the Dockerfile cannot be pulled, one is made of Debian's packages, and the wheels that the build needs lie in it.
+image of the Dockerfile cannot be pulled, one is made of Debian's packages, and the wheels that the build needs lie in it; its tag says what
+it was made of, so that another pin makes another one. (`make clean` removes those that the private engine has.)
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -32,6 +34,7 @@ BASE = "python:3.13-slim"
 STAND_IN, STAND_IN_BUILD = "ottla-test-base", "ottla-test-build"
 SUITE, SUITE_PYTHON = "bookworm", "3.11"
 START_TIMEOUT_S = 60
+_PACKAGES = "python3,ca-certificates"
 _BUILD_PACKAGES = "python3-venv python3-pip python3-dev gcc libc6-dev"
 
 
@@ -85,23 +88,30 @@ def _until_it_answers(process: subprocess.Popen[bytes]) -> None:
 
 def base_images() -> dict[str, str]:
     """The build arguments that name the base images: none where the Dockerfile's own can be had, stand-ins elsewhere."""
-    client = docker.from_env()
+    client, tag = docker.from_env(), stand_in_tag()
+    stand_ins = {"BASE_IMAGE": f"{STAND_IN}:{tag}", "BUILD_IMAGE": f"{STAND_IN_BUILD}:{tag}"}
     try:
-        for image in (BASE, STAND_IN_BUILD):
+        for image, arguments in ((BASE, {}), (stand_ins["BUILD_IMAGE"], stand_ins)):
             try:
                 client.images.get(image)
             except ImageNotFound:
                 continue
-            return {} if image == BASE else {"BASE_IMAGE": STAND_IN, "BUILD_IMAGE": STAND_IN_BUILD}
+            return arguments
         try:
             client.images.pull(BASE)
         except DockerException as error:
             print(f"{BASE} cannot be pulled ({error}): making a stand-in of Debian's packages", flush=True)
-            _make_stand_ins()
-            return {"BASE_IMAGE": STAND_IN, "BUILD_IMAGE": STAND_IN_BUILD}
+            _make_stand_ins(tag)
+            return stand_ins
         return {}
     finally:
         client.close()
+
+
+def stand_in_tag(root: Path = ROOT) -> str:
+    """Changes with everything that the stand-ins of this checkout are made of."""
+    made_of = [SUITE, SUITE_PYTHON, _PACKAGES, _BUILD_PACKAGES, *_wheels_wanted(root), (root / "constraints.txt").read_text()]
+    return hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
 
 
 def build_images(client: docker.DockerClient) -> dict[str, Any]:
@@ -129,35 +139,39 @@ def compose_command() -> list[str] | None:
     return ["docker-compose"] if shutil.which("docker-compose") else None
 
 
-def _make_stand_ins() -> None:
+def _make_stand_ins(tag: str) -> None:
     """One image with Python, and one with a compiler and the wheels too, whose pip looks nowhere else."""
     WORK.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=WORK) as directory:
         root = Path(directory) / "root"
-        _run("debootstrap", "--variant=minbase", "--include=python3,ca-certificates", SUITE, str(root))
-        _import(root, STAND_IN)
+        _run("debootstrap", "--variant=minbase", f"--include={_PACKAGES}", SUITE, str(root))
+        _import(root, STAND_IN, tag)
         apt = f"apt-get update -qq && apt-get install -y -qq --no-install-recommends {_BUILD_PACKAGES}"
         _run("chroot", str(root), "sh", "-c", apt, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
         _download_wheels(root / "wheels")
         (root / "etc/pip.conf").write_text("[global]\nno-index = true\nfind-links = /wheels\n")
-        _import(root, STAND_IN_BUILD)
+        _import(root, STAND_IN_BUILD, tag)
+
+
+def _wheels_wanted(root: Path) -> list[str]:
+    """What the Dockerfile installs, as pip is told of it."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())
+    chosen = re.findall(r"ottla-\*\.whl\)\[([a-z,]+)\]", (root / "Dockerfile").read_text())
+    extras = [project["project"]["optional-dependencies"][name] for name in ",".join(chosen).split(",")]
+    return [*project["project"]["dependencies"], *chain(*extras), *project["build-system"]["requires"], "wheel"]
 
 
 def _download_wheels(directory: Path) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    chosen = re.findall(r"ottla-\*\.whl\)\[([a-z,]+)\]", (ROOT / "Dockerfile").read_text())
-    extras = [project["project"]["optional-dependencies"][name] for name in ",".join(chosen).split(",")]
-    wanted = [*project["project"]["dependencies"], *chain(*extras), *project["build-system"]["requires"], "wheel"]
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--only-binary=:all:", f"--python-version={SUITE_PYTHON}"]
-    _run(*pip, "-c", str(ROOT / "constraints.txt"), "-d", str(directory), *wanted)
+    _run(*pip, "-c", str(ROOT / "constraints.txt"), "-d", str(directory), *_wheels_wanted(ROOT))
 
 
-def _import(root: Path, name: str) -> None:
+def _import(root: Path, name: str, tag: str) -> None:
     archive = root.with_suffix(".tar")
     leave_out = ("var/cache/apt/*", "var/lib/apt/lists/*", "usr/share/doc/*", "usr/share/man/*", "usr/share/locale/*")
     _run("tar", "-C", str(root), *(f"--exclude=./{each}" for each in leave_out), "-cf", str(archive), ".")
     client = docker.from_env(timeout=600)
-    client.api.import_image_from_file(str(archive), repository=name, tag="latest")
+    client.api.import_image_from_file(str(archive), repository=name, tag=tag)
     client.close()
     archive.unlink()
 

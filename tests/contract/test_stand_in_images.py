@@ -1,0 +1,39 @@
+"""Which images `make container` takes where none can be pulled: those that were made of what the checkout pins now."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.docker_engine import ROOT, stand_in_tag
+
+CHANGES = {
+    "a pin": ("constraints.txt", "h11==", "h11==0."),
+    "a dependency": ("pyproject.toml", "dependencies = [\n", 'dependencies = [\n  "six",\n'),
+    "what builds it": ("pyproject.toml", 'requires = ["setuptools', 'requires = ["six", "setuptools'),
+    "the image's extras": ("Dockerfile", "[admin,telemetry]", "[admin]"),
+}
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    for name in ("constraints.txt", "pyproject.toml", "Dockerfile"):
+        shutil.copy(ROOT / name, tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_stand_ins_are_others_where_what_they_are_made_of_is(checkout: Path, change: str) -> None:
+    name, old, new = CHANGES[change]
+    text = (checkout / name).read_text()
+    assert old in text
+    (checkout / name).write_text(text.replace(old, new, 1))
+    assert stand_in_tag(checkout) != stand_in_tag()
+
+
+def test_stand_ins_are_kept_where_nothing_that_is_in_them_changed(checkout: Path) -> None:
+    with (checkout / "Dockerfile").open("a") as file:
+        file.write("# a comment\n")
+    assert stand_in_tag(checkout) == stand_in_tag()
