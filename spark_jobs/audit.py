@@ -24,7 +24,7 @@ from ottla.spark_jobs.filesystem import is_cluster
 from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
 from ottla.spark_jobs.judging import BusinessKey, Job, run
 from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, no_logs
-from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.logs import find_logs, one_or_more
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.session import CannotJudge, require_spark
 from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
@@ -52,9 +52,9 @@ class EngineName(StrEnum):
 
 
 def audit(
-    paths: Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path],
     *,
-    topics: Sequence[str] = (),
+    topics: str | Sequence[str] = (),
     key_field: str | None = None,
     retries_absorbed: Sequence[int] = (),
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
@@ -68,7 +68,8 @@ def audit(
     pictures: dict[str, Pictures] | None = None,
     wire: Wire | None = None,
 ) -> Verdict:
-    """Judge the log directories in `paths`, and clusters (`kafka://host:port`), read as `wire` says.
+    """Judge the log directories in `paths`, and clusters (`kafka://host:port`), read as `wire` says. One path, and one topic, may stand
+    without a list.
 
     `key_field`: what names each record once per topic (`BusinessKey.parse` has the forms). `deep`: also compare what is in the records
     (None: where the embedded engine judges). `replicas`: the directories are those of one cluster's brokers, and are compared with each
@@ -77,8 +78,12 @@ def audit(
 
     `retries_absorbed`: one number a path, shown beside it. `pictures` is filled in by directory, for `reports.html`.
 
-    Raises `CannotJudge` when the engine cannot run, ValueError on an unknown one; what is wrong with a directory is in the verdict.
+    Raises `CannotJudge` when the engine cannot run, ValueError on an unknown one and where there is no path; what is wrong with a directory
+    is in the verdict.
     """
+    paths, topics = one_or_more(paths), one_or_more(topics)
+    if not paths:
+        raise ValueError("there is no log directory to judge")  # else a pattern that matched nothing would be called clean
     started = time.perf_counter()
     steps = len(RULES) + 2
     key = None if key_field is None else BusinessKey.parse(key_field)

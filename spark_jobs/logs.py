@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from ottla.spark_jobs.filesystem import is_cluster
 from ottla.spark_jobs.log_directory import LogDirectory
@@ -11,6 +12,8 @@ from ottla.spark_jobs.log_files import find_file_logs
 from ottla.spark_jobs.pins import PINNED, pinned
 from ottla.spark_jobs.segment_reader import Part, Run, Stop, file_runs
 from ottla.spark_jobs.wire.address import Address
+
+P = TypeVar("P", str, str | Path, str | Path | Address)
 
 
 def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDirectory:
@@ -26,6 +29,11 @@ def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDi
     if str(path).startswith(PINNED):
         return pinned(str(path), topics)
     return find_file_logs(path, topics)
+
+
+def one_or_more(given: P | Sequence[P]) -> list[P]:
+    """A path or a topic may stand without a list: as one, its letters would be taken for paths."""
+    return [given] if isinstance(given, (str, Path, Address)) else list(given)
 
 
 def read_runs(part: Part, *, bodies: bool = True) -> Iterator[Run | Stop]:

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from ottla.spark_jobs import splits
 from ottla.spark_jobs.columns import LEVELS
-from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, SideFile
-from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, SideFile, no_logs
+from ottla.spark_jobs.logs import find_logs, one_or_more
 from ottla.spark_jobs.segment_reader import Part
 from ottla.spark_jobs.tables.batches import batch_rows
 from ottla.spark_jobs.tables.control import marker_rows, offset_rows, transaction_rows
@@ -36,6 +36,8 @@ __all__ = ["SIDE_FILES", "Filters", "Task", "arrow_schema", "plan", "read", "rea
 Task = list[Part] | list[SideFile]
 """What one task reads. It can be pickled and read on another machine that sees the same files."""
 
+Places = str | Path | Address | Sequence[str | Path | Address]
+"""One path, or several."""
 WHOLE_BYTES: Final = 1 << 62
 """A part's size where nothing is cut, but for what lies outside the offsets wanted."""
 INTERNAL: Final = {"transactions": TRANSACTION_STATE, "offsets": CONSUMER_OFFSETS}
@@ -54,18 +56,15 @@ SIDE_FILES: Final[dict[str, Callable[[SideFile, pa.Schema], Iterator[pa.RecordBa
 assert _PARTS.keys() | SIDE_FILES.keys() == LEVELS.keys()
 
 
-def read(
-    level: str, paths: Sequence[str | Path | Address], columns: Sequence[str] | None = None, filters: Filters | None = None
-) -> Iterator[pa.RecordBatch]:
-    """The rows of one level (see `columns.LEVELS`) of the logs at `paths`, with `columns` (None: all) in that order.
+def read(level: str, paths: Places, columns: Sequence[str] | None = None, filters: Filters | None = None) -> Iterator[pa.RecordBatch]:
+    """The rows of one level (see `columns.LEVELS`) of the logs at `paths`, or at one, with `columns` (None: all) in that order.
 
-    Raises ValueError on an unknown level, KeyError on an unknown column, OSError when a listed file cannot be read. What is wrong with a
-    file's content is in the rows.
+    Raises ValueError on an unknown level, KeyError on an unknown column, OSError when a directory, a cluster or
+    a listed file cannot be read. What is wrong with a file's content is in the rows.
     """
     schema = arrow_schema(level, columns)
     chosen = _of_level(level, filters or Filters())
-    for path in paths:
-        found = find_logs(path, chosen.topics)
+    for found in _found(paths, chosen):
         files = _side_files(level, found, chosen) if level in SIDE_FILES else None
         if files is not None:
             yield from read_task(level, files, schema, chosen)
@@ -74,12 +73,12 @@ def read(
             yield from read_task(level, splits.parts(segment, chosen, WHOLE_BYTES), schema, chosen)
 
 
-def plan(level: str, paths: Sequence[str | Path | Address], filters: Filters | None = None) -> list[Task]:
-    """Tasks of even size that together read what `read` reads. Raises ValueError on an unknown level, OSError."""
+def plan(level: str, paths: Places, filters: Filters | None = None) -> list[Task]:
+    """Tasks of even size that together read what `read` reads. Raises ValueError and OSError as that does."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}: one of {', '.join(LEVELS)}")
     chosen = _of_level(level, filters or Filters())
-    logs = [find_logs(path, chosen.topics) for path in paths]
+    logs = list(_found(paths, chosen))
     if level in SIDE_FILES:
         files = [file for found in logs for file in _side_files(level, found, chosen)]
         return [files[at : at + splits.FILES_MAX] for at in range(0, len(files), splits.FILES_MAX)]
@@ -96,6 +95,15 @@ def read_task(level: str, task: Task, schema: pa.Schema, filters: Filters) -> It
                 yield from SIDE_FILES[level](each, schema)
         else:
             yield from _PARTS[level](each, schema, filters)
+
+
+def _found(paths: Places, filters: Filters) -> Iterator[LogDirectory]:
+    """What cannot be read at all must not look like a log without rows; one that has none of the topics may be one of several."""
+    for path in one_or_more(paths):
+        found = find_logs(path, filters.topics)
+        if not found.segments and found.problems not in ([], [no_logs(found.path, filters.topics)]):
+            raise OSError("; ".join(found.problems))
+        yield found
 
 
 def _of_level(level: str, filters: Filters) -> Filters:

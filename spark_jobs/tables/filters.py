@@ -24,6 +24,11 @@ class Filters:
     start_timestamp: int = INT64_MIN
     end_timestamp: int = INT64_MAX
 
+    def __post_init__(self) -> None:
+        given: object = self.topics
+        if isinstance(given, str):
+            raise TypeError(f"topics are a set, also where it is one: frozenset({{{self.topics!r}}})")
+
     @property
     def has_times(self) -> bool:
         """Whether there is a range of time."""

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from ottla.spark_jobs.audit import audit, audit_command
 from ottla.spark_jobs.corpus.batches import BATCHES as CASES
 from ottla.spark_jobs.verdict import DirectoryVerdict, Verdict
+from tests.support.kafka_logs import PartitionWriter
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +28,16 @@ def verdict(tmp_path_factory: pytest.TempPathFactory) -> Verdict:
 
 def of(verdict: Verdict, name: str) -> DirectoryVerdict:
     return next(directory for directory in verdict.directories if Path(directory.path).name == name)
+
+
+def test_nothing_to_judge_is_not_clean_and_one_path_and_one_topic_may_stand_alone(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="there is no log directory to judge"):
+        audit([])
+    for name in ("t", "u"):
+        PartitionWriter(tmp_path, name, 0).data(3)
+    for paths in (tmp_path, str(tmp_path)):
+        (judged,) = audit(paths, topics="t", engine="duckdb").directories
+        assert (judged.path, judged.topics, judged.problems) == (str(tmp_path), 1, [])
 
 
 def test_a_duplicate_shows_who_wrote_it_and_where_the_first_copy_is(verdict: Verdict) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-from ottla.spark_jobs.tables import Filters, read
+import pytest
+
+from ottla.spark_jobs.segment_reader import Part
+from ottla.spark_jobs.tables import Filters, plan, read
 from tests.support.kafka_logs import T0, PartitionWriter, checkpoint, flip, numbered
 
 RECORDS = ["topic", "offset", "timestamp", "control"]
@@ -59,6 +63,34 @@ def test_a_damaged_stretch_is_a_row_among_the_batches(tmp_path: Path) -> None:
     log.data(3)
     found = [(r["base_offset"], r["size_bytes"], r["torn"]) for b in read("batches", [tmp_path]) for r in b.to_pylist() if r["error"]]
     assert found == [(None, 30, False)]
+
+
+def test_one_path_may_stand_alone(tmp_path: Path) -> None:
+    PartitionWriter(tmp_path, "t", 0).data(3)
+    assert [batch.num_rows for batch in read("records", str(tmp_path))] == [3]
+    assert [sum(part.segment.size_bytes for part in task if isinstance(part, Part)) for task in plan("records", tmp_path)] == [
+        (tmp_path / "t-0" / "00000000000000000000.log").stat().st_size
+    ]
+
+
+@pytest.mark.parametrize("reads", [lambda path: list(read("records", [path])), lambda path: plan("records", [path])], ids=["read", "plan"])
+def test_what_is_not_there_is_no_log_without_rows(tmp_path: Path, reads: Callable[[str], list[object]]) -> None:
+    with pytest.raises(OSError, match="missing: no such directory"):
+        reads(str(tmp_path / "missing"))
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:1"):
+        reads("kafka://127.0.0.1:1")
+    assert reads(str(tmp_path)) == []
+
+
+def test_a_directory_without_the_topics_is_one_of_several(tmp_path: Path) -> None:
+    PartitionWriter(tmp_path / "one", "t", 0).data(3)
+    PartitionWriter(tmp_path / "other", "u", 0).data(3)
+    assert [batch.num_rows for batch in read("records", [tmp_path / "other", tmp_path / "one"], None, Filters(frozenset({"t"})))] == [3]
+
+
+def test_a_name_in_the_place_of_a_set_of_names_is_refused() -> None:
+    with pytest.raises(TypeError, match="topics are a set"):
+        Filters(topics="orders")  # type: ignore[arg-type] # on purpose
 
 
 def test_filters_leave_out_partitions_batches_and_records(tmp_path: Path) -> None:
