@@ -21,7 +21,7 @@ JOBS ?= 3
 .PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-pythons test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard protocol/records/*walk.py protocol/records/*walk.pxd)
 	@if [ -z "$(PYTHON)" ]; then echo "Ottla needs Python 3.11 or later: install it, or run 'make PYTHON=/path/to/python3.11 …'" >&2; exit 1; fi
@@ -162,6 +162,7 @@ controller-differential: $(STAMP) maven ## Tell Apache Kafka's own controller an
 	@$(PY) -m tests.support.controller_differential $(ARGS)
 
 spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)
+	@if [ ! -e .demo/idempotent ] && [ "$(DIR)" = .demo/idempotent ]; then echo "There is no .demo/idempotent yet: run 'make demo', which leaves it, or name a directory: 'make spark DIR=ottla-data'" >&2; exit 2; fi
 	@$(BIN)/ottla audit --engine spark $(DIR) $(ARGS)
 
 audit-corpus: $(STAMP) java maven ## Judge planted, legal and broker-written logs: found, missed and false alarms of each rule

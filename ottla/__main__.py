@@ -1,5 +1,16 @@
 """`python -m ottla …` is `ottla …`."""
 
-from ottla.broker.cli import main
+import sys
 
-main()
+from ottla.broker.cli import main
+from ottla.broker.cli.basics import EXIT_NO_RESULT
+
+try:
+    main()
+except ModuleNotFoundError as missing:  # a checkout that nobody installed
+    if missing.name is None or missing.name.partition(".")[0] == "ottla":
+        raise
+    print(
+        f"ottla: {sys.executable} has no {missing.name}: install Ottla, by 'pip install .' in the checkout or 'make setup'", file=sys.stderr
+    )
+    raise SystemExit(EXIT_NO_RESULT) from None

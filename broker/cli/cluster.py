@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from ottla.broker.cli.basics import CliError, host_port
 from ottla.broker.cli.security import connect
@@ -61,6 +61,12 @@ class AnsweredError(CliError):
         self.code = code
 
 
+LOCKED_HINT: Final = (
+    "Who listens there may want TLS or a log-in: say how to come in with `ottla --config client.properties …`, or OTTLA_CLIENT_CONFIG "
+    "(docs/security.md)."
+)
+
+
 class Unreachable(CliError):
     """No broker answers."""
 
@@ -93,15 +99,15 @@ class AdminClient:
     def any(self, request: Message) -> Any:
         """Ask the first bootstrap server that can be reached."""
         refused: list[str] = []
+        advice = "Start one with `ottla serve --data-dir data`, or name a running one with --bootstrap-server HOST:PORT."
         for address in self._bootstrap.split(","):
             try:
                 return self._call(*host_port(address.strip()), request)
             except OSError as error:
                 refused.append(f"{address}: {error.strerror or error}")
-        raise Unreachable(
-            f"no broker can be reached ({'; '.join(refused)}). "
-            "Start one with `ottla serve --data-dir data`, or name a running one with --bootstrap-server HOST:PORT."
-        )
+                if type(error) is ConnectionError or isinstance(error, ConnectionResetError):  # it was let in, and answered by nothing
+                    advice = LOCKED_HINT
+        raise Unreachable(f"no broker can be reached ({'; '.join(refused)}). {advice}")
 
     def each_broker(self, request: Message) -> list[tuple[MetadataResponseBroker, Any]]:
         """The brokers that metadata names, each with its own answer."""

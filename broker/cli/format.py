@@ -19,7 +19,7 @@ from ottla.broker.storage.errors import LogDirRefused
 @command
 def format_(
     cluster_id: Annotated[
-        str, typer.Option("--cluster-id", "-t", help="The id of the cluster; Kafka's `kafka-storage random-uuid` draws one.")
+        str, typer.Option("--cluster-id", "-t", help="The id of the cluster; `ottla kafka-storage random-uuid` draws one.")
     ],
     config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The node's server.properties.")],
     *,

@@ -64,7 +64,8 @@ def main(argv: Sequence[str]) -> int:
     try:
         ask(address, options.timeout, config, secure=secure)
     except (OSError, ValueError, ProtocolError) as error:
-        print(f"ottla health: {address}: {error}", file=sys.stderr)
+        hint = "; if it wants TLS or a log-in, say how to come in with --config client.properties" if type(error) is ConnectionError else ""
+        print(f"ottla health: {address}: {error}{hint}", file=sys.stderr)
         return 1
     print(f"{address} serves")
     return 0

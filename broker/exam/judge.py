@@ -120,7 +120,7 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
     told = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
     excused = [each for each in found.anomalies if _is_of(each, lost)]
     if excused:
-        says = f"{len(lost)} acknowledged records were lost by the election: {_counted(excused)}"
+        says = f"acknowledged records were lost by the election ({len(lost)}): {_counted(excused)}"
         told.append(Breach(Guarantee.COMPLETE, says, story(excused), by_setting=True))
     if calm.role is Role.CONSUMER:
         told += _of_effects(stage, calm)

@@ -102,6 +102,7 @@ def write_junit(results: Sequence[Result], name: str, path: Path, failure: str |
 
 
 def _cell(result: Result, guarantee: Guarantee) -> str:
-    if result.of(guarantee) is not None:
-        return "!" if result.standing in _NOT_ITS_FAULT else "✗"
+    broken = [breach for breach in result.breaches if breach.guarantee is guarantee]
+    if broken:
+        return "!" if result.standing in _NOT_ITS_FAULT or all(breach.by_setting for breach in broken) else "✗"
     return "–" if result.standing in _NOTHING_SHOWN else "✓"

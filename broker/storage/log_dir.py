@@ -160,7 +160,8 @@ class LogDir:
             if settings.process_roles:
                 raise LogDirRefused(
                     f"{self.path} is not formatted, it has no {meta_properties.FILE_NAME}: run "
-                    "`ottla format --cluster-id ID --config FILE` with the id of the cluster that this node belongs to"
+                    "`ottla format --cluster-id ID --config FILE` with the id of the cluster that this node belongs to "
+                    "(and --standalone for its controller)"
                 )
             cluster_id = settings.cluster_id or partition_metadata.encode_uuid(random_id(self._random_bytes))
             self.meta = MetaProperties(cluster_id, settings.node_id, random_id(self._random_bytes))

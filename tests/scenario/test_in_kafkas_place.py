@@ -302,6 +302,26 @@ def test_a_port_of_its_own_is_open_to_all_and_told_to_clients_and_brokers_togeth
     assert "broker 2 at 127.0.0.1:9193" in told
 
 
+@pytest.mark.parametrize("options", [["--config", "/etc/own.properties"], ["--config=/etc/own.properties"]])
+def test_listeners_of_a_file_of_its_own_are_not_replaced_by_open_ones(run: Run, options: list[str]) -> None:
+    login = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="secret";'
+    text = (
+        f"listeners = SASL_PLAINTEXT://:9092\nsasl.enabled.mechanisms=PLAIN\nlistener.name.sasl_plaintext.plain.sasl.jaas.config={login}\n"
+    )
+    own = run({}, ["serve", *options], files={"/etc/own.properties": text})
+    own.wait_until(lambda: "Ottla is listening" in own.output, "the broker")
+    assert own.exec("ottla", "topics", "list").returncode == 1
+    user = {
+        "bootstrap.servers": "localhost:9092",
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "alice",
+        "sasl.password": "secret",
+    }
+    done = own.exec("/opt/ottla/bin/python", "-c", LOGGED_IN, json.dumps([user, user]))
+    assert done.stdout == "Message produced by a user\n", done.stderr
+
+
 def test_a_mounted_file_is_read_a_name_it_does_not_know_is_told_and_the_data_survive(run: Run) -> None:
     mounted = {
         "/mnt/shared/config/server.properties": "num.partitions=5\nno.such.setting=1\nprocess.roles=broker,controller\nnode.id=7\n"

@@ -27,6 +27,9 @@ from ottla.broker.cli.dump_log import dump_log
 from ottla.broker.cli.group_offsets import timestamp_ms
 from ottla.broker.cli.produce import produce, split_line
 from ottla.broker.cli.verify import verify
+from ottla.testing import InProcessBroker
+
+ROOT = Path(__file__).resolve().parents[4]
 
 
 @dataclass
@@ -95,6 +98,15 @@ def test_a_peer_that_does_not_speak_kafka_is_told_so() -> None:
         with AdminClient(f"127.0.0.1:{server.getsockname()[1]}") as cluster, pytest.raises(CliError, match="Kafka's protocol"):
             cluster.metadata()
         thread.join()
+
+
+def test_who_is_shut_out_by_a_lock_is_told_how_to_come_in_and_who_finds_nobody_how_to_start_one(tmp_path: Path) -> None:
+    with InProcessBroker(tmp_path / "data", tls=True) as broker:
+        with AdminClient(broker.bootstrap) as cluster, pytest.raises(CliError, match=r"TLS or a log-in: .* --config client\.properties"):
+            cluster.metadata()
+        address = broker.bootstrap
+    with AdminClient(address) as cluster, pytest.raises(CliError, match=r"Connection refused.*Start one with `ottla serve"):
+        cluster.metadata()
 
 
 def test_a_line_without_the_separator_is_a_value() -> None:
@@ -181,6 +193,14 @@ def test_a_plain_installation_has_help_and_says_which_extra_the_audit_needs(tmp_
     audit = ottla("audit", "data", "--html", "page.html", PYTHONPATH=str(tmp_path))
     assert (audit.returncode, audit.stdout) == (2, "")
     assert audit.stderr == "ottla audit needs the packages of the extra 'audit': pip install 'ottla[audit]' (No module named 'pyarrow')\n"
+
+
+@pytest.mark.parametrize("command", ["serve", "topics"])
+def test_a_checkout_that_nobody_installed_says_what_to_do(command: str) -> None:
+    argv = [sys.executable, "-S", "-m", "ottla", command]  # -S: without the packages of this environment
+    said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (said.returncode, said.stderr.count("\n")) == (2, 1), said.stderr
+    assert "install Ottla, by 'pip install .' in the checkout or 'make setup'" in said.stderr
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:

@@ -30,6 +30,12 @@ def test_a_row_shows_each_guarantee() -> None:
     assert (table[1]["restarts"], table[1]["seconds"], table[5]["seconds"]) == ("2", "2.0", "")
 
 
+def test_what_a_setting_lost_counts_against_nobody_beside_what_broke_either() -> None:
+    (row,) = rows([Result("unclean-election", "elected", Standing.BROKEN, breaches=[ONCE, LOST])])
+    cells = dict(zip(COLUMNS, row, strict=True))
+    assert (cells["once"], cells["complete"]) == ("✗", "!")
+
+
 def test_stories_are_told_of_what_broke() -> None:
     text = "\n".join(stories(RESULTS))
     assert "lost-ack: acks are lost\n  once: 1 duplicate\n    record-1 is there twice\n      at t-0@1\n  kept in /x" in text
