@@ -36,11 +36,13 @@ class OwnLock:
     """Kafka's, without the address of the listener LISTENER."""
 
     def entrance(self, bootstrap: str, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> Entrance:
-        """For one of the users, by default the first. Raises ValueError for one that is not known."""
+        """For one of the users, by default the first. Raises ValueError for one that is not known, and for a mechanism that is not."""
         if user is None:
             user = next(iter(self.users), None)
         elif user not in self.users:
             raise ValueError(f"there is no user {user!r}: {', '.join(self.users) or 'nobody'} logs in here")
+        if user is not None and mechanism not in MECHANISMS:
+            raise ValueError(f"nobody logs in by {mechanism!r} here: one of {', '.join(MECHANISMS)}")
         password = "" if user is None else self.users[user]
         return Entrance(bootstrap, None if self.ca is None else str(self.ca), user, password, mechanism)
 

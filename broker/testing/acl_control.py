@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 _ANYTHING = DeleteAclsFilter(Resource.ANY, None, Pattern.ANY, None, None, Operation.ANY, Permission.ANY)
 
+_NAMES = [each.name for each in Operation if each is not Operation.ANY]
+_KINDS = {kind.name.lower(): kind for kind in Resource if kind not in {Resource.ANY, Resource.CLUSTER}}
+
 
 class AclControl:
     """The ACLs of one broker. It has to ask for them: `settings={"authorizer.class.name": …}`, else RuntimeError."""
@@ -23,7 +26,8 @@ class AclControl:
 
     def allow(self, principal: str, *operations: str, host: str = "*", prefixed: bool = False, **resource: str) -> None:
         """`allow("User:ann", "READ", "WRITE", topic="orders")`; the resource is `topic`, `group` or `transactional_id`, or without one the
-        cluster; "*" as its name means all, `prefixed` all that begin so. Raises Rejected, KeyError for what is no operation."""
+        cluster; "*" as its name means all, `prefixed` all that begin so. Raises Rejected; KeyError for what is no operation; TypeError for
+        no operation, and for what is not one resource."""
         self._make(Permission.ALLOW, principal, operations, host=host, prefixed=prefixed, resource=resource)
 
     def deny(self, principal: str, *operations: str, host: str = "*", prefixed: bool = False, **resource: str) -> None:
@@ -37,6 +41,11 @@ class AclControl:
     def _make(
         self, permission: Permission, principal: str, operations: tuple[str, ...], *, host: str, prefixed: bool, resource: dict[str, str]
     ) -> None:
+        if not operations:
+            raise TypeError(f"which operations? One or more of {', '.join(_NAMES)}")
+        for each in operations:
+            if each not in _NAMES:
+                raise KeyError(f"there is no operation {each!r}; there are {', '.join(_NAMES)}")
         kind, name = _resource(resource)
         pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
         acls = [AclCreation(kind, name, pattern, principal, host, Operation[each], permission) for each in operations]
@@ -49,12 +58,14 @@ class AclControl:
         if services.authorizer is None:
             raise RuntimeError(f"the broker asks for no ACLs: start it with authorizer.class.name={STANDARD_AUTHORIZER}")
         if services.deciding is None:
-            raise RuntimeError("a broker of a cluster makes no ACLs by itself: ask the cluster")
+            raise RuntimeError("a broker of a cluster makes no ACLs by itself: make them by a client")
         return services.deciding
 
 
 def _resource(given: dict[str, str]) -> tuple[Resource, str]:
     if not given:
         return Resource.CLUSTER, CLUSTER_NAME
-    ((kind, name),) = given.items()
-    return Resource[kind.upper()], name
+    (kind, *more), name = given, next(iter(given.values()))
+    if more or kind not in _KINDS:
+        raise TypeError(f"an ACL is of one resource, which is {', '.join(_KINDS)} or the cluster: {', '.join(given)} is none")
+    return _KINDS[kind], name

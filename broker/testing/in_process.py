@@ -141,7 +141,8 @@ class InProcessBroker(NodeThread[Broker]):
     def client_properties(self, kind: str = "java", user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
         """How a client comes in: for `java` and `librdkafka` the properties, for `kafka-python` and `aiokafka` keyword arguments.
 
-        `user` is one of `users`, by default the first; where nobody logs in, no user. Raises ValueError for another one.
+        `user` is one of `users`, by default the first; where nobody logs in, no user. Raises ValueError for another one, and for another
+        mechanism than PLAIN and those of SCRAM.
         """
         lock = self._lock or OwnLock(None, {}, {})
         return client_properties(kind, lock.entrance(self.bootstrap, user, mechanism))

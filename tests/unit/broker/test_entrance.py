@@ -109,6 +109,8 @@ def test_another_kind_of_client_and_another_user_are_refused(tmp_path: Path) -> 
     lock = own_lock(tmp_path / "data", NOW_MS, tls=False, users={"alice": "a"})
     with pytest.raises(ValueError, match="there is no user 'eve': alice logs in here"):
         lock.entrance("h:1", "eve")
+    with pytest.raises(ValueError, match="nobody logs in by 'scram' here: one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512"):
+        lock.entrance("h:1", "alice", "scram")
     assert not (tmp_path / "data.tls").exists()
 
 

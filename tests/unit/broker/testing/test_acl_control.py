@@ -37,3 +37,17 @@ def test_a_role_is_given_taken_away_and_denied(tmp_path: Path) -> None:
 def test_a_broker_that_asks_nobody_says_which_setting_is_missing(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as broker, pytest.raises(RuntimeError, match=r"authorizer\.class\.name="):
         broker.acls.allow("User:ann", "READ", topic="orders")
+
+
+def test_a_role_that_would_allow_nothing_is_refused(tmp_path: Path) -> None:
+    with RunningBroker(tmp_path / "data", GUARDED) as broker:
+        with pytest.raises(KeyError, match="there is no operation 'read'; there are ALL, READ, WRITE"):
+            broker.acls.allow("User:ann", "read", topic="orders")
+        with pytest.raises(TypeError, match="which operations"):
+            broker.acls.allow("User:ann", topic="orders")
+        with pytest.raises(TypeError, match="tpoic is none"):
+            broker.acls.deny("User:ann", "READ", tpoic="orders")
+        with pytest.raises(TypeError, match="topic, group is none"):
+            broker.acls.allow("User:ann", "READ", topic="orders", group="g")
+        broker.acls.allow("User:ann", "TWO_PHASE_COMMIT", transactional_id="tx")
+        broker.acls.allow("User:ann", "IDEMPOTENT_WRITE")
