@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Final
 
 TRANSACTION_STATE: Final = "__transaction_state"
@@ -72,4 +73,6 @@ def no_logs(path: str, topics: Collection[str]) -> str:
     """The problem of a directory in which nothing was found."""
     if topics:
         return f"{path}: no partition of {', '.join(sorted(topics))} here"
-    return f"{path}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them)"
+    below = sorted(each.parent.name for each in Path(path).glob("*/meta.properties"))
+    hint = f"; data directories are in it: {', '.join(below)}" if below else ""
+    return f"{path}: no partition logs here (expected directories such as flights-0 with 00000000000000000000.log in them){hint}"

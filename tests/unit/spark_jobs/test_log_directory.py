@@ -19,3 +19,10 @@ def test_a_directory_is_as_large_as_its_segments_without_the_files_beside_them(t
 def test_what_is_missing_is_named_where_topics_were_asked_for_and_described_where_none_were() -> None:
     assert no_logs("data", ["u", "t"]) == "data: no partition of t, u here"
     assert no_logs("data", []).startswith("data: no partition logs here (expected directories such as flights-0")
+
+
+def test_who_names_the_directory_above_is_told_of_the_data_directories_in_it(tmp_path: Path) -> None:
+    for name in ("broker2", "broker1"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "meta.properties").touch()
+    assert no_logs(str(tmp_path), []).endswith("; data directories are in it: broker1, broker2")
