@@ -25,7 +25,11 @@ help: ## List the targets
 
 $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard protocol/records/*walk.py protocol/records/*walk.pxd)
 	@if [ -z "$(PYTHON)" ]; then echo "Ottla needs Python 3.11 or later: install it, or run 'make PYTHON=/path/to/python3.11 …'" >&2; exit 1; fi
-	@test -x $(PY) || $(PYTHON) -m venv $(VENV)
+	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
+	if command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
+		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null; \
+	else echo "$(PYTHON) cannot make virtual environments. Install what is missing (Debian, Ubuntu: 'sudo apt-get install python3-venv'), then run make again." >&2; exit 1; fi
+	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@echo "Installing Ottla and its pinned dependencies into $(VENV) (once)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel cython
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
