@@ -30,6 +30,9 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard protocol/records/*w
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null; \
 	else echo "$(PYTHON) cannot make virtual environments. Install what is missing (Debian, Ubuntu: 'sudo apt-get install python3-venv'), then run make again." >&2; exit 1; fi
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
+	@{ command -v cc && test -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"; } >/dev/null 2>&1 || \
+	{ command -v apt-get && [ "$$(id -u)" = 0 ] && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev python3-dev; } >/dev/null || \
+	echo "No C compiler, or no headers of $(PYTHON): the walkers over records stay interpreted, which is slower (Debian, Ubuntu: 'sudo apt-get install gcc libc6-dev python3-dev', then 'rm $(STAMP)' and make again)" >&2
 	@echo "Installing Ottla and its pinned dependencies into $(VENV) (once)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel cython
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
