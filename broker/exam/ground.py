@@ -101,9 +101,10 @@ class Ground(ABC):
         return made
 
     def release(self, name: str) -> None:
-        """Let go what the rule holds."""
+        """Let go what the rule holds, wherever it is loaded."""
         for broker in self._up:
-            broker.faults.release(name)
+            if any(rule.name == name for rule in broker.faults.rules):
+                broker.faults.release(name)
 
     def reset(self) -> None:
         """Unload all rules and release everything."""
