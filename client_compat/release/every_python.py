@@ -20,6 +20,9 @@ MADE_FROM = ("pyproject.toml", "setup.py", "constraints.txt", *(f"protocol/recor
 
 def main(arguments: list[str]) -> int:
     """The tests on each; what came of it, at the end."""
+    if arguments in (["-h"], ["--help"]):
+        print(__doc__)
+        return 0
     pythons = find()
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     came: dict[str, str] = {}
