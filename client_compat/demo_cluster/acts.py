@@ -173,7 +173,8 @@ def the_late_one_leads(stage: Stage) -> None:
     stage.start(late)
     stage.wait_led(lambda one: one.leader == LATE, "the late broker leads")
     stage.start(second)
-    stage.wait_led(lambda one: one.leader == LATE and second.node_id in one.in_sync, "a second replica is in sync")
+    # Who leads is no matter then: on a busy machine the late one may have been fenced for a moment, and the other one taken over.
+    stage.wait_led(lambda one: {LATE, second.node_id} <= set(one.in_sync), "a second replica is in sync")
     stage.watch.tell(Kind.NOTE, None, "the clients go on, with offsets that were given once already")
     stage.load.go_on()
     stage.wait_served()

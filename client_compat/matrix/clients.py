@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from client_compat.matrix.control import Program
@@ -40,8 +41,9 @@ class ToolchainMissing(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """`tools` are the commands that must be there. `build` gives the commands, run in its directory; none where nothing is built. It is
-    built again when one of `sources` changed. Jobs of a `busy` one are run one at a time: each takes every core."""
+    """`tools` are the commands that must be there; `probe` is one of them with arguments, run in its directory, that fails where it is too
+    old. `build` gives the commands, run in its directory; none where nothing is built. It is built again when one of `sources` changed.
+    Jobs of a `busy` one are run one at a time: each takes every core."""
 
     name: str
     tools: tuple[str, ...] = ()
@@ -50,6 +52,7 @@ class Language:
     env: Mapping[str, str] = field(default_factory=dict)
     sources: tuple[str, ...] = ("**/*",)
     busy: bool = False
+    probe: tuple[str, ...] = ()
 
     @property
     def directory(self) -> Path:
@@ -60,9 +63,12 @@ class Language:
         return CACHE / self.name
 
     def missing(self) -> str | None:
-        """Which commands are not there, and what to install; None where nothing is missing."""
+        """Which commands are not there, or too old, and what to install; None where nothing is missing."""
         gone = [tool for tool in self.tools if shutil.which(tool) is None]
-        return f"no {', '.join(gone)} here ({self.hint})" if gone else None
+        if gone:
+            return f"no {', '.join(gone)} here ({self.hint})"
+        said = refused(self.directory, self.probe) if self.probe else ""
+        return f"{self.probe[0]} is too old here: {said} ({self.hint})" if said else None
 
     def ensure_built(self, note: Note = lambda text: None) -> None:
         """Build unless the sources are those of the last build. Raises `ToolchainMissing` or `BuildFailed`."""
@@ -98,6 +104,15 @@ class Language:
             raise BuildFailed(f"{' '.join(command[:3])} ended with {done.returncode}:\n{said}")
 
 
+@cache
+def refused(directory: Path, probe: tuple[str, ...]) -> str:
+    """What a tool says against the directory, in one line; nothing where it can read what stands there."""
+    done = subprocess.run(
+        probe, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
+    )
+    return " ".join(done.stderr.split()) or f"ended with {done.returncode}" if done.returncode else ""
+
+
 def digest(directory: Path, patterns: Sequence[str] = ("**/*",)) -> str:
     """Of the names and contents of the files below `directory` that match, but for what a build makes there."""
     found = hashlib.sha256()
@@ -111,7 +126,14 @@ def digest(directory: Path, patterns: Sequence[str] = ("**/*",)) -> str:
 PYTHON = Language("python")
 KCAT = Language("kcat", ("kcat",), "Debian, Ubuntu: apt-get install kcat")
 SPARK = Language("spark", ("java",), "Debian, Ubuntu: apt-get install openjdk-17-jre-headless", busy=True)
-GO = Language("go", ("go",), "https://go.dev/dl", lambda out: [["go", "build", "-o", str(out / "client"), "."]], {"CGO_ENABLED": "0"})
+GO = Language(
+    "go",
+    ("go",),
+    "https://go.dev/dl",
+    lambda out: [["go", "build", "-o", str(out / "client"), "."]],
+    {"CGO_ENABLED": "0"},
+    probe=("go", "list", "-m"),
+)
 NODE = Language(
     "node",
     ("node", "npm"),
@@ -124,6 +146,7 @@ RUST = Language(
     ("cargo",),
     "https://rustup.rs",
     lambda out: [["cargo", "build", "--quiet", "--target-dir", str(out / "target")]],
+    probe=("cargo", "metadata", "--no-deps", "--offline", "--format-version=1"),
 )
 JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get install maven openjdk-17-jdk-headless", java.build_commands)
 

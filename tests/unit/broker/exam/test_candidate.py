@@ -69,7 +69,7 @@ def test_what_a_program_left_behind_ends_with_it(tmp_path: Path) -> None:
     words = [
         sys.executable,
         "-c",
-        "import os, subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1).pid); os._exit(0)",
+        "import os, subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'input()'], stdin=-1).pid, flush=True); os._exit(0)",
     ]
     left = start(Candidate(words), "127.0.0.1:9", tmp_path, 1, 1)
     assert left.process.wait(30) == 0

@@ -89,6 +89,13 @@ def test_a_missing_toolchain_skips_the_cell_and_says_what_to_install(run_one: Ru
     assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, "no no-such-tool here (get it)")
 
 
+def test_a_toolchain_that_is_too_old_skips_the_cell_in_its_own_words(run_one: RunOne, pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = Language("go", (sys.executable,), "get a newer one", probe=(sys.executable, "-c", "raise SystemExit('it wants 9.9')"))
+    monkeypatch.setitem(clients.CLIENTS, FAKE, replace(clients.CLIENTS[FAKE], language=old))  # type: ignore[arg-type]  # a dict underneath
+    cell = run_one(lambda scene: None, client=FAKE)
+    assert (cell.outcome, cell.reason) == (Outcome.SKIPPED, f"{sys.executable} is too old here: it wants 9.9 (get a newer one)")
+
+
 def test_a_broker_that_keeps_nothing_is_not_asked_to_remember(run_one: RunOne) -> None:
     assert run_one(lambda scene: None, broker=TANSU, durable=True, own_broker=True).outcome is Outcome.UNSUPPORTED
 
