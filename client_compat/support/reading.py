@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from aiokafka import AIOKafkaConsumer
 from aiokafka import TopicPartition as AioPartition
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, TopicPartition
 
 from client_compat.support.workers import RunFailed
 
@@ -94,10 +94,24 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: int) -> None:
 def ends(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[int]:
     """The offset to which each partition is given to readers: below what an open transaction wrote, or with that."""
     consumer = _consumer(bootstrap, isolation)
-    places = [TopicPartition(topic, partition) for partition in range(partitions)]
-    found = [consumer.get_watermark_offsets(place, ANSWER_TIMEOUT_S)[1] for place in places]
-    consumer.close()
-    return found
+    try:
+        return [_end(consumer, TopicPartition(topic, partition)) for partition in range(partitions)]
+    finally:
+        consumer.close()
+
+
+def _end(consumer: Consumer, place: TopicPartition) -> int:
+    """Asked again while the leader is so new that it does not know yet what is committed (KIP-207)."""
+    deadline = time.monotonic() + ANSWER_TIMEOUT_S
+    while True:
+        try:
+            found: int = consumer.get_watermark_offsets(place, ANSWER_TIMEOUT_S)[1]
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.OFFSET_NOT_AVAILABLE or time.monotonic() > deadline:
+                raise
+            time.sleep(LOOK_S)
+        else:
+            return found
 
 
 def lag_of(bootstrap: str, group: str, topic: str, partitions: int) -> int:

@@ -105,8 +105,10 @@ def test_the_example_of_the_audit_runs(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.usefixtures("data")
-def test_the_example_in_spark_runs(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:  # pytest's way
-    run(SPARK, spark=spark)
+def test_the_example_in_spark_runs(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:  # pytest's way
+    example = SPARK.replace('"data"', repr(str(tmp_path / "data")))  # Spark was started elsewhere, perhaps
+    assert example != SPARK
+    run(example, spark=spark)
     assert "base_offset" in capsys.readouterr().out
 
 
