@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
 
-.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-pythons test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,12 +26,11 @@ help: ## List the targets
 $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard protocol/records/*walk.py protocol/records/*walk.pxd)
 	@if [ -z "$(PYTHON)" ]; then echo "Ottla needs Python 3.11 or later: install it, or run 'make PYTHON=/path/to/python3.11 …'" >&2; exit 1; fi
 	@test -x $(BIN)/pip || $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
-	if command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3-venv >/dev/null; \
+	if .ci/install-packages python3-venv; then :; \
 	else echo "$(PYTHON) cannot make virtual environments. Install what is missing (Debian, Ubuntu: 'sudo apt-get install python3-venv'), then run make again." >&2; exit 1; fi
 	@test -x $(BIN)/pip || $(PYTHON) -m venv $(VENV)
 	@{ command -v cc && test -f "$$($(PYTHON) -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h"; } >/dev/null 2>&1 || \
-	{ command -v apt-get && [ "$$(id -u)" = 0 ] && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq gcc libc6-dev python3-dev; } >/dev/null || \
+	.ci/install-packages gcc libc6-dev python3-dev || \
 	echo "No C compiler, or no headers of $(PYTHON): the walkers over records stay interpreted, which is slower (Debian, Ubuntu: 'sudo apt-get install gcc libc6-dev python3-dev', then 'rm $(STAMP)' and make again)" >&2
 	@echo "Installing Ottla and its pinned dependencies into $(VENV) (once)"
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt setuptools wheel cython
@@ -40,59 +39,42 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard protocol/records/*w
 
 setup: $(STAMP) ## Make the virtual environment with every extra
 
-java: ## Find Java for Spark, or install a headless JRE 17 with apt-get where that is allowed
-	@if [ -n "$${JAVA_HOME:-}" ] && [ -x "$$JAVA_HOME/bin/java" ]; then :; \
-	elif command -v java >/dev/null 2>&1; then :; \
-	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-		echo "No Java found: installing openjdk-17-jre-headless"; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq openjdk-17-jre-headless >/dev/null; \
-	else echo "Spark needs Java 17 or later. Install one (Debian, Ubuntu: 'sudo apt-get install openjdk-17-jre-headless'; macOS: 'brew install openjdk@17') or set JAVA_HOME, then run make again." >&2; exit 1; fi
-
-kcat: ## Find kcat for the client tests, or install it with apt-get where that is allowed
-	@if command -v kcat >/dev/null 2>&1; then :; \
-	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq kcat >/dev/null; \
-	else echo "kcat is missing: its tests will be skipped (Debian, Ubuntu: 'sudo apt-get install kcat')" >&2; fi
-
-maven: ## Find Maven and a JDK for the Java client's tests, or install them with apt-get where that is allowed
-	@if command -v mvn >/dev/null 2>&1 && command -v javac >/dev/null 2>&1; then :; \
-	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq maven openjdk-17-jdk-headless >/dev/null; \
-	else echo "mvn or javac is missing: the Java client's tests will be skipped (Debian, Ubuntu: 'sudo apt-get install maven openjdk-17-jdk-headless')" >&2; fi
-
-# A program that some tests need: its command, the package that has it, and what installs it by hand.
-define toolchain
-	@if command -v $(1) >/dev/null 2>&1; then :; \
-	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq $(2) >/dev/null; \
-	else echo "$(1) is missing: its tests will be skipped ($(3))" >&2; fi
+# What a target needs beside Python: the test that finds it, its Debian packages, and what is lost without it. A tool that cannot be
+# installed is a warning: the tests that need it say so and are skipped.
+define tool
+	@if $(1); then :; \
+	elif .ci/install-packages $(2); then :; \
+	else echo "Warning: $(2) cannot be installed here, so $(3) (Debian, Ubuntu: 'sudo apt-get install $(2)')" >&2; fi
 endef
 
+java: ## Find Java for Spark, or install a headless JRE 17 with apt-get where that is allowed
+	$(call tool,[ -x "$${JAVA_HOME:-/none}/bin/java" ] || command -v java >/dev/null 2>&1,openjdk-17-jre-headless,Spark and its tests cannot run; or set JAVA_HOME)
+
+kcat: ## Find kcat for the client tests, or install it with apt-get where that is allowed
+	$(call tool,command -v kcat >/dev/null 2>&1,kcat,its tests are skipped)
+
+maven: ## Find Maven and a JDK for the Java client's tests, or install them with apt-get where that is allowed
+	$(call tool,command -v mvn >/dev/null 2>&1 && command -v javac >/dev/null 2>&1,maven openjdk-17-jdk-headless,the Java client's tests and those beside Apache Kafka are skipped)
+
 go: ## Find Go for its client programs, or install it with apt-get where that is allowed
-	$(call toolchain,go,golang-go,Debian and Ubuntu: 'sudo apt-get install golang-go'; or https://go.dev/dl)
+	$(call tool,command -v go >/dev/null 2>&1,golang-go,its client programs are skipped; or see https://go.dev/dl)
 
 node: ## Find Node.js and npm for their client programs, or install them with apt-get where that is allowed
-	$(call toolchain,npm,nodejs npm,Debian and Ubuntu: 'sudo apt-get install nodejs npm'; or https://nodejs.org)
+	$(call tool,command -v npm >/dev/null 2>&1,nodejs npm,their client programs are skipped; or see https://nodejs.org)
 
 rust: ## Find Cargo for the Rust client program, or install it with apt-get where that is allowed
-	$(call toolchain,cargo,cargo,Debian and Ubuntu: 'sudo apt-get install cargo'; or https://rustup.rs)
+	$(call tool,command -v cargo >/dev/null 2>&1,cargo,the Rust client program is skipped; or see https://rustup.rs)
 
 browser: ## Find Chromium and its driver for the tests of pages, or install them with apt-get where that is allowed
-	$(call toolchain,chromedriver,chromium chromium-driver,Debian and Ubuntu: 'sudo apt-get install chromium chromium-driver')
+	$(call tool,command -v chromedriver >/dev/null 2>&1,chromium chromium-driver,the console's tests in a browser are skipped)
 
 databases: ## Find PostgreSQL and Redis for the tests of the dedupe recipe, or install them with apt-get where that is allowed
-	@if [ -d /usr/lib/postgresql ] && command -v redis-server >/dev/null 2>&1; then :; \
-	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql redis-server >/dev/null; \
-	else echo "PostgreSQL or Redis is missing: their tests will be skipped (Debian, Ubuntu: 'sudo apt-get install postgresql redis-server')" >&2; fi
+	$(call tool,[ -d /usr/lib/postgresql ] && command -v redis-server >/dev/null 2>&1,postgresql redis-server,the tests of the dedupe recipe are skipped)
 
 kerberos: $(STAMP) ## Find a Kerberos KDC and python-gssapi for the tests of GSSAPI, or install them where that is allowed
-	@if [ -x /usr/sbin/krb5kdc ] && [ -x /usr/bin/krb5-config ] && command -v kinit >/dev/null 2>&1; then :; \
-	elif command -v apt-get >/dev/null 2>&1 && [ "$$(id -u)" = 0 ]; then \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit gcc >/dev/null; \
-	else echo "A KDC of Kerberos is missing: its tests will be skipped (Debian, Ubuntu: 'sudo apt-get install krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit gcc')" >&2; fi
+	$(call tool,[ -x /usr/sbin/krb5kdc ] && [ -x /usr/bin/krb5-config ] && command -v kinit >/dev/null 2>&1,krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit gcc,the tests of GSSAPI are skipped)
 	@$(PY) -c 'import gssapi' 2>/dev/null || { echo "Building python-gssapi (once)"; \
-		CFLAGS="-O0 -g0" $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt gssapi || echo "python-gssapi cannot be built: the tests of GSSAPI will be skipped" >&2; }
+		CFLAGS="-O0 -g0" $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt gssapi || echo "Warning: python-gssapi cannot be built: the tests of GSSAPI are skipped" >&2; }
 
 demo: $(STAMP) ## The main job: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
 	@$(PY) -m client_compat.demo $(ARGS)
@@ -109,9 +91,13 @@ console-pictures: $(STAMP) browser ## The pictures of docs/console.md, made by t
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) $(if $(PORT),--port $(PORT)) $(ARGS)
 
-test: $(STAMP) java kcat maven go node rust browser databases kerberos ## Run all tests
+test: $(STAMP) java ## Run the tests that need nothing but Python and a JRE for Spark
+	@echo "make test-all adds the tests beside other programs: Apache Kafka and Java clients (Maven), kcat, Go, Node.js, Rust, PostgreSQL, Redis, Chromium, Kerberos"
+	@$(PY) -m tests.run -n $(JOBS) --dist loadfile -m "not slow" $(ARGS)
+
+test-all: $(STAMP) java kcat maven go node rust browser databases kerberos ## Run all tests, those beside Apache Kafka and other programs included
 	@$(PY) -m client_compat.kafka.class_archives
-	@$(PY) -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(PY) -m tests.run -n $(JOBS) --dist loadfile $(ARGS)
 
 test-pythons: $(STAMP) ## Run the tests on every other Python that is here, each in an environment of its own (ARGS="tests/unit tests/wire")
 	@$(PY) -m client_compat.release.every_python $(ARGS)
