@@ -21,7 +21,7 @@ from ottla.broker.api.context import Context
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
-from ottla.broker.cluster.topic_names import is_internal, name_problem
+from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.runtime.metadata.topic_making import Asker
 from ottla.protocol.error_codes import ErrorCode
@@ -32,6 +32,7 @@ from ottla.protocol.messages.k03_metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.protocol.topic_names import name_problem
 
 if TYPE_CHECKING:
     from ottla.broker.runtime.metadata.cluster_view import Place

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
-from ottla.broker.cluster.topic_names import name_problem
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -19,6 +18,7 @@ from ottla.protocol.messages.k61_describe_producers import (
     ProducerState,
     TopicResponse,
 )
+from ottla.protocol.topic_names import name_problem
 
 
 def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:

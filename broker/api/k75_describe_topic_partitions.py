@@ -10,7 +10,7 @@ from __future__ import annotations
 from ottla.broker.api.access import denied, operations
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.image import TopicImage
-from ottla.broker.cluster.topic_names import is_internal, name_problem
+from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k75_describe_topic_partitions import (
@@ -20,6 +20,7 @@ from ottla.protocol.messages.k75_describe_topic_partitions import (
     DescribeTopicPartitionsResponsePartition,
     DescribeTopicPartitionsResponseTopic,
 )
+from ottla.protocol.topic_names import name_problem
 
 PARTITIONS_MAX = 2000
 """Kafka's default of max.request.partition.size.limit."""

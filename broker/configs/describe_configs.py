@@ -12,7 +12,6 @@ from itertools import dropwhile
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.cluster.topic_names import name_problem
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, base_name, broker_key, check_is_this_broker
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource, SourcedText
 from ottla.broker.configs.client_metrics_config import METRICS_KEYS
@@ -24,6 +23,7 @@ from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.lazy_dataclasses import dataclass
+from ottla.protocol.topic_names import name_problem
 
 UNKNOWN_TYPE = 0
 

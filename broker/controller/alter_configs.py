@@ -15,7 +15,6 @@ from collections.abc import Mapping, Sequence
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import MetadataRecord
-from ottla.broker.cluster.topic_names import name_problem
 from ottla.broker.configs.broker_changes import (
     CLUSTER_DEFAULT,
     CheckStores,
@@ -38,6 +37,7 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.lazy_dataclasses import dataclass
+from ottla.protocol.topic_names import name_problem
 
 
 @dataclass(frozen=True, slots=True)

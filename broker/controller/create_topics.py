@@ -18,7 +18,7 @@ from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType, TopicImage
 from ottla.broker.cluster.metadata_records import ConfigRecord, MetadataRecord, TopicRecord
 from ottla.broker.cluster.topic_ids import ZERO_ID
-from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal, name_problem
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.controller.clear_elr import cleared_elr
 from ottla.broker.controller.placement import Placement, check_assignment
 from ottla.broker.core.effects import Effects
@@ -26,6 +26,7 @@ from ottla.broker.core.java_hash import in_hash_order, string_hash
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.lazy_dataclasses import dataclass
+from ottla.protocol.topic_names import name_problem
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 """Kafka's own bound on one request's new partitions; at some 300 bytes a record the batch stays near 3 MB."""

@@ -261,6 +261,8 @@ class LogDir:
         """
         key = (topic, partition)
         assert key not in self.logs, f"{topic}-{partition} is there already"
+        if parse_live(live_name(topic, partition)) != key:  # in a cluster the controller names it
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic!r} and {partition} make no name of a partition's directory")
         request = self._request(key, topic_id, config)
         try:
             if self._files.exists(request.directory):

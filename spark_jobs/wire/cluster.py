@@ -21,6 +21,7 @@ from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataReques
 from ottla.protocol.messages.k32_describe_configs import DescribeConfigsRequest, DescribeConfigsResource
 from ottla.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
 from ottla.protocol.schema import Message
+from ottla.protocol.topic_names import NAME_LENGTH_MAX, PARTITION_MAX, name_problem
 from ottla.spark_jobs.wire.address import Address
 from ottla.spark_jobs.wire.connection import NotAuthenticated, connect
 
@@ -92,11 +93,19 @@ class Cluster:
         self._clients.clear()
 
     def find(self, topics: Collection[str] = ()) -> Found:
-        """All partitions, or those of some topics. Raises WireError."""
+        """All partitions, or those of some topics. Raises WireError.
+
+        A name that no topic can have is refused: files are named after topics, and a hostile cluster may name one `../x`."""
         response = self._metadata(topics or None)
         found = Found(cluster_id=response.cluster_id or "")
         for topic in response.topics:
             name = topic.name or ""
+            if name_problem(name) is not None:
+                found.refused[ascii(name[:NAME_LENGTH_MAX])] = "not read, because no topic can have this name"
+                continue
+            if any(not 0 <= each.partition_index <= PARTITION_MAX for each in topic.partitions):
+                found.refused[name] = "not read, the cluster names a negative partition"
+                continue
             if topic.error_code:
                 found.refused[name] = error_name(topic.error_code)
             found.partitions += [(name, each.partition_index) for each in topic.partitions]
@@ -121,6 +130,8 @@ class Cluster:
                 for topic in response.topics:
                     for each in topic.partitions:
                         partition = (topic.name, each.partition_index)
+                        if partition not in left:
+                            continue  # nobody asked for it, and its name was not checked
                         if each.error_code == ErrorCode.NONE:
                             found[partition] = each.offset
                         elif each.error_code in MOVING:

@@ -15,7 +15,7 @@ from typing import BinaryIO, Final
 
 from ottla.protocol.records.batch import LOG_OVERHEAD
 from ottla.protocol.records.batch_walk import walk_headers
-from ottla.spark_jobs.log_files import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT, SEGMENT_FILE
+from ottla.spark_jobs.log_files import CLEANER_CHECKPOINT, LOG_START_CHECKPOINT, PARTITION_DIR, SEGMENT_FILE
 from ottla.spark_jobs.segment_reader import BATCH_BYTES_MAX, ROWS_MAX
 from ottla.spark_jobs.wire.address import STATE_FILE, Address, address_of
 from ottla.spark_jobs.wire.cluster import Cluster, WireError
@@ -91,7 +91,7 @@ class _Keeper:
         """One partition, from where its files end."""
         name = f"{span.topic}-{span.partition}"
         notes = self.state.notes
-        with _PartitionFiles(self.directory / name, self.segment_bytes) as log:
+        with _PartitionFiles(_inside(self.directory, name), self.segment_bytes) as log:
             first = self.state.starts.get(name, span.start)
             start = first if log.next_offset is None else log.next_offset
             if start < span.start:  # retention was faster: what is kept here does not lead up to what is there
@@ -113,6 +113,15 @@ class _Keeper:
         if self.state.starts.get(name) != offset:
             self.state.starts[name] = offset
             _write_state(self.directory, self.state)
+
+
+def _inside(directory: Path, name: str) -> Path:
+    """Return the path of a partition's directory. Raises WireError if the name leads anywhere else: the cluster chose it."""
+    match = PARTITION_DIR.fullmatch(name)
+    path = directory / name
+    if match is None or path.is_symlink() or path.resolve().parent != directory.resolve():
+        raise WireError(f"{name!r} is no name of a partition's directory: not fetched")
+    return path
 
 
 class _PartitionFiles:

@@ -21,7 +21,7 @@ from ottla.broker.cluster.features import SUPPORTED, TRANSACTION_VERSION, new_le
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRecord, PartitionChangeRecord, ProducerIdsRecord, TopicRecord
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID, id_text, new_topic_id
-from ottla.broker.cluster.topic_names import CLUSTER_METADATA, name_problem
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.configs.topic_config import internal_topic_configs
 from ottla.broker.controller.create_topics import config_record
@@ -32,6 +32,7 @@ from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG, Meta
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.topic_service import TopicService
 from ottla.broker.storage.errors import LogDirRefused
+from ottla.protocol.topic_names import name_problem
 
 if TYPE_CHECKING:
     from ottla.broker.core.clock import Clock

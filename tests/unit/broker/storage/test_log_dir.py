@@ -58,6 +58,16 @@ def test_a_second_broker_is_refused_by_the_directorys_name(tmp_path: Path) -> No
     opened(tmp_path).close()
 
 
+@pytest.mark.parametrize(("topic", "partition"), [("../x", 0), ("a/b", 0), ("..", 1), ("t", -1), ("t", 2**31)])
+def test_a_log_whose_name_leads_out_of_the_directory_is_rejected(tmp_path: Path, topic: str, partition: int) -> None:
+    log_dir = filled(tmp_path / "data")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(Rejected, match="no name of a partition's directory"):
+        log_dir.create_log(topic, partition, bytes(16), LogConfig(), at_once=True)
+    assert sorted(tmp_path.rglob("*")) == before
+    log_dir.close(clean=True)
+
+
 def test_another_process_holding_javas_kind_of_lock_is_respected(tmp_path: Path) -> None:
     code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

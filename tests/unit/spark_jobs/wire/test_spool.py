@@ -12,6 +12,7 @@ from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, D
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.wire.spool import NotThisCluster, spool
 from ottla.spark_jobs.wire.throttle import Throttle
+from tests.support.renaming_proxy import RenamingProxy
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create, produce
 
@@ -122,3 +123,36 @@ def test_another_clusters_directory_and_one_with_other_files_are_refused(broker:
         spool(url(other), tmp_path / "spool")
     with pytest.raises(NotThisCluster, match="not empty"):
         spool(url(broker), tmp_path / "data")
+
+
+@pytest.mark.parametrize("told", [b"../x/y", b"/tmp/y", b"\x1b[31mx", b"a\x00\x00\x00\x00\x00"])
+def test_a_topic_name_that_is_a_path_is_a_problem_and_writes_nothing(told: bytes, tmp_path: Path) -> None:
+    with RenamingProxy(b"tttttt"[: len(told)], told) as proxy:
+        advertised = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{proxy.port}"}
+        with RunningBroker(tmp_path / "data", advertised) as running, running.client() as client:
+            create(client, "tttttt")
+            create(client, "good")
+            produce(client, "tttttt", b"1")
+            produce(client, "good", b"1")
+            proxy.upstream = running.port
+            before = sorted(tmp_path.rglob("*"))
+            _, problems = spool(f"kafka://127.0.0.1:{proxy.port}", tmp_path / "spool")
+    written = {path.relative_to(tmp_path) for path in tmp_path.rglob("*")} - {path.relative_to(tmp_path) for path in before}
+    assert {path.parts[0] for path in written} <= {"spool", "data"}
+    assert sorted(path.name for path in (tmp_path / "spool").iterdir() if path.is_dir()) == ["good-0"]
+    (problem,) = problems
+    assert "not read" in problem
+    assert problem.isprintable()
+
+
+def test_a_link_in_the_place_of_a_partitions_directory_is_not_followed(broker: RunningBroker, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    spool(url(broker), tmp_path / "spool")
+    for file in (tmp_path / "spool" / "t-0").iterdir():
+        file.unlink()
+    (tmp_path / "spool" / "t-0").rmdir()
+    (tmp_path / "spool" / "t-0").symlink_to(outside)
+    _, problems = spool(url(broker), tmp_path / "spool")
+    assert list(outside.iterdir()) == []
+    assert problems == ["'t-0' is no name of a partition's directory: not fetched"]
