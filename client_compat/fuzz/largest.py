@@ -1,0 +1,81 @@
+"""The largest legal request of an API: as many elements as one request may name, within the size that a broker reads.
+
+A request is filled by its declaration: one array has `ELEMENTS` elements (or as many as `BYTES` allow), each other array has one. So there
+are as many largest requests as there are arrays: many topics with one partition each, and one topic with many partitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from ottla.protocol.codec import encode_request
+from ottla.protocol.codegen import fields_at
+from ottla.protocol.fields import ArrayOf, Kind
+from ottla.protocol.schema import Message
+
+ELEMENTS: Final = 200_000
+"""Below the 250,000 that a request may hold, since nested arrays count as well."""
+BYTES: Final = 7 << 20
+"""Below the 8 MiB of any request but Produce."""
+
+
+def largest(request: type[Message], version: int) -> Iterator[tuple[str, Message]]:
+    """The name of the array that is long, and the request; nothing for a request without arrays."""
+    for path in _arrays(request, version, ()):
+        count = ELEMENTS if len(path) == 1 and not _has_arrays(request, version, path) else ELEMENTS // 2
+        message = _filled(request, version, path, count)
+        size = sum(map(len, encode_request(request.API_KEY, version, 1, "fuzz", message)))
+        if size > BYTES:
+            message = _filled(request, version, path, count * BYTES // size)
+        yield ".".join(path), message
+
+
+def _arrays(struct: type, version: int, above: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    ordered, tagged, _ = fields_at(struct, version)
+    for field in [*ordered, *tagged]:
+        element = field.type.element if isinstance(field.type, ArrayOf) else field.type
+        here = (*above, field.name)
+        if isinstance(field.type, ArrayOf):
+            yield here
+        if not isinstance(element, Kind):
+            yield from _arrays(element, version, here)
+
+
+def _has_arrays(struct: type, version: int, path: tuple[str, ...]) -> bool:
+    return any(other[: len(path)] == path and other != path for other in _arrays(struct, version, ()))
+
+
+def _filled(struct: type, version: int, path: tuple[str, ...], count: int, number: int = 0) -> Any:
+    ordered, tagged, _ = fields_at(struct, version)
+    values: dict[str, Any] = {}
+    for field in [*ordered, *tagged]:
+        wanted = bool(path) and path[0] == field.name
+        if isinstance(field.type, ArrayOf):
+            if field.tag is not None and not wanted:
+                continue
+            many = count if wanted and len(path) == 1 else 1
+            inner = path[1:] if wanted else ()
+            values[field.name] = [_value(field.name, field.type.element, version, inner, count, each or number) for each in range(many)]
+        elif field.tag is None or wanted:
+            values[field.name] = _value(field.name, field.type, version, path[1:] if wanted else (), count, number)
+    return struct(**values)
+
+
+def _value(name: str, kind: Any, version: int, path: tuple[str, ...], count: int, number: int) -> Any:
+    """A value that a broker looks at in earnest: names that it does not know, types that exist, no negative counts."""
+    if not isinstance(kind, Kind):
+        return _filled(kind, version, path, count, number)
+    if kind.name == "string":
+        return f"n{number}"
+    if kind.name == "uuid":
+        return number.to_bytes(16, "big")
+    if kind.name in {"bytes", "records"}:
+        return b""
+    if kind.name == "bool":
+        return name == "validate_only"
+    if name == "resource_type":
+        return 32  # groups, of which a broker describes the settings whether they exist or not
+    if name in {"partition_index", "partition", "index", "partition_indexes", "partitions"}:
+        return number
+    return 1 if name in {"num_partitions", "replication_factor", "acks"} else kind.zero
