@@ -28,13 +28,16 @@ SLOW = {
     "property/test_acl_decisions.py",
     "property/test_controller_differential.py",
     "scenario/test_audit_of_real_logs.py",
+    "scenario/test_audit_over_the_wire.py",
     "scenario/test_chaos.py",
     "scenario/test_claims.py",
     "scenario/test_client_matrix.py",
     "scenario/test_cluster_mixed.py",
     "scenario/test_combined_exchange.py",
+    "scenario/test_compose_nodes.py",
     "scenario/test_console.py",
     "scenario/test_container.py",
+    "scenario/test_crash.py",
     "scenario/test_dedupe.py",
     "scenario/test_demo_cluster.py",
     "scenario/test_in_kafkas_place.py",
@@ -72,6 +75,9 @@ SLOW = {
     "scenario/test_verify.py",
     "scenario/test_wheel.py",
     "unit/broker/net/test_kerberos_locks.py",
+    "unit/client_compat/bench/peers/test_checkout.py",
+    "unit/client_compat/bench/test_main.py",
+    "unit/client_compat/bench/test_run.py",
 }
 """Files whose tests run Apache Kafka, real clients in other languages, databases, a browser or a KDC, or take minutes."""
 

@@ -36,6 +36,15 @@ def test_an_interrupt_while_rows_are_read_is_an_interrupt(engine: EmbeddedEngine
         engine.read("t", "records", [], (), "s string")
 
 
+@pytest.fixture
+def _interruptible() -> Iterator[None]:
+    """A shell starts a background job with SIGINT ignored; the query would then run to its end."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("_interruptible")
 def test_an_interrupt_while_a_query_runs_is_an_interrupt(engine: EmbeddedEngine) -> None:
     engine.table("t", "n int", [[n] for n in range(4_000)])
     timer = threading.Timer(0.3, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
