@@ -73,5 +73,5 @@ def test_a_reset_gives_every_logger_back_what_it_had(loggers: BrokerLoggers) -> 
 )
 def test_a_change_that_kafka_refuses_is_refused_in_its_words(op: ConfigOp, code: ErrorCode, message: str) -> None:
     with pytest.raises(Rejected) as refused:
-        check_levels([op])
+        check_levels("1", [op], 1)
     assert (refused.value.code, refused.value.message) == (code, message)
