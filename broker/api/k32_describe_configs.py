@@ -27,7 +27,7 @@ from ottla.protocol.messages.k32_describe_configs import (
 )
 
 _TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN}
-_MALFORMED: Final = "A resource's type does not exist, so no resource of the request is described."
+_MALFORMED: Final = "A resource type of the request does not exist."
 
 
 def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
