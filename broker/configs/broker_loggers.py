@@ -29,7 +29,35 @@ LEVELS: Final[Mapping[str, int]] = {
     "FATAL": logging.CRITICAL,
 }
 
+_WITHOUT_COUNTERPART: Final = (
+    *(f"kafka.cluster.{name}" for name in ("Partition", "Replica")),
+    *(f"kafka.coordinator.transaction.{name}" for name in ("TransactionCoordinator", "TransactionStateManager")),
+    *("kafka.log.LogCleaner", "kafka.network.DataPlaneAcceptor", "kafka.network.Processor", "kafka.network.RequestChannel"),
+    *(
+        f"kafka.server.{name}"
+        for name in (
+            "BrokerLifecycleManager",
+            "BrokerServer",
+            "ConfigAdminManager",
+            "ControllerApis",
+            "ControllerServer",
+            "DynamicBrokerConfig",
+            "KafkaConfig",
+            "KafkaRaftServer",
+            "KafkaRequestHandler",
+            "KafkaRequestHandlerPool",
+            "ReplicaAlterLogDirsManager",
+            "ReplicaFetcherManager",
+            "ReplicaFetcherThread",
+            "SharedServer",
+        )
+    ),
+    *("org.apache.kafka.controller.QuorumController", "org.apache.kafka.raft.KafkaRaftClient"),
+)
+"""Loggers of Kafka's classes that tools and tests name: each has a level, and logs nothing here."""
+
 COUNTERPARTS: Final[Mapping[str, str | None]] = {
+    **dict.fromkeys(_WITHOUT_COUNTERPART),
     "kafka": "ottla.broker",
     "kafka.authorizer.logger": None,
     "kafka.controller": "ottla.broker.runtime.metadata.publisher",

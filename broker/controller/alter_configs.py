@@ -21,6 +21,7 @@ from ottla.broker.configs.broker_changes import (
     CheckStores,
     broker_key,
     check_broker_changes,
+    check_cordoned,
     check_is_this_broker,
     check_threads,
     is_of_kafka,
@@ -180,6 +181,7 @@ def _broker_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSet
     current = catalog.configs(ResourceType.BROKER, resource.name)
     wanted = _wanted_of_broker(resource, current)
     check_broker_changes(resource.name, sorted({op.name for op in resource.ops}), wanted)
+    check_cordoned(wanted, settings)
     of_all = catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT)
     of_this = catalog.configs(ResourceType.BROKER, str(settings.node_id))
     then = {**wanted, **of_this} if resource.name == CLUSTER_DEFAULT else {**of_all, **wanted}
