@@ -390,7 +390,8 @@ def _settings(random: Random) -> tuple[int, str, str, str]:
 
 def _values(random: Random, value: str) -> list[str | None]:
     """Mostly the one; sometimes null, or a key that is named twice."""
-    return random.choice(([value], [value], [value], [value, value], [None]))
+    chosen: list[str | None] = [value] * random.choice((1, 1, 1, 2))
+    return [None] if random.random() < 0.2 else chosen
 
 
 @_maker(32, 1)

@@ -130,7 +130,9 @@ def test_a_setting_of_security_is_stored_for_one_broker_and_not_for_all(live: Li
     assert refusal(live, name, value, name="") == (ErrorCode.INVALID_REQUEST, f"{what}: [{name}]")
 
 
-@pytest.mark.parametrize("key", ["connections.max.reauth.ms", "sasl.server.max.receive.size", "ssl.principal.mapping.rules", "security.providers"])
+@pytest.mark.parametrize(
+    "key", ["connections.max.reauth.ms", "sasl.server.max.receive.size", "ssl.principal.mapping.rules", "security.providers"]
+)
 def test_a_setting_of_security_that_kafka_fixes_is_refused_without_a_listener(live: LiveCatalog, key: str) -> None:
     assert refusal(live, key, "5") == (ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{key}]")
 
