@@ -50,6 +50,13 @@ class OwnLock:
         """Those that are given, and the nodes of a cluster, which need to do everything."""
         return ";".join(filter(None, [given, f"User:{NODE_USER}" if NODE_USER in self.users else ""]))
 
+    def users_at(self, settings: BrokerSettings) -> Mapping[str, str]:
+        """Return the users, with passwords, that log in at a node. A controller serves nodes alone: Kafka's does not serve clients' users
+        unless its own listener names them."""
+        if settings.is_controller:
+            return {name: password for name, password in self.users.items() if name == NODE_USER}
+        return self.users
+
     def told(self, bootstrap: str) -> str:
         """What is to be put into the configuration of clients."""
         entrance = self.entrance(bootstrap)

@@ -109,11 +109,12 @@ def operations_of_cluster(ctx: Guarded) -> int:
 
 
 def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) -> Rejected | None:
-    """Why the client may not look at, or change, the settings of that one thing. Settings of nodes are the cluster's."""
+    """Return why the client may not describe, or alter, the settings of one resource. Settings of nodes, and of a type that does not
+    exist, are the cluster's."""
     authorizer = ctx.services.authorizer
-    if authorizer is None or kind not in _SETTINGS_OF:
+    if authorizer is None:
         return None
-    resource = _SETTINGS_OF[kind]
+    resource = _SETTINGS_OF.get(kind, Resource.CLUSTER)
     if authorizer.allowed(ctx, operation, resource, CLUSTER_NAME if resource is Resource.CLUSTER else name):
         return None
     return Rejected(*_DENIALS[resource])

@@ -1,17 +1,22 @@
-"""Changes of settings, decided where they are to be: all here on one node; in a cluster loggers here, and the rest by the controller, after
-this broker has looked at what is its own (Kafka's `ConfigAdminManager`)."""
+"""Changes of settings (Kafka's `ConfigAdminManager` and `ControllerApis`).
+
+Rules that hold inside:
+- A change is authorized before anything is applied, whatever else is wrong with the request. No other check can spare it the authorizer.
+- Each node sets the levels of its own loggers. The rest is decided here on a standalone node and on a controller; a cluster broker checks
+  its own settings and forwards the rest to the controller.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ottla.broker.api.access import allowed_of_cluster, denial_of_configs
 from ottla.broker.api.context import Context
-from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.broker_changes import CheckStores
-from ottla.broker.controller.alter_configs import AlterResource, check_form, named_twice, no_stores, settled_by_the_broker
+from ottla.broker.configs.broker_loggers import check_levels
+from ottla.broker.controller.alter_configs import AlterResource, errors_of_brokers, form_errors, is_of_loggers, no_stores
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -22,69 +27,91 @@ Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
 
 
 async def change_configs(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
-    """An error or None for each of `changes`, which are those of `request`, when they are durable."""
+    """Return an error or None for each of `changes`, which are those of `request`, when they are durable."""
+    settled = _settled_here(ctx, request, changes)
+    rest = [index for index in range(len(changes)) if index not in settled]
     if ctx.services.forwarding is not None:
-        return await _split(ctx, request, changes)
-    denials = _denials(ctx, changes)
-    rest = [change for index, change in enumerate(changes) if index not in denials]
+        return await _by_the_controller(ctx, request, changes, settled)
     try:
-        answers = iter(await ctx.services.topic_service.alter_configs(rest, validate_only=request.validate_only))
+        answers = await ctx.services.topic_service.alter_configs([changes[index] for index in rest], validate_only=request.validate_only)
     except Rejected as error:
-        answers = iter([error for _ in rest])
-    return [denials[index] if index in denials else next(answers) for index in range(len(changes))]
+        answers = [error] * len(rest)
+    settled |= zip(rest, answers, strict=True)
+    return [settled[index] for index in range(len(changes))]
 
 
-def _denials(ctx: Context, changes: Sequence[AlterResource]) -> dict[int, Rejected]:
-    """By place what the client may not change. What is wrong with a broker's settings a broker tells first, as in Kafka, where it looks at
-    them and leaves it to the controller to ask who may change them."""
+def _settled_here(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> dict[int, Rejected | None]:
+    """Return, by place, the answers to the changes that go no further: an error, or None for loggers' levels that were set.
+
+    Every change is authorized, whatever its form (a cluster broker leaves all but loggers to the controller). An error in its form, which
+    Kafka returns first, only takes the place of a denial.
+    """
+    is_member = ctx.services.forwarding is not None
+    asked = [index for index, change in enumerate(changes) if is_of_loggers(change) or not is_member]
+    denials = {index: denial for index in asked if (denial := _denial(ctx, changes[index])) is not None}
+    settled: dict[int, Rejected | None] = {**denials, **_errors_before_denials(ctx, changes)}
+    for index, change in enumerate(changes):
+        if is_of_loggers(change) and index not in settled:
+            settled[index] = _change_levels(ctx, change, validate_only=request.validate_only)
+    return settled
+
+
+def _denial(ctx: Context, change: AlterResource) -> Rejected | None:
+    operation = Operation.CLUSTER_ACTION if is_of_loggers(change) and _is_controllers(ctx) else Operation.ALTER_CONFIGS
+    return denial_of_configs(ctx, operation, change.resource_type, change.name)
+
+
+def _is_controllers(ctx: object) -> bool:
+    return not isinstance(ctx, Context)
+
+
+def _errors_before_denials(ctx: Context, changes: Sequence[AlterResource]) -> Mapping[int, Rejected]:
+    """Return, by place, the errors that Kafka returns to every client. Kafka's broker checks its own settings, too, and leaves it to the
+    controller to authorize their change."""
     services = ctx.services
-    if services.authorizer is None:
-        return {}
-    is_broker = isinstance(ctx, Context)
-    settled = settled_by_the_broker(services.topics, changes, services.settings, _check_stores(ctx)) if is_broker else {}
-    told = {index for index, error in settled.items() if error is not None and changes[index].resource_type == ResourceType.BROKER}
-    denials = ((index, _denial(ctx, changes, index)) for index in range(len(changes)) if index not in told)
-    return {index: denial for index, denial in denials if denial is not None}
+    if _is_controllers(ctx):
+        from ottla.broker.controller import cluster_configs  # noqa: PLC0415 # only a controller needs it
+
+        return cluster_configs.form_errors(changes)
+    malformed = form_errors(changes)
+    if services.forwarding is None and services.authorizer is None:
+        return malformed  # the decision checks the rest
+    return {**errors_of_brokers(services.topics, changes, services.settings, _check_stores(ctx)), **malformed}
 
 
 def _check_stores(ctx: Context) -> CheckStores:
-    """Nothing is read, and told of, for who may not have it taken."""
+    """Stores are read, and described in errors, only for a client that may change them."""
     may = allowed_of_cluster(ctx, Operation.ALTER_CONFIGS, quietly=True)
     return ctx.services.broker_configs.check_stores if may else no_stores
 
 
-def _denial(ctx: Context, changes: Sequence[AlterResource], index: int) -> Rejected | None:
-    change = changes[index]
-    is_logger = change.resource_type == ResourceType.BROKER_LOGGER
-    if is_logger and change.replace:
-        return None  # refused for another reason
+def _change_levels(ctx: Context, change: AlterResource, *, validate_only: bool) -> Rejected | None:
     try:
-        check_form(change, named_twice(changes))
-    except Rejected:
-        return None  # as well
-    operation = Operation.CLUSTER_ACTION if is_logger and not isinstance(ctx, Context) else Operation.ALTER_CONFIGS
-    return denial_of_configs(ctx, operation, change.resource_type, change.name)
+        check_levels(change.name, change.ops, ctx.services.settings.node_id)
+    except Rejected as error:
+        return error
+    if not validate_only:
+        ctx.services.broker_configs.loggers.change(change.ops)  # of this process alone: no record says it
+    return None
 
 
-async def _split(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
-    services = ctx.services
-    here = settled_by_the_broker(services.topics, changes, services.settings, _check_stores(ctx))
-    for index in [index for index in here if changes[index].resource_type == ResourceType.BROKER_LOGGER]:
-        here[index] = _denial(ctx, changes, index) or here[index]
-    for index, error in here.items():
-        if changes[index].resource_type == ResourceType.BROKER_LOGGER and error is None and not request.validate_only:
-            services.broker_configs.loggers.change(changes[index].ops)
-    rest: Any = [resource for index, resource in enumerate(request.resources) if index not in here]
+async def _by_the_controller(
+    ctx: Context, request: Request, changes: Sequence[AlterResource], settled: Mapping[int, Rejected | None]
+) -> list[Rejected | None]:
+    rest: Any = [resource for index, resource in enumerate(request.resources) if index not in settled]
     there = {}
     if rest:
         from ottla.broker.api.forwarding import handle  # noqa: PLC0415 # only a member of a cluster needs it
 
         response = await handle(ctx, replace(request, resources=rest))
         there = {(each.resource_type, each.resource_name): each for each in response.responses}
-    return [here[index] if index in here else _told(there.get((change.resource_type, change.name))) for index, change in enumerate(changes)]
+    return [
+        settled[index] if index in settled else _told(there.get((change.resource_type, change.name)))
+        for index, change in enumerate(changes)
+    ]
 
 
 def _told(answer: object) -> Rejected | None:
-    """What the controller said of one resource; it says something of each."""
+    """Return the controller's answer for one resource; it has one for each."""
     code = getattr(answer, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
     return None if code == ErrorCode.NONE else Rejected(ErrorCode(code), getattr(answer, "error_message", None) or "")

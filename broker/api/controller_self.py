@@ -29,11 +29,11 @@ def api_versions(ctx: ControllerContext, request: ApiVersionsRequest, routes: Ma
 def describe_cluster(ctx: ControllerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """The controllers, which is this one; a controller's listener tells nothing of brokers (KIP-919)."""
     if request.endpoint_type != CONTROLLERS:
-        mismatched = request.endpoint_type == BROKERS
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"This listener is for controllers; the request asks for endpoint type {request.endpoint_type}.",
-        )
+        if request.endpoint_type == BROKERS:
+            wrong = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+            return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=wrong)
+        unsupported = f"Unsupported endpoint type {request.endpoint_type}"
+        return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=unsupported)
     me = ctx.services.voter.me
     at = next((endpoint for endpoint in me.endpoints if endpoint.name == ctx.peer.listener.name), me.endpoints[0])
     response = DescribeClusterResponse(

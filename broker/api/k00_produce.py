@@ -112,31 +112,41 @@ Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append everything; answer at once unless something must be verified or synced first."""
     topics = request.topic_data
+    is_transactional = _has_transactional(request)
+    is_denied = is_transactional and not _may_write_transactions(ctx, request)
     if len(topics) > 1 or (topics and len(topics[0].partition_data) > 1):
         _drop_repeated(request)
+    if is_denied:
+        return _refuse_all(request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     if ctx.services.authorizer is not None:
-        return _handle_what_is_allowed(ctx, request)
-    return _handle(ctx, request)
+        return _handle_what_is_allowed(ctx, request, is_transactional)
+    return _handle(ctx, request, is_transactional)
 
 
-def _handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def _may_write_transactions(ctx: Context, request: ProduceRequest) -> bool:
+    """Kafka also asks for batches that a later one of the same partition replaces."""
+    transactional_id = request.transactional_id
+    return transactional_id is not None and allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
+
+
+def _handle(
+    ctx: Context, request: ProduceRequest, may_be_transactional: bool
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     if request.acks not in _ACKS:
         return _refuse_all(request, Rejected(ErrorCode.INVALID_REQUIRED_ACKS, f"acks is {request.acks}; -1, 0 and 1 are allowed"))
-    if _has_transactional(request):
-        return _verify_and_append(ctx, request)
+    if may_be_transactional and request.transactional_id is not None and _has_transactional(request):
+        return _verify_and_append(ctx, request, request.transactional_id)
     return _append_all(ctx, request, _NOTHING)
 
 
-def _handle_what_is_allowed(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def _handle_what_is_allowed(
+    ctx: Context, request: ProduceRequest, may_be_transactional: bool
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Topics that the client may not write to are refused as if they were not there, and the others handled."""
-    if _has_transactional(request):
-        transactional_id = request.transactional_id
-        if transactional_id is None or not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id):
-            return _refuse_all(request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED))
     names = [_name_of(ctx, topic) for topic in request.topic_data]
     hidden = denied(ctx, Operation.WRITE, Resource.TOPIC, [name for name in names if name is not None])
     if not hidden:
-        return _handle(ctx, request)
+        return _handle(ctx, request, may_be_transactional)
     refused = [name in hidden for name in names]
     rest = replace(request, topic_data=[topic for topic, no in zip(request.topic_data, refused, strict=True) if not no])
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
@@ -149,7 +159,7 @@ def _handle_what_is_allowed(ctx: Context, request: ProduceRequest) -> ProduceRes
         response.responses = [_refused_topic(topic, denial) if no else next(answers) for topic, no in topics]
         return response
 
-    return when_there(_handle(ctx, rest), whole)
+    return when_there(_handle(ctx, rest, may_be_transactional), whole)
 
 
 def _name_of(ctx: Context, topic: TopicProduceData) -> str | None:
@@ -208,16 +218,16 @@ def _has_transactional(request: ProduceRequest) -> bool:
     return False
 
 
-def _verify_and_append(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
+def _verify_and_append(
+    ctx: Context, request: ProduceRequest, transactional_id: str
+) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Ask for all partitions at once; then append what may be written."""
-    if request.transactional_id is None:
-        return _refuse_all(request, Rejected(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "no transactional id"))
     batches, producers = _transactional(ctx, request)
     if len(producers) > 1:
         return _refuse_all(request, Rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one transactional producer"))
     verdicts: Verdicts | Awaitable[Verdicts] = _NOTHING
     for producer_id, epoch in producers:
-        writer = Writer(request.transactional_id, producer_id, epoch, adds=ctx.version >= ADDING_SINCE)
+        writer = Writer(transactional_id, producer_id, epoch, adds=ctx.version >= ADDING_SINCE)
         verdicts = ctx.services.txn_verification.verify(writer, batches)
     if isinstance(verdicts, dict):
         return _append_all(ctx, request, verdicts)

@@ -37,8 +37,8 @@ def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse |
         refusal: OffsetCommitResponse = refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return refusal
     if ctx.services.authorizer is not None:
-        names = [_name(topic, _find(ctx, topic)) for topic in request.topics]
-        if hidden := denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name]):
+        names = [_name(ctx, topic) for topic in request.topics]
+        if hidden := denied(ctx, Operation.READ, Resource.TOPIC, [name for name in names if name is not None]):
             return _without(ctx, request, [name in hidden for name in names])
     return _commit(ctx, request)
 
@@ -64,9 +64,12 @@ def _commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse 
     )
 
 
-def _name(topic: OffsetCommitRequestTopic, known: TopicImage | None) -> str:
-    """Empty where an id is nobody's."""
-    return topic.name if known is None else known.name
+def _name(ctx: Context, topic: OffsetCommitRequestTopic) -> str | None:
+    """Return None for an id that no topic has."""
+    if ctx.version < BY_ID_SINCE:
+        return topic.name
+    known = _find(ctx, topic)
+    return None if known is None else known.name
 
 
 def _without(ctx: Context, request: OffsetCommitRequest, hidden: list[bool]) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:

@@ -16,10 +16,9 @@ from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.topic_answers import error_fields
-from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.configs.describe_configs import ConfigEntry, topic_entries
-from ottla.broker.controller.create_topics import CreatedTopic, NewTopic
+from ottla.broker.controller.create_topics import CreatedTopic, NewTopic, form_error
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -43,17 +42,16 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
     except Rejected as error:
         created = [CreatedTopic(topic.name, error) for topic in wanted]
     denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Authorization failed.")
-    created += [CreatedTopic(topic.name, denial) for topic in request.topics if topic.name in refused]
+    times = Counter(topic.name for topic in request.topics if topic.name in refused)
+    created += [CreatedTopic(name, form_error(name, count) or denial) for name, count in times.items()]
     return CreateTopicsResponse(wait_ms(), [_result(topic, service.broker_configs, topic.name in hidden) for topic in created])
 
 
 def _denied(ctx: Context, request: CreateTopicsRequest) -> tuple[Set[str], Set[str]]:
-    """Topics that the client may not create, and those of which it may not see the settings. What is wrong with a name that is there twice,
-    or nobody's, is told to everybody."""
+    """Topics that the client may not create, and those of which it may not see the settings."""
     if ctx.services.authorizer is None:
         return NOBODY, NOBODY
-    times = Counter(topic.name for topic in request.topics)
-    names = [name for name, count in times.items() if count == 1 and name != CLUSTER_METADATA]
+    names = list(dict.fromkeys(topic.name for topic in request.topics))
     hidden = denied(ctx, Operation.DESCRIBE_CONFIGS, Resource.TOPIC, names, quietly=True)
     if allowed_of_cluster(ctx, Operation.CREATE, quietly=True):
         return NOBODY, hidden

@@ -15,8 +15,8 @@ from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.topic_answers import error_fields
-from ottla.broker.cluster.topic_ids import ZERO_ID
-from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, find_topic, form_error
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -40,28 +40,35 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
 
 
 def _denials(ctx: Context, refs: Sequence[TopicRef]) -> dict[TopicRef, DeletedTopic]:
-    """What the client may not delete. It learns the name of an id, and whether a name exists, where it may describe the topic."""
+    """Return an answer for each topic that the client is not authorized to delete, also where it does not exist. The client learns the name
+    of an id, and whether a name exists, where it may describe the topic."""
     if allowed_of_cluster(ctx, Operation.DELETE, quietly=True):
         return {}
     topics = ctx.services.topics
-    names: dict[TopicRef, str] = {}
-    for ref, count in Counter(refs).items():
-        if count > 1 or (ref.name is None) == (ref.topic_id == ZERO_ID):
-            continue  # refused, whoever asks
+    names: dict[TopicRef, str | None] = {}
+    for ref in refs:
         found = topics.topic_by_id(ref.topic_id) if ref.name is None else None
-        if (name := ref.name if found is None else found.name) is not None:
-            names[ref] = name
-    asked = list(dict.fromkeys(names.values()))
+        names[ref] = ref.name if found is None else found.name
+    asked = [name for name in dict.fromkeys(names.values()) if name is not None]
     unseen = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, asked)
     kept = denied(ctx, Operation.DELETE, Resource.TOPIC, asked)
-    error = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
     denials = {}
-    for ref, name in names.items():
-        if ref.name is None and name in kept:
-            denials[ref] = DeletedTopic(None if name in unseen else name, ref.topic_id, error)
-        elif ref.name is not None and (name in unseen or (name in kept and topics.topic(name) is not None)):
-            denials[ref] = DeletedTopic(name, ZERO_ID, error)
+    for ref, count in Counter(refs).items():
+        name = names[ref]
+        if name is None or name in kept or (ref.name is not None and name in unseen):
+            is_hidden = ref.name is None and name in unseen
+            error = form_error(ref, count) or _denial(topics, ref, is_unseen=name in unseen)
+            denials[ref] = DeletedTopic(None if is_hidden else name, ref.topic_id, error)
     return denials
+
+
+def _denial(topics: Catalog, ref: TopicRef, *, is_unseen: bool) -> Rejected:
+    try:
+        if not is_unseen:
+            find_topic(topics, ref)
+    except Rejected as unknown:
+        return unknown
+    return Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "Topic authorization failed.")
 
 
 def _result(topic: DeletedTopic) -> DeletableTopicResult:

@@ -2,16 +2,21 @@
 loggers, with their sources.
 
 Promises: a null or empty list of keys means all, an unknown key is left out; synonyms and documentation only when asked for; sensitive
-values are null. The entries come in order of their names. A resource that is named twice is described once, as it was asked for last.
+values are null. The entries come in order of their names. A resource that is named twice is described once, as it was asked for last. One
+resource of a type that does not exist makes all of them INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from ottla.broker.api.access import denial_of_configs
 from ottla.broker.api.context import Context
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k32_describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
@@ -21,11 +26,20 @@ from ottla.protocol.messages.k32_describe_configs import (
     DescribeConfigsSynonym,
 )
 
+_TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN}
+_MALFORMED: Final = "A resource type of the request does not exist."
+
 
 def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """All of it is in memory."""
+    """All of it is in memory. A type that does not exist refuses the whole request, before any resource is authorized (`ConfigHelper`)."""
+    if any(resource.resource_type not in _TYPES for resource in request.resources):
+        return DescribeConfigsResponse(results=[_malformed(resource) for resource in request.resources])
     resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}
     return DescribeConfigsResponse(results=[_describe(ctx, request, resource) for resource in resources.values()])
+
+
+def _malformed(resource: DescribeConfigsResource) -> DescribeConfigsResult:
+    return DescribeConfigsResult(ErrorCode.INVALID_REQUEST, _MALFORMED, resource.resource_type, resource.resource_name)
 
 
 def _describe(ctx: Context, request: DescribeConfigsRequest, resource: DescribeConfigsResource) -> DescribeConfigsResult:

@@ -1,7 +1,7 @@
 """DescribeLogDirs (key 35), versions 1-5: what lies in the data directory, and how much room its volume has.
 
 Promises: the one directory is always in the answer; a partition that was asked for and is not there is left out. Sizes are the segments'
-bytes. It is never cordoned: a node with one directory has no other to put a partition in.
+bytes. It is cordoned where `cordoned.log.dirs` of this broker says so in a cluster; a standalone node has no other place for a partition.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from itertools import groupby
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.core.acl import Operation
+from ottla.broker.core.kept_keys import CORDONED
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k35_describe_log_dirs import (
@@ -32,7 +33,8 @@ def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResp
     volume = shutil.disk_usage(path)
     by_topic = groupby(sorted(_wanted(ctx, request), key=_name_and_index), key=lambda partition: partition.topic)
     topics = [DescribeLogDirsTopic(name, [_describe(partition) for partition in partitions]) for name, partitions in by_topic]
-    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, str(path), topics, volume.total, volume.free)])
+    cordoned = ctx.services.forwarding is not None and bool(ctx.services.broker_configs.of_this_broker().get(CORDONED))
+    return DescribeLogDirsResponse(results=[DescribeLogDirsResult(0, str(path), topics, volume.total, volume.free, cordoned)])
 
 
 def _wanted(ctx: Context, request: DescribeLogDirsRequest) -> Iterable[Partition]:

@@ -14,7 +14,7 @@ from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.mutation_quota import charged
 from ottla.broker.api.topic_answers import error_fields
-from ottla.broker.controller.create_topics import MorePartitions
+from ottla.broker.controller.create_topics import MorePartitions, duplicate_error
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -29,14 +29,15 @@ from ottla.protocol.messages.k37_create_partitions import (
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Answers when the new partitions are durable."""
     named = Counter(topic.name for topic in request.topics)
-    hidden = denied(ctx, Operation.ALTER, Resource.TOPIC, [name for name, count in named.items() if count == 1])
+    hidden = denied(ctx, Operation.ALTER, Resource.TOPIC, named)
     wanted = [_more_partitions(topic) for topic in request.topics if topic.name not in hidden]
+    denial = Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     charge, wait_ms = charged(ctx, strict_since=3)
     try:
         results = await ctx.services.topic_service.create_partitions(wanted, validate_only=request.validate_only, charge=charge)
     except Rejected as error:
         results = [(topic.name, error) for topic in wanted]
-    results += [(topic.name, Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)) for topic in request.topics if topic.name in hidden]
+    results += [(name, duplicate_error(count) or denial) for name, count in named.items() if name in hidden]
     return CreatePartitionsResponse(wait_ms(), [CreatePartitionsTopicResult(name, *error_fields(error)) for name, error in results])
 
 

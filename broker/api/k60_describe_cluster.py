@@ -18,11 +18,11 @@ CONTROLLERS = 2
 def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
     """All of it is known."""
     if request.endpoint_type != BROKERS:
-        mismatched = request.endpoint_type == CONTROLLERS
-        return DescribeClusterResponse(
-            error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE if mismatched else ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            error_message=f"This listener is for brokers; the request asks for endpoint type {request.endpoint_type}.",
-        )
+        if request.endpoint_type == CONTROLLERS:
+            wrong = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+            return DescribeClusterResponse(error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE, error_message=wrong)
+        unsupported = f"Unsupported endpoint type {request.endpoint_type}"
+        return DescribeClusterResponse(error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, error_message=unsupported)
     services = ctx.services
     response = DescribeClusterResponse(
         cluster_id=services.cluster_id,

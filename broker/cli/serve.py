@@ -312,7 +312,7 @@ def _run_together(options: argparse.Namespace) -> int:
         if lock is not None and given.authorizer_class_name:
             wanted["super.users"] = lock.super_users(given.super_users)
         settings = load(wanted, os.environ, options.config).settings
-        settings.users = {} if lock is None else lock.users
+        settings.users = {} if lock is None else lock.users_at(settings)
         _check_lock(settings, tls=options.tls)
         return settings
 

@@ -117,6 +117,7 @@ class LifeCycle:
         self._under_way: Request | None = None
         self._at_once = False
         self._told_to_wait = False
+        self._is_cordoned = False
         self._patience_ends_ms: int | None = None
         self._offline: dict[bytes, int | None] = {}
         """Failed directories: until when the controller must have heard of each, None once it has."""
@@ -145,6 +146,14 @@ class LifeCycle:
     def directory_failed(self, directory: bytes, now_ms: int) -> None:
         """It is told with every heartbeat from now on."""
         self._offline.setdefault(directory, now_ms + self._pace.directory_timeout_ms)
+        if self._registered:
+            self._ask_now(now_ms)
+
+    def cordon(self, is_cordoned: bool, now_ms: int) -> None:
+        """Whether the controller may place new replicas in the broker's directories (KIP-1066)."""
+        if is_cordoned is self._is_cordoned:
+            return
+        self._is_cordoned = is_cordoned
         if self._registered:
             self._ask_now(now_ms)
 
@@ -177,8 +186,11 @@ class LifeCycle:
             want_fence=not self._ready,
             want_shut_down=self.state is State.PENDING_CONTROLLED_SHUTDOWN,
             offline_log_dirs=list(self._offline),
-            cordoned_log_dirs=[] if self.metadata_level >= _CORDONED_LEVEL and self.state >= State.RECOVERY else None,
+            cordoned_log_dirs=self._cordoned() if self.metadata_level >= _CORDONED_LEVEL and self.state >= State.RECOVERY else None,
         )
+
+    def _cordoned(self) -> list[bytes]:
+        return list(in_order_of_ids(self._incarnation.directories)) if self._is_cordoned else []
 
     def answered(self, response: Response | None, now_ms: int) -> None:
         """The answer to `next_request`; None where there was none in time."""

@@ -4,8 +4,9 @@ Rules that hold inside:
 - Only a setting whose key says `dynamic` can be set; any can be deleted. A name that Kafka does not know is kept, its value hidden:
   it may be a plug-in's.
 - An invalid value is INVALID_REQUEST (KAFKA-13609).
-- `listener.name.<name>.<key>` is `key` for one listener, and for one broker only. Of a lock only the stores change; whether new ones can be
-  taken, who has the listeners says (`check_stores`).
+- `listener.name.<name>.<key>` is `key` for one listener, and for one broker only. Of a listener's security only the stores change; whether
+  new ones can be taken, who has the listeners says (`check_stores`). The other settings of TLS and SASL are stored, as in Kafka, and no
+  existing listener obeys them.
 - A number of threads is halved or doubled at most, also by a deletion; each of the cleaner's has more than a MiB.
 """
 
@@ -16,8 +17,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Value
-from ottla.broker.core.ignored_settings import IGNORED_SECRETS, is_ignored
-from ottla.broker.core.kept_keys import CLEANER_BUFFER, CLEANER_THREADS, THREADS
+from ottla.broker.core.ignored_settings import IGNORED_SECRETS, is_defined, is_ignored
+from ottla.broker.core.kept_keys import CLEANER_BUFFER, CLEANER_THREADS, CORDONED, THREADS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.security_settings import lock_problem
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, lock_key
@@ -29,6 +30,9 @@ CLUSTER_DEFAULT: Final = ""
 """The BROKER resource whose settings hold for every broker."""
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
+_SECURING: Final = ("principal.builder.", "sasl.", "ssl.")
+_OF_ANY_TEXT: Final = frozenset({"ssl.enabled.protocols", "ssl.protocol"})
+"""Kafka stores any text of these while a broker runs; a text that names no version of TLS stops the start where a file has it."""
 _OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
 """What may be set of a listener for all brokers."""
 _CLEANER_BYTES_MIN: Final = 1024 * 1024
@@ -55,7 +59,7 @@ def base_name(name: str) -> str | None:
 
 def is_of_kafka(name: str) -> bool:
     """Whether the setting is one of Kafka's."""
-    return broker_key(name) is not None or is_ignored(name)
+    return broker_key(name) is not None or is_defined(name)
 
 
 def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mapping[str, str]) -> None:
@@ -67,8 +71,9 @@ def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mappi
     for name in changed:
         if (problem := lock_problem(name, wanted[name])) is not None:
             raise Rejected(ErrorCode.INVALID_REQUEST, problem)
-        parse_setting(name, wanted[name])
-    own = [name for name in changed if (base := base_name(name)) is not None and base not in _OF_ANY_BROKER]
+        if (base_name(name) or name) not in _OF_ANY_TEXT:
+            parse_setting(name, wanted[name])
+    own = [name for name in changed if _is_of_one_broker(name)]
     if resource_name == CLUSTER_DEFAULT and own:
         what = "Cannot update these configs at default cluster level, broker id must be specified"
         raise Rejected(ErrorCode.INVALID_REQUEST, f"{what}: [{', '.join(own)}]")
@@ -81,6 +86,16 @@ def parse_setting(name: str, text: str) -> Value:
         return text if key is None else key.parse(text)
     except InvalidConfig as error:
         raise Rejected(ErrorCode.INVALID_REQUEST, str(error)) from error
+
+
+def check_cordoned(wanted: Mapping[str, str], settings: BrokerSettings) -> None:
+    """Raise `Rejected(INVALID_REQUEST)` where a data directory is to be cordoned that this broker does not have (KIP-1066)."""
+    cordoned = parse_setting(CORDONED, wanted.get(CORDONED, ""))
+    assert isinstance(cordoned, tuple)
+    missing = [each for each in cordoned if each not in {"*", *(settings.log_dirs or settings.log_dir)}]
+    if missing:
+        problem = f"All entries in {CORDONED} must be present in log.dirs or log.dir. Missing entries : {','.join(missing)}"
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"requirement failed: {problem}")
 
 
 def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: BrokerSettings) -> None:
@@ -126,14 +141,29 @@ def _cleaner_problem(before: int, after: int) -> str | None:
     return None
 
 
+def _is_of_one_broker(name: str) -> bool:
+    """Whether Kafka wants a broker's id for it."""
+    base = base_name(name)
+    if base is not None:
+        return base not in _OF_ANY_BROKER
+    return name == CORDONED or name.startswith(_SECURING)
+
+
 def _can_change(name: str) -> bool:
     base = base_name(name)
-    if lock_key(name) is not None:  # a lock holds as it was at the start, but for the stores of a listener
-        return base is not None and is_reloadable(base)
+    if base is None and lock_key(name) is not None:
+        return is_kept_while_running(name)
     if base is not None:
         return True
     key = broker_key(name)
-    return key.dynamic if key is not None else not is_ignored(name)
+    return key.dynamic if key is not None else not is_defined(name)
+
+
+def is_kept_while_running(name: str) -> bool:
+    """Whether Kafka stores this setting of TLS or SASL, of no single listener, while a broker runs."""
+    from ottla.broker.core.security_keys import KEPT_WHILE_RUNNING  # noqa: PLC0415 # as below
+
+    return name in KEPT_WHILE_RUNNING
 
 
 def is_reloadable(base: str) -> bool:

@@ -14,10 +14,10 @@ from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, CheckStores
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, CheckStores, base_name
 from ottla.broker.configs.broker_loggers import BrokerLoggers
 from ottla.broker.core.config_keys import ConfigKey, InvalidConfig, Value, render
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key
+from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key, lock_key
 
 log = logging.getLogger(__name__)
 
@@ -68,10 +68,16 @@ class BrokerConfigs:
             found.append((name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER))
         if name in self.settings.explicit and (text := render(self._as_started(name))) is not None:
             found.append((name, text, ConfigSource.STATIC_BROKER))
-        key = BROKER_KEYS.get(name) or KEPT_KEYS.get(name)
-        if key is not None and key.has_default and (text := render(self.settings.default(name))) is not None:
+        if (text := self._default(name)) is not None:
             found.append((name, text, ConfigSource.DEFAULT))
         return found
+
+    def _default(self, name: str) -> str | None:
+        key = BROKER_KEYS.get(name) or KEPT_KEYS.get(name)
+        if key is not None:
+            return render(self.settings.default(name)) if key.has_default else None
+        key = lock_key(name) if base_name(name) is None else None  # what a single listener has is behind that of all
+        return render(key.default) if key is not None and key.has_default else None
 
     def _as_started(self, name: str) -> Value:
         secured = self.settings.secured

@@ -9,6 +9,7 @@ Rules that hold inside:
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,35 @@ LEVELS: Final[Mapping[str, int]] = {
     "FATAL": logging.CRITICAL,
 }
 
+_WITHOUT_COUNTERPART: Final = (
+    *(f"kafka.cluster.{name}" for name in ("Partition", "Replica")),
+    *(f"kafka.coordinator.transaction.{name}" for name in ("TransactionCoordinator", "TransactionStateManager")),
+    *("kafka.log.LogCleaner", "kafka.network.DataPlaneAcceptor", "kafka.network.Processor", "kafka.network.RequestChannel"),
+    *(
+        f"kafka.server.{name}"
+        for name in (
+            "BrokerLifecycleManager",
+            "BrokerServer",
+            "ConfigAdminManager",
+            "ControllerApis",
+            "ControllerServer",
+            "DynamicBrokerConfig",
+            "KafkaConfig",
+            "KafkaRaftServer",
+            "KafkaRequestHandler",
+            "KafkaRequestHandlerPool",
+            "ReplicaAlterLogDirsManager",
+            "ReplicaFetcherManager",
+            "ReplicaFetcherThread",
+            "SharedServer",
+        )
+    ),
+    *("org.apache.kafka.controller.QuorumController", "org.apache.kafka.raft.KafkaRaftClient"),
+)
+"""Loggers of Kafka's classes that tools and tests name: each has a level, and logs nothing here."""
+
 COUNTERPARTS: Final[Mapping[str, str | None]] = {
+    **dict.fromkeys(_WITHOUT_COUNTERPART),
     "kafka": "ottla.broker",
     "kafka.authorizer.logger": None,
     "kafka.controller": "ottla.broker.runtime.metadata.publisher",
@@ -50,14 +79,19 @@ COUNTERPARTS: Final[Mapping[str, str | None]] = {
 """Kafka's loggers, and the logger here that each of them moves."""
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
 _REFUSED: Final = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
 
 
-def check_levels(ops: Iterable[ConfigOp]) -> None:
-    """Raises `Rejected` for a logger that is not there, a level that is none, and an operation that loggers do not have."""
+def check_levels(name: str, ops: Iterable[ConfigOp], node_id: int) -> None:
+    """Raise `Rejected` for another node's resource, a logger that does not exist, a level that is none, and an operation that loggers do
+    not have."""
+    _check_node(name, node_id)
     for op in ops:
         if op.op in _REFUSED:
             raise Rejected(ErrorCode.INVALID_REQUEST, f"{_REFUSED[op.op]} operation is not allowed for the BROKER_LOGGER resource")
+        if op.op not in {_SET, _DELETE}:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown operation type {op.op} is not allowed for the BROKER_LOGGER resource")
         if op.name != ROOT and op.name not in COUNTERPARTS:
             raise Rejected(ErrorCode.INVALID_CONFIG, f"Logger {op.name} does not exist!")
         if op.op == _DELETE and op.name == ROOT:
@@ -66,6 +100,13 @@ def check_levels(ops: Iterable[ConfigOp]) -> None:
             valid = ", ".join(sorted(LEVELS))
             problem = f"as it is not a supported log level. Valid log levels are {valid}"
             raise Rejected(ErrorCode.INVALID_CONFIG, f"Cannot set the log level of {op.name} to {op.value} {problem}")
+
+
+def _check_node(name: str, node_id: int) -> None:
+    if _INTEGER.fullmatch(name) is None:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Node id must be an integer, but it is: {name}")
+    if int(name) != node_id:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {node_id}, but received {name}")
 
 
 class BrokerLoggers:

@@ -12,7 +12,7 @@ from itertools import dropwhile
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
-from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, base_name, broker_key, check_is_this_broker
+from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, base_name, broker_key, check_is_this_broker, is_kept_while_running
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource, SourcedText
 from ottla.broker.configs.client_metrics_config import METRICS_KEYS
 from ottla.broker.configs.group_config import GROUP_KEYS, described_group_value
@@ -133,7 +133,12 @@ def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
         text = render(value) if key.has_default or value != () else None
     else:
         text = chain[0][1] if chain else None
-    return _entry(key, text, _from(name, chain), read_only=name not in BROKER_KEYS | KEPT_KEYS or not key.dynamic)
+    return _entry(key, text, _from(name, chain), read_only=_is_read_only(name, key))
+
+
+def _is_read_only(name: str, key: ConfigKey) -> bool:
+    """Whether a broker's setting is described as one that cannot change, as Kafka describes those of single listeners."""
+    return not (key.dynamic if name in BROKER_KEYS | KEPT_KEYS else base_name(name) is None and is_kept_while_running(name))
 
 
 def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import ResourceType
@@ -20,11 +21,11 @@ from ottla.broker.configs.broker_changes import (
     CheckStores,
     broker_key,
     check_broker_changes,
+    check_cordoned,
     check_is_this_broker,
     check_threads,
     is_of_kafka,
 )
-from ottla.broker.configs.broker_loggers import check_levels
 from ottla.broker.configs.client_metrics_config import check_metrics_configs
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.configs.group_config import GROUP_KEYS, check_group_configs
@@ -39,6 +40,8 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.topic_names import name_problem
 
+_TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})
+
 
 @dataclass(frozen=True, slots=True)
 class AlterResource:
@@ -51,20 +54,21 @@ class AlterResource:
 
 
 def no_stores(_wanted: Mapping[str, str]) -> None:
-    """Where there are no listeners with stores."""
+    """Check nothing: the node has no listeners with stores."""
 
 
 def alter_configs(
     catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
 ) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """Decides a whole request; one error or None for each resource, in the request's order. What is said of a broker is written even where
-    it says nothing new (KAFKA-14136)."""
-    twice = named_twice(resources)
+    """Decide a whole request; one error or None for each resource, in the request's order. A broker's settings are written even
+    where they do not change (KAFKA-14136)."""
+    malformed = form_errors(resources)
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
-    for resource in resources:
+    for index, resource in enumerate(resources):
         try:
-            check_form(resource, twice)
+            if index in malformed:
+                raise malformed[index]
             changes = _changes(catalog, resource, settings, check_stores)
             records.extend(config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items())
             results.append(None)
@@ -73,33 +77,34 @@ def alter_configs(
     return Effects(records, results)
 
 
-def settled_by_the_broker(
-    catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
-) -> dict[int, Rejected | None]:
-    """What a member of a cluster says to a request before the controller decides the rest of it: an error, or None for loggers, for the
-    resources at these places (`ConfigAdminManager.preprocess`)."""
+def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
+    """Return an error, by place, for each resource that needs no look at any rule of its type. A broker returns it without an
+    authorization (`ConfigAdminManager.preprocess`)."""
     twice = named_twice(resources)
-    settled: dict[int, Rejected | None] = {}
+    errors = ((index, _form_error(resource, twice)) for index, resource in enumerate(resources))
+    return {index: error for index, error in errors if error is not None}
+
+
+def errors_of_brokers(
+    catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
+) -> dict[int, Rejected]:
+    """Return an error, by place, for each BROKER resource whose change this broker refuses. Kafka's broker also checks these before the
+    controller authorizes them."""
+    errors: dict[int, Rejected] = {}
     for index, resource in enumerate(resources):
-        try:
-            check_form(resource, twice)
-            if resource.resource_type not in {ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLIENT_METRICS}:
+        if resource.resource_type == ResourceType.BROKER:
+            try:
                 _changes(catalog, resource, settings, check_stores)
-            if resource.resource_type == ResourceType.BROKER_LOGGER:
-                settled[index] = None
-        except Rejected as error:
-            settled[index] = error
-    return settled
+            except Rejected as error:
+                errors[index] = error
+    return errors
 
 
 def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings, check_stores: CheckStores) -> dict[str, str | None]:
     """The keys that are written, with their new text or None."""
     told: set[str] = set()
+    check_operations(resource)
     match resource.resource_type:
-        case ResourceType.BROKER_LOGGER if not resource.replace:
-            check_is_this_broker(resource.name, settings)
-            check_levels(resource.ops)
-            return {}
         case ResourceType.BROKER:
             wanted = _broker_wants(catalog, resource, settings)
             told = {op.name for op in resource.ops}
@@ -130,17 +135,28 @@ def named_twice(resources: Sequence[AlterResource]) -> set[tuple[int, str]]:
     return {named for named, times in seen.items() if times > 1}
 
 
-def check_form(resource: AlterResource, twice: set[tuple[int, str]]) -> None:
-    """Raises `Rejected(INVALID_REQUEST)` for what no rule of any type needs to look at."""
+def is_of_loggers(resource: AlterResource) -> bool:
+    """Whether it sets levels of loggers, which AlterConfigs does not know."""
+    return resource.resource_type == ResourceType.BROKER_LOGGER and not resource.replace
+
+
+def _form_error(resource: AlterResource, twice: set[tuple[int, str]]) -> Rejected | None:
     if (resource.resource_type, resource.name) in twice:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+        return Rejected(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
     if len({op.name for op in resource.ops}) != len(resource.ops):
-        raise Rejected(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
-    if any(op.op not in OpType.__members__.values() for op in resource.ops):
-        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown operations type in {[op.op for op in resource.ops]}")
+        return Rejected(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
     nulls = [op.name for op in resource.ops if op.value is None and op.op != OpType.DELETE]
     if nulls:
-        raise Rejected(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+        return Rejected(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nulls)}")
+    if resource.resource_type not in _TYPES and not is_of_loggers(resource):
+        return Rejected(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    return None
+
+
+def check_operations(resource: AlterResource) -> None:
+    """Raise `Rejected(INVALID_REQUEST)` for an operation that does not exist."""
+    if any(op.op not in OpType.__members__.values() for op in resource.ops):
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown operations type in {[op.op for op in resource.ops]}")
 
 
 def _topic_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
@@ -165,6 +181,7 @@ def _broker_wants(catalog: Catalog, resource: AlterResource, settings: BrokerSet
     current = catalog.configs(ResourceType.BROKER, resource.name)
     wanted = _wanted_of_broker(resource, current)
     check_broker_changes(resource.name, sorted({op.name for op in resource.ops}), wanted)
+    check_cordoned(wanted, settings)
     of_all = catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT)
     of_this = catalog.configs(ResourceType.BROKER, str(settings.node_id))
     then = {**wanted, **of_this} if resource.name == CLUSTER_DEFAULT else {**of_all, **wanted}

@@ -21,16 +21,23 @@ from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.record_versions import CORDONED_DIRECTORIES
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, broker_key, parse_setting
 from ottla.broker.configs.config_op import OpType
-from ottla.broker.controller.alter_configs import AlterResource, named_twice, wanted_of, wanted_overrides
+from ottla.broker.controller.alter_configs import (
+    AlterResource,
+    check_operations,
+    is_of_loggers,
+    named_twice,
+    wanted_of,
+    wanted_overrides,
+)
 from ottla.broker.controller.clear_elr import cleared_elr
 from ottla.broker.controller.create_topics import config_record
 from ottla.broker.controller.state import MIN_ISR, ControllerState
 from ottla.broker.core.config_keys import render
 from ottla.broker.core.effects import Effects
+from ottla.broker.core.kept_keys import CORDONED
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
-CORDONED: Final = "cordoned.log.dirs"
 _TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})
 _VALUE_CHARS_MAX: Final = 32_767
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
@@ -40,12 +47,14 @@ def alter_cluster_configs(
     state: ControllerState, resources: Sequence[AlterResource], *, forwarded: bool
 ) -> Effects[MetadataRecord, list[Rejected | None]]:
     """Decides a whole request; one error or None for each resource, in the request's order. `forwarded`: a broker has checked it."""
-    twice = named_twice(resources)
+    malformed = form_errors(resources)
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
-    for resource in resources:
+    for index, resource in enumerate(resources):
         try:
-            _check_form(resource, twice)
+            if index in malformed:
+                raise malformed[index]
+            _check_operations(resource)
             records += _resource_records(state, resource, forwarded=forwarded)
             results.append(None)
         except Rejected as error:
@@ -70,15 +79,28 @@ def _resource_records(state: ControllerState, resource: AlterResource, *, forwar
     return [config_record(resource.resource_type, resource.name, name, value) for name, value in changes.items()]
 
 
-def _check_form(resource: AlterResource, twice: set[tuple[int, str]]) -> None:
-    if (resource.resource_type, resource.name) in twice:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
-    if resource.resource_type == ResourceType.BROKER_LOGGER:
+def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
+    """Return an error, by place, for each resource that Kafka's controller refuses before it authorizes any (`ControllerApis`)."""
+    twice = named_twice(resources)
+    errors = ((index, _form_error(resource, twice)) for index, resource in enumerate(resources))
+    return {index: error for index, error in errors if error is not None}
+
+
+def _form_error(resource: AlterResource, twice: set[tuple[int, str]]) -> Rejected | None:
+    is_logger = resource.resource_type == ResourceType.BROKER_LOGGER
+    if resource.resource_type not in _TYPES and not is_logger:
+        return Rejected(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource.resource_type}.")
+    if (resource.resource_type, resource.name) in twice and not is_of_loggers(resource):
+        return Rejected(ErrorCode.INVALID_REQUEST, "Duplicate resource.")
+    if is_logger and resource.replace:
+        return Rejected(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
+    return None
+
+
+def _check_operations(resource: AlterResource) -> None:
+    if is_of_loggers(resource):  # no record says their levels: the node that is asked sets them itself
         raise Rejected(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
-    if resource.resource_type not in _TYPES:
-        raise Rejected(ErrorCode.UNSUPPORTED_VERSION, f"Unknown resource type {resource.resource_type}.")
-    if any(op.op not in OpType.__members__.values() for op in resource.ops):
-        raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown operations type in {[op.op for op in resource.ops]}")
+    check_operations(resource)
     nothing = [op.name for op in resource.ops if op.value is None and op.op in {OpType.APPEND, OpType.SUBTRACT}]
     if nothing:  # Kafka's controller fails over such a one
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nothing)}")

@@ -91,8 +91,8 @@ def create_topics(
     results: dict[str, CreatedTopic] = {}
     for topic in topics:
         try:
-            if seen[topic.name] > 1:
-                raise Rejected(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if (malformed := form_error(topic.name, seen[topic.name])) is not None:
+                raise malformed
             _check_name(catalog, topic.name)
             configs = _checked_configs(topic, check_configs)
             replicas = _manual_replicas(topic, placement) if topic.assignments else _placed_replicas(topic, placement)
@@ -126,9 +126,19 @@ def _creation(
         yield placement.partition_record(topic_id, index, brokers)
 
 
+def form_error(name: str, times: int) -> Rejected | None:
+    """Return the error, if any, that Kafka returns before it authorizes the creation of a topic that the request names so many times."""
+    if times == 1 and name == CLUSTER_METADATA:
+        return Rejected(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
+    return duplicate_error(times)
+
+
+def duplicate_error(times: int) -> Rejected | None:
+    """Return the error, if any, of a topic that a request names so many times. Kafka returns it before it authorizes the topic."""
+    return Rejected(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") if times > 1 else None
+
+
 def _check_name(catalog: Catalog, name: str) -> None:
-    if name == CLUSTER_METADATA:
-        raise Rejected(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
     if catalog.topic(name) is not None:
         raise Rejected(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if (problem := name_problem(name)) is not None:
@@ -202,8 +212,8 @@ def create_partitions(
     results: dict[str, Rejected | None] = {}
     for topic in topics:
         try:
-            if seen[topic.name] > 1:
-                raise Rejected(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+            if (malformed := duplicate_error(seen[topic.name])) is not None:
+                raise malformed
             added = _more_partitions(catalog, topic, placement, PARTITIONS_PER_REQUEST_MAX - len(records), charge)
             records.extend(added)
             results[topic.name] = None

@@ -49,10 +49,9 @@ def delete_topics(
     results: list[DeletedTopic] = []
     for ref in seen:
         try:
-            if seen[ref] > 1:
-                what = "name" if ref.name is not None else "id"
-                raise Rejected(ErrorCode.INVALID_REQUEST, f"Duplicate topic {what}.")
-            topic = _find(catalog, ref)
+            if (malformed := form_error(ref, seen[ref])) is not None:
+                raise malformed
+            topic = find_topic(catalog, ref)
             if topic.topic_id in asked_ids and topic.name in asked_names:
                 if ref.name is not None:
                     error = Rejected(ErrorCode.INVALID_REQUEST, "The provided topic name maps to an ID that was already supplied.")
@@ -68,11 +67,20 @@ def delete_topics(
     return Effects(records, results)
 
 
-def _find(catalog: Catalog, ref: TopicRef) -> TopicImage:
-    if ref.name is None and ref.topic_id == ZERO_ID:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-    if ref.name is not None and ref.topic_id != ZERO_ID:
-        raise Rejected(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+def form_error(ref: TopicRef, times: int) -> Rejected | None:
+    """Return the error, if any, that Kafka returns before it authorizes the deletion of a topic that the request names so many times."""
+    problem = None
+    if times > 1:
+        problem = f"Duplicate topic {'name' if ref.name is not None else 'id'}."
+    elif ref.name is None and ref.topic_id == ZERO_ID:
+        problem = "Neither topic name nor id were specified."
+    elif ref.name is not None and ref.topic_id != ZERO_ID:
+        problem = "You may not specify both topic name and topic id."
+    return None if problem is None else Rejected(ErrorCode.INVALID_REQUEST, problem)
+
+
+def find_topic(catalog: Catalog, ref: TopicRef) -> TopicImage:
+    """Return the topic. Raise `Rejected` where it does not exist."""
     topic = catalog.topic_by_id(ref.topic_id) if ref.name is None else catalog.topic(ref.name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if ref.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -42,7 +42,6 @@ IGNORED_NAMES = frozenset(
         "broker.id.generation.enable",
         "client.quota.callback.class",
         "control.plane.listener.name",
-        "cordoned.log.dirs",
         "create.topic.policy.class.name",
         "delete.records.purgatory.purge.interval.requests",
         "eligible.leader.replicas.enable",
@@ -73,12 +72,7 @@ IGNORED_NAMES = frozenset(
         "server.max.startup.time.ms",
         "socket.receive.buffer.bytes",
         "socket.send.buffer.bytes",
-        *(
-            f"sasl.kerberos.{name}"
-            for name in ("kinit.cmd", "min.time.before.relogin", "ticket.renew.jitter", "ticket.renew.window.factor")
-        ),
         *(f"sasl.login.{name}" for name in ("connect.timeout.ms", "read.timeout.ms", "retry.backoff.max.ms", "retry.backoff.ms")),
-        *(f"sasl.login.refresh.{name}" for name in ("buffer.seconds", "min.period.seconds", "window.factor", "window.jitter")),
         *(f"sasl.oauthbearer.assertion.{name}" for name in ("algorithm", "file", "private.key.file", "template.file")),
         *(f"sasl.oauthbearer.assertion.claim.{name}" for name in ("aud", "exp.seconds", "iss", "jti.include", "nbf.seconds", "sub")),
         "sasl.oauthbearer.client.credentials.client.id",
@@ -98,6 +92,56 @@ IGNORED_SECRETS: Final = frozenset(
     {"sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.assertion.private.key.passphrase"}
 )
 """Those of them that nobody is to read."""
+
+
+_OF_OLDER_RELEASES: Final = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "broker.id.generation.enable",
+        "control.plane.listener.name",
+        "eligible.leader.replicas.enable",
+        "group.coordinator.new.enable",
+        "inter.broker.protocol.version",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "offsets.commit.required.acks",
+        "reserved.broker.max.id",
+    }
+)
+_BELOW_PREFIXES: Final[dict[str, str]] = {
+    "alter.": "config.policy.class.name log.dirs.replication.quota.window.num log.dirs.replication.quota.window.size.seconds",
+    "controlled.shutdown.": "enable",
+    "controller.": "listener.names quota.window.num quota.window.size.seconds socket.timeout.ms performance.sample.period.ms "
+    "performance.always.log.threshold.ms",
+    "controller.quorum.": "bootstrap.servers fetch.max.bytes fetch.snapshot.max.bytes fetch.timeout.ms request.timeout.ms "
+    "retry.backoff.ms voters",
+    "group.share.": "assignors max.share.sessions max.size",
+    "group.streams.": "max.size",
+    "kafka.metrics.": "polling.interval.secs reporters",
+    "metadata.log.": "dir max.record.bytes.between.snapshots max.snapshot.interval.ms segment.bytes segment.ms",
+    "metadata.max.": "retention.bytes retention.ms",
+    "metrics.": "num.samples recording.level sample.window.ms",
+    "quota.": "window.num window.size.seconds",
+    "remote.log.manager.": "copy.quota.window.num copy.quota.window.size.seconds fetch.quota.window.num "
+    "fetch.quota.window.size.seconds task.interval.ms thread.pool.size",
+    "remote.log.metadata.": "custom.metadata.max.bytes manager.class.name manager.class.path manager.impl.prefix manager.listener.name",
+    "remote.log.": "reader.max.pending.tasks storage.manager.class.name storage.manager.class.path storage.manager.impl.prefix "
+    "storage.system.enable",
+    "replica.fetch.": "backoff.ms max.bytes min.bytes response.max.bytes wait.max.ms",
+    "share.": "fetch.purgatory.purge.interval.requests",
+    "share.coordinator.": "append.linger.ms load.buffer.size snapshot.update.records.per.snapshot threads write.timeout.ms "
+    "cold.partition.snapshot.interval.ms",
+    "share.coordinator.state.topic.": "compression.codec min.isr num.partitions prune.interval.ms replication.factor segment.bytes",
+}
+_DEFINED: Final = (IGNORED_NAMES | IGNORED_SECRETS) - _OF_OLDER_RELEASES | {
+    prefix + rest for prefix, names in _BELOW_PREFIXES.items() for rest in names.split()
+}
+
+
+def is_defined(name: str) -> bool:
+    """Whether Kafka 4.3 defines this setting that changes nothing here. Any other name can be set while a broker runs."""
+    return name in _DEFINED
 
 
 def is_ignored(name: str) -> bool:

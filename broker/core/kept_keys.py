@@ -13,6 +13,8 @@ from ottla.broker.core.config_keys import INT64_MAX, ConfigKey, ConfigType, Vali
 
 _T = ConfigType
 _POSITIVE, _NOT_NEGATIVE, _BUFFER = at_least(1), at_least(0), at_least(512 * 1024)
+_TICKETS = "How a JVM renews its Kerberos ticket."
+_LOG_IN = "How a JVM renews a log-in by token."
 _THREADS_DOC = "Threads of this kind in Kafka; there are none here."
 
 
@@ -34,6 +36,7 @@ THREADS: Final = (
 CLEANER_THREADS: Final = "log.cleaner.threads"
 """Numbers of threads: a change may halve or double them, no more (DynamicThreadPool, LogCleaner)."""
 
+CORDONED: Final = "cordoned.log.dirs"
 CLEANER_BUFFER: Final = "log.cleaner.dedupe.buffer.size"
 
 _THREAD_DEFAULTS = (("background.threads", 10), ("num.io.threads", 8), ("num.network.threads", 3), ("num.recovery.threads.per.data.dir", 2))
@@ -59,6 +62,15 @@ _DYNAMIC = (
     _key("remote.log.manager.expiration.thread.pool.size", _T.INT, 10, _THREADS_DOC, _POSITIVE),
     _key("remote.log.manager.follower.thread.pool.size", _T.INT, 2, _THREADS_DOC, _POSITIVE),
     _key("remote.log.reader.threads", _T.INT, 10, _THREADS_DOC, _POSITIVE),
+    ConfigKey(CORDONED, _T.LIST, (), "Directories that get no new partition of a cluster, set while it runs.", dynamic=True),
+    _key("sasl.kerberos.kinit.cmd", _T.STRING, "/usr/bin/kinit", _TICKETS),
+    _key("sasl.kerberos.min.time.before.relogin", _T.LONG, 60_000, _TICKETS),
+    _key("sasl.kerberos.ticket.renew.jitter", _T.DOUBLE, 0.05, _TICKETS),
+    _key("sasl.kerberos.ticket.renew.window.factor", _T.DOUBLE, 0.8, _TICKETS),
+    _key("sasl.login.refresh.buffer.seconds", _T.SHORT, 300, _LOG_IN),
+    _key("sasl.login.refresh.min.period.seconds", _T.SHORT, 60, _LOG_IN),
+    _key("sasl.login.refresh.window.factor", _T.DOUBLE, 0.8, _LOG_IN),
+    _key("sasl.login.refresh.window.jitter", _T.DOUBLE, 0.05, _LOG_IN),
     _throttle("leader.replication.throttled.rate", "Bytes a second that leaders send to throttled followers, in a cluster."),
     _throttle("follower.replication.throttled.rate", "Bytes a second that throttled followers read, in a cluster."),
     _throttle("replica.alter.log.dirs.io.max.bytes.per.second", "Bytes a second that move between data directories. Kept, without effect."),

@@ -120,6 +120,29 @@ _KEYS: Final = (
 )
 SECURITY_KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _KEYS}
 
+KEPT_WHILE_RUNNING: Final = frozenset(
+    {
+        "principal.builder.class",
+        "sasl.enabled.mechanisms",
+        "sasl.jaas.config",
+        "sasl.kerberos.principal.to.local.rules",
+        "sasl.kerberos.service.name",
+        "sasl.mechanism.inter.broker.protocol",
+        "ssl.cipher.suites",
+        "ssl.client.auth",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.engine.factory.class",
+        "ssl.keymanager.algorithm",
+        "ssl.protocol",
+        "ssl.provider",
+        "ssl.secure.random.implementation",
+        "ssl.trustmanager.algorithm",
+    }
+)
+"""Settings that Kafka stores for a broker while it runs, and that none of its existing listeners obeys, even after a restart
+(DynamicBrokerConfig.DynamicSecurityConfigs, DynamicListenerConfig). A listener's own, with its prefix, can be any."""
+
 RELOADABLE: Final = frozenset(
     {
         *(f"ssl.{store}.{name}" for store in ("keystore", "truststore") for name in ("type", "location", "password")),

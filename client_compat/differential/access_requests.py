@@ -131,8 +131,11 @@ def _produce(random: Random, version: int) -> Any:
     fields: dict[str, Any] = {"producer_id": 1, "producer_epoch": 0, "base_sequence": 0, "transactional": True} if transactional else {}
     records, transactional_id = batch(b"v", **fields), random.choice((None, *TRANSACTIONAL)) if transactional else None
 
+    replaced = [batch(b"r", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)] if random.random() < 0.1 else []
+
     def request(side: Side) -> Message:
-        topics = [k00.TopicProduceData(name, side.id(name), [k00.PartitionProduceData(0, records)]) for name in names]
+        partitions = [k00.PartitionProduceData(0, each) for each in (*replaced, records)]
+        topics = [k00.TopicProduceData(name, side.id(name), partitions) for name in names]
         return k00.ProduceRequest(transactional_id, -1, 5_000, topics)
 
     return request
@@ -197,7 +200,7 @@ def _metadata_that_creates(random: Random, version: int) -> Any:
 
 @_maker(8, 2)
 def _offset_commit(random: Random, version: int) -> Any:
-    group, names = random.choice(GROUPS), _topics(random)
+    group, names = random.choice(GROUPS), _topics(random) + ([""] if version < 10 and random.random() < 0.1 else [])
 
     def request(side: Side) -> Message:
         topics = [k08.OffsetCommitRequestTopic(name, side.id(name), [k08.OffsetCommitRequestPartition(0, 3, -1, "")]) for name in names]
@@ -380,27 +383,39 @@ def _settings(random: Random) -> tuple[int, str, str, str]:
     topic = (2, random.choice(ASKED), "retention.ms", "-1")
     group = (32, random.choice(("g1", "g2")), "consumer.session.timeout.ms", "50000")
     broker = (4, random.choice(("", "1", "1", "7")), "log.cleaner.threads", random.choice(("1", "x")))
-    logger = (8, "1", "kafka.log.LogCleaner", "INFO")
+    logger = (8, "1", "no.such.logger", "INFO")
     metrics = (16, "m", "interval.ms", "5000")
     return random.choice((topic, topic, group, broker, logger, metrics))
+
+
+def _values(random: Random, value: str) -> list[str | None]:
+    """Mostly the one; sometimes null, or a key that is named twice."""
+    chosen: list[str | None] = [value] * random.choice((1, 1, 1, 2))
+    return [None] if random.random() < 0.2 else chosen
 
 
 @_maker(32, 1)
 def _describe_configs(random: Random, version: int) -> Any:
     resources = {each[:2]: each for each in (_settings(random) for _ in range(2)) if each[0] != 16}
+    if random.random() < 0.15:
+        resources[99, "x"] = (99, "x", "y", "z")
     return k32.DescribeConfigsRequest([k32.DescribeConfigsResource(kind, name, [key]) for kind, name, key, _ in resources.values()])
 
 
 @_maker(33)
 def _alter_configs(random: Random, version: int) -> Any:
     kind, name, key, value = _settings(random)
-    return k33.AlterConfigsRequest([k33.AlterConfigsResource(kind, name, [k33.AlterableConfig(key, value)])], validate_only=True)
+    configs = [k33.AlterableConfig(key, each) for each in _values(random, value)]
+    return k33.AlterConfigsRequest([k33.AlterConfigsResource(kind, name, configs)], validate_only=True)
 
 
 @_maker(44)
 def _incremental_alter_configs(random: Random, version: int) -> Any:
     drawn = {each[:2]: each for each in (_settings(random) for _ in range(2))}
-    resources = [k44.AlterConfigsResource(kind, name, [k44.AlterableConfig(key, 0, value)]) for kind, name, key, value in drawn.values()]
+    resources = [
+        k44.AlterConfigsResource(kind, name, [k44.AlterableConfig(key, 0, each) for each in _values(random, value)])
+        for kind, name, key, value in drawn.values()
+    ]
     if random.random() < 0.1:
         resources *= 2
     return k44.IncrementalAlterConfigsRequest(resources, validate_only=True)

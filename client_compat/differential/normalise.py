@@ -37,6 +37,7 @@ WORDED = frozenset(
         "k49_alter_client_quotas",
         "k55_describe_quorum",
         "k57_update_features",
+        "k60_describe_cluster",
         "k64_unregister_broker",
     }
 )

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
-from ottla.broker.cluster.image import ELR_VERSION
+from ottla.broker.cluster.image import ELR_VERSION, ResourceType
+from ottla.broker.configs.config_op import OpType
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k35_describe_log_dirs import DescribeLogDirsRequest
+from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster, run_owned
@@ -33,6 +38,30 @@ def test_what_is_acknowledged_by_all_is_on_every_member() -> None:
         answers = [await produce(cluster, leader, bytes([n])) for n in range(3)]
         assert [(each.error_code, each.base_offset) for each in answers] == [(0, 0), (0, 1), (0, 2)]
         assert len({member.records_of("t") for member in cluster.members.values()}) == 1
+
+    in_an_owned_cluster(scene)
+
+
+def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = shutil.disk_usage("/")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)  # the members' disks are in memory
+
+    async def cordon(cluster: OwnedCluster, op: int) -> None:
+        change = AlterConfigsResource(ResourceType.BROKER, "2", [AlterableConfig("cordoned.log.dirs", op, None if op else "/node2")])
+        assert [each.error_code for each in (await cluster.ask(2, IncrementalAlterConfigsRequest([change]))).responses] == [0]
+        is_cordoned = op == OpType.SET
+        await cluster.until(lambda: bool(cluster.place.image.brokers[2].cordoned_directories) is is_cordoned, "the controller knows")
+        (told,) = (await cluster.ask(2, DescribeLogDirsRequest())).results
+        assert told.is_cordoned is is_cordoned
+
+    async def scene(cluster: OwnedCluster) -> None:
+        await cordon(cluster, OpType.SET)
+        refused, made = CreatableTopic("three", 1, 3), CreatableTopic("two", 1, 2)
+        answer = await cluster.ask(1, CreateTopicsRequest([refused, made]))
+        assert {each.name: each.error_code for each in answer.topics} == {"three": ErrorCode.INVALID_REPLICATION_FACTOR, "two": 0}
+        assert sorted(cluster.place.partition("two").replicas) == [1, 3]
+        await cordon(cluster, OpType.DELETE)
+        await create(cluster)
 
     in_an_owned_cluster(scene)
 

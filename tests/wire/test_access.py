@@ -13,7 +13,11 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k37_create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from tests.support.access import GUARDED, acl, allow, ann, bob, take_all_back
 from tests.support.consumer_calls import beat
@@ -23,6 +27,7 @@ from tests.support.topic_calls import create
 
 LOCKED = pytest.mark.broker_settings({**GUARDED, "group.consumer.assignment.interval.ms": "0"})
 READ, WRITE, DESCRIBE = Operation.READ, Operation.WRITE, Operation.DESCRIBE
+_RESULTS = ("topics", "responses", "results")
 DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -47,6 +52,48 @@ def test_of_several_topics_each_is_refused_or_written_in_the_order_of_the_reques
         assert produce(client, "b", "a", "nowhere", "c") == [DENIED, 0, DENIED, 0]
         assert produce(client, "a") == [0]
     assert [broker.topics.end_offset(name) for name in ("a", "b", "c")] == [2, 0, 1]
+
+
+@LOCKED
+@pytest.mark.parametrize("transactional_first", [True, False])
+def test_a_transactional_batch_that_is_replaced_needs_its_right_too(broker: RunningBroker, transactional_first: bool) -> None:
+    batches = [build_batch([SimpleRecord(None, b"v")])]
+    batches.insert(
+        0 if transactional_first else 1,
+        build_batch([SimpleRecord(None, b"v")], producer_id=1, producer_epoch=0, base_sequence=0, transactional=True),
+    )
+    with bob(broker) as admin, ann(broker) as client:
+        create(admin, "a")
+        allow(admin, acl(Resource.TOPIC, "a", WRITE))
+        request = ProduceRequest(
+            "tx", 1, 5_000, [TopicProduceData("a", partition_data=[PartitionProduceData(0, records) for records in batches])]
+        )
+        (topic,) = client.call(request, 9).responses
+        assert [each.error_code for each in topic.partition_responses] == [ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
+    assert broker.topics.end_offset("a") == 0
+
+
+@LOCKED
+def test_a_committed_topic_without_a_name_is_denied_as_any_other(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        find_coordinator(admin)
+        allow(admin, acl(Resource.GROUP, "g", READ))
+        topics = [OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 1, -1, "")]) for name in ("", "nowhere")]
+        answer = client.call(OffsetCommitRequest("g", topics=topics), 8)
+        assert [topic.partitions[0].error_code for topic in answer.topics] == [DENIED, DENIED]
+
+
+@LOCKED
+def test_a_topic_that_is_named_twice_is_authorized_and_described_by_its_form(broker: RunningBroker) -> None:
+    with bob(broker) as admin, ann(broker) as client:
+        create(admin, "t")
+        for request, version in (
+            (CreateTopicsRequest([CreatableTopic(name, 1, 1) for name in ("new", "new", "other")]), 7),
+            (DeleteTopicsRequest(topic_names=["t", "t", "other"]), 5),
+            (CreatePartitionsRequest([CreatePartitionsTopic(name, 2) for name in ("t", "t", "other")]), 3),
+        ):
+            results = getattr(answer := client.call(request, version), next(name for name in _RESULTS if hasattr(answer, name)))
+            assert [each.error_code for each in results] == [ErrorCode.INVALID_REQUEST, DENIED]
 
 
 @LOCKED

@@ -51,3 +51,14 @@ def test_a_resource_that_is_not_here_has_an_error_and_no_configs(client: Client,
     result = ask(client, DescribeConfigsResource(kind, name, None))
     assert (result.error_code, result.configs, result.resource_type, result.resource_name) == (code, [], kind, name)
     assert result.error_message is not None
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_a_type_that_does_not_exist_refuses_the_whole_request(client: Client, place: int) -> None:
+    create(client, "t")
+    resources = [DescribeConfigsResource(TOPIC, "t", None)]
+    resources.insert(place, DescribeConfigsResource(99, "x", None))
+    results = client.call(DescribeConfigsRequest(resources)).results
+    assert [(each.resource_type, each.error_code, each.configs) for each in results] == [
+        (each.resource_type, ErrorCode.INVALID_REQUEST, []) for each in resources
+    ]

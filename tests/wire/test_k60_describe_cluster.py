@@ -23,8 +23,17 @@ def test_authorized_operations_are_told_when_asked(client: Client) -> None:
     assert client.call(DescribeClusterRequest(include_cluster_authorized_operations=True)).cluster_authorized_operations > 0
 
 
-@pytest.mark.parametrize(("kind", "code"), [(2, ErrorCode.MISMATCHED_ENDPOINT_TYPE), (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE)])
-def test_a_brokers_listener_has_no_controllers(client: Client, kind: int, code: ErrorCode) -> None:
+@pytest.mark.parametrize(
+    ("kind", "code", "message"),
+    [
+        (
+            2,
+            ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+            "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER",
+        ),
+        (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "Unsupported endpoint type 3"),
+    ],
+)
+def test_a_brokers_listener_has_no_controllers(client: Client, kind: int, code: ErrorCode, message: str) -> None:
     response = client.call(DescribeClusterRequest(endpoint_type=kind))
-    assert (response.error_code, response.brokers) == (code, [])
-    assert response.error_message
+    assert (response.error_code, response.error_message, response.brokers) == (code, message, [])

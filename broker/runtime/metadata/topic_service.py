@@ -7,7 +7,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.topic_ids import new_topic_id
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.configs.topic_config import check_topic_configs, internal_topic_configs, internal_topic_partitions
@@ -105,15 +104,11 @@ class TopicService:
 
     async def alter_configs(self, resources: Sequence[AlterResource], *, validate_only: bool = False) -> list[Rejected | None]:
         """Changes what can be changed, in open logs too; an error or None for each resource."""
-        answers = await self.controller.run(
+        return await self.controller.run(
             lambda: alter_configs(self.catalog, resources, self.settings, self.broker_configs.check_stores),
             lambda answers, _: answers,
             validate_only=validate_only,
         )
-        for resource, error in zip(resources, answers, strict=True):
-            if resource.resource_type == ResourceType.BROKER_LOGGER and error is None and not validate_only:
-                self.broker_configs.loggers.change(resource.ops)  # of this process alone: no record says it
-        return answers
 
     async def alter_client_quotas(self, entries: Sequence[EntryData], *, validate_only: bool = False) -> dict[QuotaTarget, Rejected | None]:
         """Sets and removes quotas; an error or None for each entity."""

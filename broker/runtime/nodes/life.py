@@ -10,10 +10,12 @@ import logging
 from collections.abc import Callable, Sequence
 
 from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.life_cycle import Incarnation, LifeCycle, Pace, Request, Response, State, must_register_again
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.clock import Clock
+from ottla.broker.core.kept_keys import CORDONED
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
@@ -98,6 +100,9 @@ class BrokerLife:
         """Metadata was published: whether this broker has to register once more."""
         broker_id, changes = self._incarnation.broker_id, published.changes
         self._life.metadata_level = published.image.features.get(METADATA_VERSION, 0)
+        own = published.image.configs.get((ResourceType.BROKER, str(broker_id)), {})
+        self._life.cordon(bool(own.get(CORDONED)), self._clock.mono_ms())  # its only entries are the one directory and *
+        self._turn()
         if broker_id not in changes.brokers and METADATA_VERSION not in changes.features:
             return
         if must_register_again(published.image.metadata_level, published.image.brokers.get(broker_id)):

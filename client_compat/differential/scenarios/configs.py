@@ -179,6 +179,50 @@ def while_running(probe: Probe) -> None:
         alter(f"{key} of all removed", key, None, name="")
 
 
+def of_security(probe: Probe) -> None:
+    """Settings of TLS and SASL that a broker stores while it runs, and names that Kafka does not define."""
+
+    def alter(label: str, key: str, value: str | None, name: str = "1") -> None:
+        config = k44.AlterableConfig(key, DELETE if value is None else SET, value)
+        probe.ask(label, k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(BROKER, name, [config])]))
+        then(probe, f"{label}: then", DescribeConfigsRequest([DescribeConfigsResource(BROKER, name, [key])], True))
+
+    for key, values in {
+        "sasl.enabled.mechanisms": ("SCRAM-SHA-256", ""),
+        "sasl.mechanism.inter.broker.protocol": ("PLAIN",),
+        "sasl.kerberos.kinit.cmd": ("/bin/true",),
+        "sasl.kerberos.min.time.before.relogin": ("5", "soon"),
+        "sasl.kerberos.principal.to.local.rules": ("DEFAULT",),
+        "sasl.kerberos.service.name": ("kafka",),
+        "sasl.kerberos.ticket.renew.jitter": ("0.5", "x"),
+        "sasl.kerberos.ticket.renew.window.factor": ("0.5",),
+        "sasl.login.refresh.buffer.seconds": ("4000",),
+        "sasl.login.refresh.min.period.seconds": ("60",),
+        "sasl.login.refresh.window.factor": ("0.6",),
+        "sasl.login.refresh.window.jitter": ("0.1",),
+        "sasl.server.max.receive.size": ("5",),
+        "ssl.client.auth": ("required", "perhaps"),
+        "ssl.protocol": ("TLSv1.2", "any"),
+        "ssl.cipher.suites": ("TLS_AES_128_GCM_SHA256",),
+        "ssl.principal.mapping.rules": ("DEFAULT",),
+        "listener.name.other.ssl.client.auth": ("required",),
+        "listener.name.other.connections.max.reauth.ms": ("5",),
+        "controller.mutation.x": ("5",),
+        "controller.quota.window.num": ("5",),
+        "share.coordinator.x": ("5",),
+        "share.coordinator.threads": ("5",),
+        "cordoned.log.dirs": ("/nowhere", ""),
+    }.items():
+        for value in values:
+            alter(f"{key}={value}", key, value)
+        alter(f"{key} removed", key, None)
+        alter(f"{key} of all", key, values[0], name="")
+        alter(f"{key} of all removed", key, None, name="")
+    for kinds in ([77, TOPIC], [TOPIC, 77], [0]):
+        resources = [DescribeConfigsResource(kind, "x", None) for kind in kinds]
+        probe.ask(f"describe {kinds}", DescribeConfigsRequest(resources))
+
+
 def of_loggers(probe: Probe) -> None:
     """The levels of loggers: altered one by one, and not at all by the old request."""
 
@@ -197,6 +241,7 @@ def of_loggers(probe: Probe) -> None:
     alter("another broker", "root", SET, "WARN", name="77")
     alter("no broker", "root", SET, "WARN", name="")
     alter("a broker that is no number", "root", SET, "WARN", name="one")
+    alter("append to an unknown logger", "no.such.logger", APPEND, "DEBUG")
     legacy = k33.AlterConfigsResource(LOGGER, "1", [k33.AlterableConfig("root", "WARN")])
     probe.ask("replaced", k33.AlterConfigsRequest([legacy]))
 
@@ -334,6 +379,7 @@ SCENARIOS = {
     "altering": altering,
     "altering_elsewhere": altering_elsewhere,
     "while_running": while_running,
+    "of_security": of_security,
     "of_loggers": of_loggers,
     "of_client_metrics": of_client_metrics,
     "of_all_kinds_of_groups": of_all_kinds_of_groups,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -48,12 +48,12 @@ class Machine:
         self.network = MemoryNetwork()
         self.random = Random(1)
         self.exit_codes: list[int] = []
-        self.users: Mapping[str, str] = {}
+        self.users_at: Callable[[BrokerSettings], Mapping[str, str]] = lambda _settings: {}
         self.given = {name.replace("_", "."): value for name, value in given.items()}
 
     def settings_of(self, node: Mapping[str, str]) -> BrokerSettings:
         settings = load({**self.given, **node}, {}, None).settings
-        settings.users = self.users
+        settings.users = self.users_at(settings)
         return settings
 
     def world(self) -> World:
@@ -120,7 +120,7 @@ def test_nodes_log_in_to_each_other_where_users_do() -> None:
         machine = Machine(authorizer_class_name=STANDARD_AUTHORIZER)
         lock = lock_of_a_cluster(own_lock(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
         machine.given |= {**lock.settings, "super.users": lock.super_users("User:alice"), "default.replication.factor": "3"}
-        machine.users = lock.users
+        machine.users_at = lock.users_at
         cluster = machine.cluster(listener=LISTENER)
         await machine.done(cluster.start())
         alice = machine.link(cluster, cluster.ports[0], "alice", "a")
@@ -134,9 +134,10 @@ def test_nodes_log_in_to_each_other_where_users_do() -> None:
         (answer,) = (await machine.done(link.call(produced, timeout_ms=10_000, version=12))).responses[0].partition_responses
         assert (answer.error_code, answer.base_offset) == (0, 0)  # which all in sync have
         assert [broker.services.partitions.get("t", 0).log.log_end_offset for broker in cluster.brokers.values()] == [1, 1, 1]
-        nobody = machine.link(cluster, cluster.controller.address[1], "ottla-node", "wrong")
-        with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
-            await machine.done(nobody.call(DescribeClusterRequest(endpoint_type=2), timeout_ms=10_000))
+        for user, password in ((NODE_USER, "wrong"), ("alice", "a")):  # a client's user logs in at brokers alone, as in Kafka
+            nobody = machine.link(cluster, cluster.controller.address[1], user, password)
+            with pytest.raises(AuthenticationFailed, match="Invalid username or password"):
+                await machine.done(nobody.call(DescribeClusterRequest(endpoint_type=2), timeout_ms=10_000))
         await machine.done(cluster.stop())
 
     run(scene())
@@ -147,7 +148,7 @@ def test_a_broker_with_a_wrong_password_says_so_and_tries_until_it_gives_up(capl
         machine = Machine(initial_broker_registration_timeout_ms="6000")
         lock = lock_of_a_cluster(own_lock(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
         machine.given |= lock.settings
-        machine.users = {**lock.users, NODE_USER: "not what they bring"}
+        machine.users_at = lambda _settings: {**lock.users, NODE_USER: "not what they bring"}
         with pytest.raises(ConnectionError, match="did not come into its cluster"):
             await machine.done(machine.cluster(1, listener=LISTENER).start())
 

@@ -10,11 +10,15 @@ import pytest
 
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.config_op import OpType
+from ottla.broker.core.acl import STANDARD_AUTHORIZER
+from ottla.broker.net.node_client import NodeClient
+from ottla.broker.runtime.nodes.link import Node
 from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k33_alter_configs as alter
 from ottla.protocol.messages import k44_incremental_alter_configs as incremental
 from tests.support.cluster_members import MemberInMemory, enveloped, inside
+from tests.support.owned_cluster import CONTROLLER, OwnedCluster, run_owned
 
 TOPIC, BROKER, LOGGER = ResourceType.TOPIC, ResourceType.BROKER, ResourceType.BROKER_LOGGER
 LOGGER_NAME = "kafka.log.LogManager"
@@ -120,3 +124,61 @@ async def test_what_the_controller_says_nothing_of_is_an_unknown_server_error(cl
     cluster.controller.answer = lambda request: enveloped(inside(request), incremental.IncrementalAlterConfigsResponse())
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest([change(TOPIC, "t", "retention.ms", "5")]), 1)
     assert told(response) == [("t", ErrorCode.UNKNOWN_SERVER_ERROR)]
+
+
+def at_the_controller(super_users: str, *asked: tuple[incremental.AlterConfigsResource, tuple[ErrorCode, str | None]]) -> dict[str, str]:
+    """Ask the controller for each change alone, compare its answer, and return the settings of all brokers in the end."""
+    found: dict[str, str] = {}
+
+    async def scene(cluster: OwnedCluster) -> None:
+        for resource, expected in asked:
+            answer = await call(cluster, incremental.IncrementalAlterConfigsRequest([resource]))
+            assert [(each.error_code, each.error_message) for each in answer.responses] == [expected], resource
+        found.update(cluster.place.image.configs[BROKER, ""])
+
+    guarded = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": super_users}
+    run_owned(scene, 0, guarded)
+    return found
+
+
+async def call(cluster: OwnedCluster, request: Any) -> Any:
+    node = Node(CONTROLLER, "c3000", 9093)
+    client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
+    try:
+        return await cluster.done(client.call(request, timeout_ms=10_000, version=None))
+    finally:
+        client.close()
+
+
+DOUBLED = incremental.AlterConfigsResource(
+    BROKER, "", [incremental.AlterableConfig("log.retention.ms", OpType.SET, value) for value in ("5", "6")]
+)
+NULL = change(BROKER, "", "log.retention.bytes", None)
+OF_A_NEW_CLUSTER = {"min.insync.replicas": "1"}
+AGREED = (ErrorCode.NONE, None)
+DENIED = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+
+
+def test_a_controller_denies_a_doubled_key_and_a_null_value_as_any_other_change() -> None:
+    unknown = (ErrorCode.UNSUPPORTED_VERSION, "Unknown resource type 99.")  # which Kafka returns before it authorizes
+    level = change(LOGGER, str(CONTROLLER), LOGGER_NAME, "ERROR")
+    denied = (DOUBLED, DENIED), (NULL, DENIED), (level, DENIED)
+    assert at_the_controller("", *denied, (change(99, "x", "y", None), unknown)) == OF_A_NEW_CLUSTER
+    assert OWN_LOGGER.level != logging.ERROR
+
+
+def test_a_controller_takes_the_last_of_a_doubled_key_and_deletes_by_null() -> None:
+    first = change(BROKER, "", "log.retention.bytes", "7")
+    configs = at_the_controller("User:ANONYMOUS", (first, AGREED), (DOUBLED, AGREED), (NULL, AGREED))
+    assert configs == {**OF_A_NEW_CLUSTER, "log.retention.ms": "6"}
+
+
+def test_a_controller_sets_the_levels_of_its_own_loggers() -> None:
+    other = (ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {CONTROLLER}, but received 1")
+    levels = (change(LOGGER, "1", LOGGER_NAME, "ERROR"), other), (change(LOGGER, str(CONTROLLER), LOGGER_NAME, "ERROR"), AGREED)
+    before = OWN_LOGGER.level
+    try:
+        at_the_controller("User:ANONYMOUS", *levels)
+        assert OWN_LOGGER.level == logging.ERROR
+    finally:
+        OWN_LOGGER.setLevel(before)

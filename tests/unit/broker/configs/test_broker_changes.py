@@ -101,10 +101,65 @@ def test_one_listeners_settings_are_one_brokers(live: LiveCatalog) -> None:
     assert refusal(live, "listener.name.external.max.connections", "5", name="") is None
 
 
-@pytest.mark.parametrize("key", ["ssl.client.auth", "sasl.enabled.mechanisms"])
-def test_a_lock_holds_as_it_was_at_the_start(live: LiveCatalog, key: str) -> None:
-    for name in (key, f"listener.name.external.{key}"):
-        assert refusal(live, name, "required") == (ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{name}]")
+KEPT = {
+    "sasl.enabled.mechanisms": "SCRAM-SHA-256",
+    "sasl.mechanism.inter.broker.protocol": "PLAIN",
+    "sasl.kerberos.kinit.cmd": "/bin/true",
+    "sasl.kerberos.min.time.before.relogin": "5",
+    "sasl.kerberos.principal.to.local.rules": "DEFAULT",
+    "sasl.kerberos.service.name": "kafka",
+    "sasl.kerberos.ticket.renew.jitter": "0.5",
+    "sasl.kerberos.ticket.renew.window.factor": "0.5",
+    "sasl.login.refresh.buffer.seconds": "4000",
+    "sasl.login.refresh.min.period.seconds": "60",
+    "sasl.login.refresh.window.factor": "0.6",
+    "sasl.login.refresh.window.jitter": "0.1",
+    "ssl.client.auth": "required",
+    "ssl.protocol": "any",
+    "ssl.cipher.suites": "any",
+}
+
+
+@pytest.mark.parametrize("prefix", ["", "listener.name.external."])
+@pytest.mark.parametrize(("key", "value"), KEPT.items())
+def test_a_setting_of_security_is_stored_for_one_broker_and_not_for_all(live: LiveCatalog, prefix: str, key: str, value: str) -> None:
+    name = prefix + key
+    assert refusal(live, name, value) is None
+    assert live.catalog.configs(BROKER, "1") == {name: value}
+    what = "Cannot update these configs at default cluster level, broker id must be specified"
+    assert refusal(live, name, value, name="") == (ErrorCode.INVALID_REQUEST, f"{what}: [{name}]")
+
+
+@pytest.mark.parametrize(
+    "key", ["connections.max.reauth.ms", "sasl.server.max.receive.size", "ssl.principal.mapping.rules", "security.providers"]
+)
+def test_a_setting_of_security_that_kafka_fixes_is_refused_without_a_listener(live: LiveCatalog, key: str) -> None:
+    assert refusal(live, key, "5") == (ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{key}]")
+
+
+@pytest.mark.parametrize(
+    "key", ["controller.mutation.x", "share.coordinator.x", "controller.quorum.x", "zookeeper.connect", "inter.broker.protocol.version"]
+)
+def test_a_name_that_kafka_does_not_define_is_stored(live: LiveCatalog, key: str) -> None:
+    assert refusal(live, key, "5") is None
+    assert refusal(live, key, "5", name="") is None
+
+
+@pytest.mark.parametrize(
+    "key", ["controller.quota.window.num", "share.coordinator.threads", "controller.quorum.voters", "queued.max.requests"]
+)
+def test_a_name_that_kafka_defines_and_fixes_is_refused(live: LiveCatalog, key: str) -> None:
+    assert refusal(live, key, "5") == (ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{key}]")
+
+
+@pytest.mark.parametrize("value", ["", "*", "ottla-data"])
+def test_a_brokers_own_directory_can_be_cordoned(live: LiveCatalog, value: str) -> None:
+    assert refusal(live, "cordoned.log.dirs", value) is None
+
+
+def test_a_directory_of_another_place_cannot_be_cordoned(live: LiveCatalog) -> None:
+    text = "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : /nowhere"
+    assert refusal(live, "cordoned.log.dirs", "ottla-data,/nowhere") == (ErrorCode.INVALID_REQUEST, text)
 
 
 def test_the_stores_of_one_listener_change_for_one_broker_and_are_written_again_as_they_are(live: LiveCatalog) -> None:

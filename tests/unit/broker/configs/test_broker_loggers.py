@@ -73,5 +73,40 @@ def test_a_reset_gives_every_logger_back_what_it_had(loggers: BrokerLoggers) -> 
 )
 def test_a_change_that_kafka_refuses_is_refused_in_its_words(op: ConfigOp, code: ErrorCode, message: str) -> None:
     with pytest.raises(Rejected) as refused:
-        check_levels([op])
+        check_levels("1", [op], 1)
     assert (refused.value.code, refused.value.message) == (code, message)
+
+
+def test_kafkas_own_loggers_follow_the_nearest_one_above() -> None:
+    loggers = BrokerLoggers()
+    named = ("kafka.server.ControllerServer", "kafka.log.LogCleaner", "kafka.server.KafkaRequestHandler", "kafka.cluster.Replica")
+    try:
+        check_levels("1", [ConfigOp(name, SET, "ERROR") for name in named], 1)
+        loggers.change([ConfigOp("kafka", SET, "TRACE"), ConfigOp(named[0], SET, "ERROR")])
+        assert [loggers.levels()[name] for name in named] == ["ERROR", "TRACE", "TRACE", "TRACE"]
+        loggers.change([ConfigOp(named[0], DELETE, None)])
+        assert loggers.levels()[named[0]] == "TRACE"
+    finally:
+        loggers.reset()
+
+
+@pytest.mark.parametrize("op", [APPEND, SUBTRACT])
+def test_an_operation_for_lists_is_refused_after_a_valid_change_of_another_logger(op: OpType) -> None:
+    ops = [ConfigOp("kafka.server.KafkaRequestHandler", SET, "INFO"), ConfigOp("kafka.network.SocketServer", op, "ERROR")]
+    with pytest.raises(Rejected) as refused:
+        check_levels("1", ops, 1)
+    assert refused.value.code is ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("2", "Unexpected node id. Expected 1, but received 2"),
+        ("x", "Node id must be an integer, but it is: x"),
+        ("", "Node id must be an integer, but it is: "),
+    ],
+)
+def test_another_nodes_loggers_are_refused(name: str, message: str) -> None:
+    with pytest.raises(Rejected) as refused:
+        check_levels(name, [ConfigOp("root", SET, "INFO")], 1)
+    assert (refused.value.code, refused.value.message) == (ErrorCode.INVALID_REQUEST, message)

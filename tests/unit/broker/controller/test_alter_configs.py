@@ -136,12 +136,10 @@ def test_other_kinds_of_resources_cannot_be_altered(live: LiveCatalog, kind: int
     assert change(live, ("x", SET, "1"), kind=kind) is ErrorCode.INVALID_REQUEST
 
 
-def test_loggers_are_not_replaced_for_the_old_request_does_not_know_them(live: LiveCatalog) -> None:
-    ops = [ConfigOp("root", SET, "DEBUG")]
-    resources = [AlterResource(ResourceType.BROKER_LOGGER, "1", ops, replace=True)]
-    assert alter(live, *resources) == [ErrorCode.INVALID_REQUEST]
-    assert change(live, ("root", SET, "DEBUG"), name="1", kind=ResourceType.BROKER_LOGGER) is ErrorCode.NONE
-    assert change(live, ("root", SET, "DEBUG"), name="2", kind=ResourceType.BROKER_LOGGER) is ErrorCode.INVALID_REQUEST
+@pytest.mark.parametrize("replace", [True, False])
+def test_levels_of_loggers_are_no_metadata(live: LiveCatalog, replace: bool) -> None:
+    resource = AlterResource(ResourceType.BROKER_LOGGER, "1", [ConfigOp("root", SET, "DEBUG")], replace=replace)
+    assert alter(live, resource) == [ErrorCode.INVALID_REQUEST]
 
 
 def test_a_subscription_to_metrics_is_kept(live: LiveCatalog) -> None:

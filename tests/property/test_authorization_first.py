@@ -1,0 +1,173 @@
+"""A user without rights alters nothing, whatever the form of the request: at a standalone node, at a cluster broker and at its controller.
+
+The requests are of every API that alters something, with doubled, null and unknown parts. An answer is an authorization error, or an error
+in the request's form that Kafka returns before it authorizes; the metadata, the logs, the groups and the loggers are as before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass, replace
+from random import Random
+from typing import Any, Final, NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ottla.broker.api.authorizer import authorizer_of
+from ottla.broker.api.context import Listener, Peer
+from ottla.broker.api.controller_context import ControllerServices
+from ottla.broker.api.controller_routes import ControllerDispatcher
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.reply import CLOSE
+from ottla.broker.api.routes import ROUTES_OF_A_MEMBER
+from ottla.broker.app import Broker
+from ottla.broker.core.acl import STANDARD_AUTHORIZER
+from ottla.broker.core.principal import Principal
+from ottla.broker.core.settings_load import load
+from ottla.broker.faults.engine import Faults
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.sim_threads import InlineThreads
+from ottla.broker.world import World
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopicsRequest
+from ottla.protocol.schema import Message
+from tests.support.altering_requests import AT_BROKERS, AT_BROKERS_OF_KRAFT, AT_CONTROLLERS, TOPIC, requests
+from tests.support.owned_cluster import OwnedCluster
+from tests.support.simulation import TimelessLoop
+
+EXAMPLES: Final = 300
+GUARDED: Final = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS", "delegation.token.secret.key": "secret"}
+"""Nodes, and who sets the scene, are ANONYMOUS."""
+ANN: Final = Peer("10.1.2.3", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092), principal=Principal("User", "ann"))
+DENIALS: Final = {code for code in ErrorCode if code.name.endswith("AUTHORIZATION_FAILED")}
+OF_FORM: Final = {
+    ErrorCode.INVALID_REQUEST,
+    ErrorCode.UNSUPPORTED_VERSION,
+    ErrorCode.INVALID_REQUIRED_ACKS,
+    ErrorCode.UNKNOWN_TOPIC_ID,
+    ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+    ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
+}
+"""Errors that Kafka returns to everybody, too."""
+WITHOUT_A_CODE: Final = (ApiKey.ELECT_LEADERS, 0)
+"""The denial of an election of all partitions is an empty answer, as in Kafka."""
+
+
+class Door(NamedTuple):
+    """A listener: what handles its requests, the APIs that alter something there, and all that they could alter."""
+
+    dispatcher: Dispatcher
+    keys: tuple[int, ...]
+    state: Any
+
+
+class Scene:
+    """A standalone node and a cluster of one broker and a controller, each with a topic, on one loop without time."""
+
+    def __init__(self, runner: asyncio.Runner) -> None:
+        self._runner = runner
+        self.cluster = OwnedCluster(1, controller=GUARDED, **{name.replace(".", "_"): value for name, value in GUARDED.items()})
+        world = World(self.cluster.clock, MemoryFiles(), self.cluster.network, Random(1), InlineThreads)
+        wanted = {**GUARDED, "log.dir": "/alone", "listeners": "PLAINTEXT://alone:9092"}
+        self._alone = Broker(load(wanted, {}, None).settings, Faults(), world)
+        self.doors: dict[str, Door] = {}
+        runner.run(self._begin())
+
+    async def _begin(self) -> None:
+        await self.cluster.start()
+        await self._alone.start()
+        role, broker = self.cluster.place.running.role, self.cluster.members[1].broker
+        assert broker is not None
+        controller = ControllerServices(
+            self.cluster.place.running.settings,
+            self.cluster.clock,
+            self.cluster.timers,
+            role.active,
+            role.voter,
+            role.serving,
+            role.features,
+            role.decisions,
+            print,
+            authorizer_of(self.cluster.place.running.settings, lambda: role.newest.image.acls, self.cluster.clock),
+        )
+
+        def state_of_controller() -> Any:
+            return role.newest.image, role.decisions.broker_configs.loggers.levels()
+
+        def state_of(node: Broker) -> Any:
+            services = node.services
+            ends = [(each.topic, each.index, each.log.log_start_offset, each.log.log_end_offset) for each in services.partitions]
+            return services.topics.image, ends, services.broker_configs.loggers.levels(), list(services.groups.all_groups())
+
+        self.doors = {
+            "standalone": Door(Dispatcher(self._alone.services, Faults()), AT_BROKERS, lambda: state_of(self._alone)),
+            "broker": Door(
+                Dispatcher(broker.services, Faults(), ROUTES_OF_A_MEMBER),
+                AT_BROKERS + AT_BROKERS_OF_KRAFT,
+                lambda: (state_of(broker), role.newest.image),
+            ),
+            "controller": Door(ControllerDispatcher(controller), AT_CONTROLLERS, state_of_controller),
+        }
+        create = CreateTopicsRequest([CreatableTopic(TOPIC, 1, 1)])
+        for name in ("standalone", "broker"):
+            (created,) = (await self._ask(name, create, 7, replace(ANN, principal=Principal("User", "ANONYMOUS")))).topics
+            assert created.error_code == 0, created
+        await self.cluster.until(lambda: self.cluster.members[1].knows(TOPIC), "the topic is there")
+
+    def topic_id(self, door: str) -> bytes:
+        services: Any = (self._alone if door == "standalone" else self.cluster.members[1].broker).services
+        return services.topics.image.topic_ids[TOPIC]
+
+    def ask(self, door: str, request: Message, version: int) -> Any:
+        return self._runner.run(self._ask(door, request, version, ANN))
+
+    async def _ask(self, door: str, request: Message, version: int, peer: Peer) -> Any:
+        frame = b"".join(encode_request(request.API_KEY, version, 1, "ann", request))[4:]
+        reply: Any = self.doors[door].dispatcher.handle(peer, frame)
+        reply = await self.cluster.done(reply) if inspect.isawaitable(reply) else reply
+        return reply if reply is None or reply is CLOSE else decode_response(request.API_KEY, version, b"".join(reply)[4:])[1]
+
+    def end(self) -> None:
+        self._runner.run(self._alone.stop())
+        self._runner.run(self.cluster.stop())
+
+
+@pytest.fixture(scope="module")
+def scene() -> Iterator[Scene]:
+    with asyncio.Runner(loop_factory=TimelessLoop) as runner:
+        scene = Scene(runner)
+        yield scene
+        scene.end()
+
+
+_CODES: Final = ("error_code", "partition_error_code")
+
+
+def innermost_codes(struct: Any) -> list[int]:
+    """The error codes of what the answer is about in the end, or its own where it names nothing."""
+    inner = [each for field in fields(struct) for each in _structs(getattr(struct, field.name))]
+    below = [code for each in inner for code in innermost_codes(each)]
+    own = [getattr(struct, field.name) for field in fields(struct) if field.name in _CODES]
+    return below or own
+
+
+def _structs(value: object) -> list[Any]:
+    return [each for each in (value if isinstance(value, list) else [value]) if is_dataclass(each)]
+
+
+@pytest.mark.parametrize("door", ["standalone", "broker", "controller"])
+@settings(max_examples=EXAMPLES, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_a_user_without_rights_alters_nothing_whatever_the_form_of_a_request(scene: Scene, door: str, data: st.DataObject) -> None:
+    request, version = data.draw(requests(scene.doors[door].keys, scene.topic_id(door)))
+    before = scene.doors[door].state()
+    answer = scene.ask(door, request, version)
+    assert scene.doors[door].state() == before
+    if answer is not None and answer is not CLOSE and (request.API_KEY, version) != WITHOUT_A_CODE:
+        assert {ErrorCode(code) for code in innermost_codes(answer)} <= DENIALS | OF_FORM, answer
