@@ -56,13 +56,15 @@ def _filled(struct: type, version: int, path: tuple[str, ...], count: int, numbe
                 continue
             many = count if wanted and len(path) == 1 else 1
             inner = path[1:] if wanted else ()
-            values[field.name] = [_value(field.name, field.type.element, version, inner, count, each or number) for each in range(many)]
+            values[field.name] = [
+                _value(field.name, field.type.element, version, inner, count=count, number=each or number) for each in range(many)
+            ]
         elif field.tag is None or wanted:
-            values[field.name] = _value(field.name, field.type, version, path[1:] if wanted else (), count, number)
+            values[field.name] = _value(field.name, field.type, version, path[1:] if wanted else (), count=count, number=number)
     return struct(**values)
 
 
-def _value(name: str, kind: Any, version: int, path: tuple[str, ...], count: int, number: int) -> Any:
+def _value(name: str, kind: Any, version: int, path: tuple[str, ...], *, count: int, number: int) -> Any:
     """A value that a broker looks at in earnest: names that it does not know, types that exist, no negative counts."""
     if not isinstance(kind, Kind):
         return _filled(kind, version, path, count, number)
