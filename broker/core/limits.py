@@ -38,8 +38,18 @@ FETCH_PARTITION_READ_BYTES = 64 * MIB
 """The most one partition adds to a Fetch, whatever the client asks: above fetch.max.bytes' default of 55 MiB."""
 
 DECOMPRESSED_BATCH_BYTES = 64 * MIB
-"""What one produced batch may decompress to before it is refused: 64 times max.message.bytes' default. Checks run one after the other, so
-this is also the most that all of them hold. Where max.message.bytes is set higher, twice that counts instead."""
+"""What one produced batch may decompress to before it is refused: 64 times max.message.bytes' default. Large batches are checked one after
+the other, so this is also the most that all of them hold. Where max.message.bytes is set higher, twice that counts instead."""
+
+BATCH_RECORDS_MAX = 1_000_000
+"""Records of one produced batch, or as many as an uncompressed batch of max.message.bytes could hold, if those are more. librdkafka's
+batch.num.messages ends here. 2,000,000 empty records that are all alike compress to 1,361 bytes."""
+
+CHECKED_AT_ONCE_BYTES = 1 * MIB
+CHECKED_AT_ONCE_RECORDS = 20_000
+RECOMPRESSED_AT_ONCE_BYTES = 128 * KIB
+"""A produced batch beyond one of these (decompressed size, records, size of what is compressed anew) is checked on a thread: up to them
+each step takes 5 ms at most. One thread checks one batch after the other."""
 
 STRUCTURED_REQUEST_BYTES = 8 * MIB
 """The largest request of any API but Produce. A commit of 100,000 offsets is under 5 MiB. How many elements it may hold is the decoder's
@@ -72,6 +82,12 @@ COMPACTION_KEYS = 250_000
 
 COMPACTION_SLICE_BYTES = 256 * 1024
 """What the cleaner reads of a log before others have their turn: about 2500 records of 100 bytes, so 5 to 10 ms."""
+
+CLEANED_AT_ONCE_RECORDS = 2_500
+"""The cleaner opens a batch that has more records, or is compressed, on a thread: 2500 take 5 to 10 ms."""
+
+LOADED_AT_ONCE_RECORDS = 1_000
+"""Records of a coordinator's log that are applied before the loop serves sockets again: at 5 us each 5 ms."""
 
 FLUSH_THREADS = 2
 """Threads that wait in fsync: one log syncs on one thread, and two saturate a disk's queue without starving a 2-core host."""
