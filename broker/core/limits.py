@@ -25,10 +25,16 @@ REQUESTS_PER_TURN = 64
 
 # --- all connections --------------------------------------------------------------------------------------------------------
 TOTAL_BUFFERED_BYTES = 512 * MIB
-"""Partly read frames and unsent responses of all connections: five of Kafka's largest requests (100 MiB) at once."""
+"""Partly read frames and unsent responses of all connections: five of Kafka's largest requests (100 MiB) at once. Begun requests may exceed
+it by one largest request."""
 
-STARVED_MS = 5_000
-"""How long peers that neither read nor send may hold memory that others wait for. Ten that asked for 55 MiB each would hold all of it."""
+LOOK_MS = 500
+MOVED_PART = 16
+"""While memory is short, a connection is closed that moved less than a sixteenth of what it holds in so long. A request of 100 MiB whose
+sender keeps just above that, from one read on, has to be complete after half a minute."""
+
+FREED_PART = 8
+"""Then so much of the budget is freed, where slow connections hold it: 64 MiB, so that the next shortage is not at once."""
 
 ACCEPT_BACKLOG = 1024
 """Connections that the kernel queues before we accept them."""
@@ -176,6 +182,13 @@ CONTROLLER_LOOK_MS = 100
 
 CONTROLLER_SOCKET_MS = 30_000
 """How long the controller may take for one answer: Kafka's controller.socket.timeout.ms."""
+
+LOG_IN_MS = 10_000
+"""How long a log-in may take, all its steps together: thousands of round trips."""
+
+LOG_IN_BYTES = 64 * KIB
+"""The largest request of a log-in unless sasl.server.max.receive.size is set: the largest Kerberos ticket has 64 KiB (MaxTokenSize 48,000),
+a signed token a few. Kafka's default is 512 KiB, of which 1060 connections fill the budget before any log-in."""
 
 TLS_HANDSHAKE_MS = 60_000
 """Who has not shaken hands after so long is cut off, or after connections.max.idle.ms, where that is shorter."""
