@@ -14,6 +14,11 @@ MIB = 1024 * KIB
 READ_CHUNK_BYTES = 256 * KIB
 """The most that one read from a socket delivers (uvloop's buffer)."""
 
+FULL_READ_BYTES = 250_000
+FULL_READS_PER_TURN = 4
+"""A read of so many bytes took all that uvloop reads at once, and more may be there. libuv reads a socket 32 times before others have their
+turn: 8 MiB, 20 ms for each connection that sends so fast. After four such reads a connection waits for the next turn."""
+
 WRITE_HIGH_BYTES = 1 * MIB
 """Above this many unsent response bytes no further request of the connection is started: 16 full socket buffers of 64 KiB."""
 

@@ -138,6 +138,7 @@ class Connection(asyncio.Protocol):
         self._shared = shared
         self.listener = listener
         self._reading = True
+        self._full_reads = 0
         self._goes_on = False
         self._lingers = False
         self._held_output = 0
@@ -183,7 +184,18 @@ class Connection(asyncio.Protocol):
             return
         self.last_active_ms = self._shared.mono_ms()
         self._session.receive(data)
+        if len(data) >= limits.FULL_READ_BYTES:
+            self._full_reads += 1
+            if self._full_reads == limits.FULL_READS_PER_TURN:
+                self._transport.pause_reading()
+                asyncio.get_running_loop().call_soon(self._next_turn)
         self.flush()
+
+    def _next_turn(self) -> None:
+        """Read on after a turn in which others were read."""
+        self._full_reads = 0
+        if self._reading and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def flush(self) -> None:
         """Write what is ready, see to it that the backlog goes on if there is room again, and start or stop reading accordingly."""

@@ -142,7 +142,7 @@ class Session:
             frames = reader.feed(data)
         except FrameTooLarge as error:
             frames = error.frames
-            self._untrusted = error
+            self._untrusted = error.with_traceback(None)  # its frames would keep what was read until the collector finds the session
         self._backlog.extend(frames)
         self.run()
         if not memory_is_short:
@@ -201,6 +201,7 @@ class Session:
         self._ending = True
         self._backlog.clear()
         self._reader.drop()
+        self._untrusted = None
         self.unhandled = 0
         self._account()
 

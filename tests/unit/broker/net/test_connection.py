@@ -34,6 +34,7 @@ class Pipe(asyncio.Transport):
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
         self.kept = 0
         self.aborted = False
+        self.reading = True
 
     def connect(self, shared: Shared) -> Connection:
         self.connection = Connection(shared, Listener("PLAINTEXT", "127.0.0.1", 0))
@@ -53,9 +54,11 @@ class Pipe(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.reading = False
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.reading = True
 
     def is_closing(self) -> bool:
         return self.aborted
@@ -187,6 +190,28 @@ async def test_what_is_kept_behind_a_request_that_waits_is_given_up_for_want_of_
     other.connection.data_received(begun(0))
     scene.look()
     assert waiting.aborted
+
+
+async def test_a_connection_that_sends_much_is_read_on_after_others_had_their_turn(scene: Clocked) -> None:
+    pipe = Pipe()
+    connection = pipe.connect(scene.shared)
+    whole = begun(LARGEST + 4)
+    for at in range(limits.FULL_READS_PER_TURN):
+        assert pipe.reading
+        connection.data_received(whole[at * limits.FULL_READ_BYTES : (at + 1) * limits.FULL_READ_BYTES])
+    assert not pipe.reading
+    await asyncio.sleep(0)
+    assert pipe.reading
+
+
+async def test_a_connection_that_waits_for_an_answer_is_not_read_on_with_the_next_turn(scene: Clocked) -> None:
+    pipe = Pipe()
+    connection = pipe.connect(scene.shared)
+    connection.data_received(b"\0\0\0\4wait")
+    for _ in range(limits.FULL_READS_PER_TURN):
+        connection.data_received(bytes(limits.FULL_READ_BYTES))
+    await asyncio.sleep(0)
+    assert not pipe.reading
 
 
 class Caller(asyncio.Protocol):
