@@ -425,7 +425,6 @@ class Broker:
             expire_tokens(self._housekeeping, settings, self.clock, deciding.remove_expired_tokens)
         await self._server.start(shared, self._locks)
         self._server.watch_idle(settings.connections_max_idle_ms)
-        self._server.watch_memory()
 
     def _follow_stores(self) -> None:
         from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as `_join`

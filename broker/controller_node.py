@@ -115,7 +115,6 @@ class ControllerPart:
         shared.acceptance = lambda listener, host: accept(services, listener, host, for_brokers=False)
         await self._server.start(shared, self._locks)
         self._server.watch_idle(settings.connections_max_idle_ms)
-        self._server.watch_memory()
 
     def _locks_of(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerLock]:
         """Users of SCRAM, and delegation tokens, are those that the metadata log knows, as on brokers (KIP-900)."""

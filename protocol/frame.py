@@ -32,6 +32,11 @@ class FrameReader:
         """What is kept of a frame that has not come whole."""
         return len(self._partial)
 
+    def drop(self) -> None:
+        """Forget the frame that has not come whole: its memory is free at once."""
+        self._partial = bytearray()
+        self._wanted = PREFIX_BYTES
+
     def feed(self, data: Buffer) -> list[memoryview]:
         """The frames that `data` completes, in order.
 

@@ -15,7 +15,7 @@ import struct
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import CloseConnection, Context
@@ -27,6 +27,7 @@ from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition
 from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
+from ottla.broker.storage.batch_check import TooMuchAtOnce
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from ottla.broker.runtime.replicas.partition import Partition
     from ottla.broker.runtime.replicas.partitions import TopicPartitions
+    from ottla.broker.storage.batch_check import Checked
     from ottla.broker.storage.txn_guard import VerificationGuard
 
 Buffer = bytes | bytearray | memoryview
@@ -183,10 +185,37 @@ def _drop_repeated(request: ProduceRequest) -> None:
     request.topic_data = [topic for topic in topics if topic.partition_data]
 
 
-def _append_all(ctx: Context, request: ProduceRequest, verdicts: Verdicts) -> ProduceResponse | Awaitable[ProduceResponse] | None:
+def _append_all(ctx: Context, request: ProduceRequest, verdicts: Verdicts) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     condition = REPLICATED if request.acks == -1 else ON_DISK
     waits: Waits = []
-    responses = [_append_topic(ctx, topic, verdicts, condition, waits) for topic in request.topic_data]
+    late: list[_Late] = []
+    responses = [_append_topic(ctx, topic, verdicts, condition, waits, late=late) for topic in request.topic_data]
+    if late:
+        return _append_late(ctx, request, responses, waits, late)
+    return _answer(ctx, request, responses, waits)
+
+
+async def _append_late(
+    ctx: Context, request: ProduceRequest, responses: list[TopicProduceResponse], waits: Waits, late: Iterable[_Late]
+) -> ProduceResponse | None:
+    condition = REPLICATED if request.acks == -1 else ON_DISK
+    for each in late:
+        try:
+            checked = await each.partition.check(each.batch)
+            if each.partition.removed:
+                raise ctx.services.partitions.missing(each.partition.topic, each.partition.index)
+            answer = _append(each.partition, each.partition.index, each.batch, each.guard, condition, waits=waits, checked=checked)
+        except Rejected as rejected:
+            index = each.partition.index
+            answer = _error(index, rejected) if each.partition.removed else _refused(each.partition, index, rejected)
+        each.answers[each.position] = answer
+    found = _answer(ctx, request, responses, waits)
+    return await found if isinstance(found, Awaitable) else found
+
+
+def _answer(
+    ctx: Context, request: ProduceRequest, responses: list[TopicProduceResponse], waits: Waits
+) -> ProduceResponse | Awaitable[ProduceResponse] | None:
     if request.acks == 0:
         _close_on_error(responses)
         return None
@@ -269,10 +298,22 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
     return Rejected(code, rejected.message)
 
 
-def _append_topic(ctx: Context, topic: TopicProduceData, verdicts: Verdicts, condition: Condition, waits: Waits) -> TopicProduceResponse:
+class _Late(NamedTuple):
+    """A batch that is checked on a thread before it is appended, and where its answer goes."""
+
+    answers: list[PartitionProduceResponse]
+    position: int
+    partition: Partition
+    batch: Buffer
+    guard: VerificationGuard | None
+
+
+def _append_topic(
+    ctx: Context, topic: TopicProduceData, verdicts: Verdicts, condition: Condition, waits: Waits, *, late: list[_Late]
+) -> TopicProduceResponse:
     found = _find_topic(ctx, topic)
     only_ours = found is not None and is_internal(found.name) and ctx.client_id != ADMIN_CLIENT_ID
-    answers = []
+    answers: list[PartitionProduceResponse] = []
     for data in topic.partition_data:
         try:
             if found is None:
@@ -287,27 +328,42 @@ def _append_topic(ctx: Context, topic: TopicProduceData, verdicts: Verdicts, con
             batch = _one_batch(data.records, ctx.version)
             if only_ours:
                 raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"only the broker writes to {partition.topic}")
-            answers.append(_append(partition, data.index, batch, guard, condition, waits=waits))
+            try:
+                answers.append(_append(partition, data.index, batch, guard, condition, waits=waits))
+            except TooMuchAtOnce:
+                late.append(_Late(answers, len(answers), partition, batch, guard))
+                answers.append(PartitionProduceResponse(data.index))
         except Rejected as rejected:
             answers.append(_error(data.index, rejected))
     return TopicProduceResponse(topic.name, topic.topic_id, answers)
 
 
 def _append(
-    partition: Partition, index: int, batch: Buffer, guard: VerificationGuard | None, condition: Condition, *, waits: Waits
+    partition: Partition,
+    index: int,
+    batch: Buffer,
+    guard: VerificationGuard | None,
+    condition: Condition,
+    *,
+    waits: Waits,
+    checked: Checked | None = None,
 ) -> PartitionProduceResponse:
     try:
-        info = partition.append(batch, guard=guard, acks_all=condition is REPLICATED)
+        info = partition.append(batch, guard=guard, acks_all=condition is REPLICATED, checked=checked)
     except Rejected as rejected:
-        refused = _error(index, rejected)
-        if rejected.code not in _WITHOUT_START:
-            refused.log_start_offset = partition.log.log_start_offset
-        return refused
+        return _refused(partition, index, rejected)
     answer = PartitionProduceResponse(index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset, current_leader=_NOBODY)
     wait = partition.when(condition, info)
     if wait is not None:
         waits.append((wait, answer))
     return answer
+
+
+def _refused(partition: Partition, index: int, rejected: Rejected) -> PartitionProduceResponse:
+    refused = _error(index, rejected)
+    if rejected.code not in _WITHOUT_START:
+        refused.log_start_offset = partition.log.log_start_offset
+    return refused
 
 
 def _key(ctx: Context, topic: TopicProduceData) -> str | bytes:

@@ -20,6 +20,7 @@ from ottla.broker.api.k00_produce import ADDING_SINCE, is_transactional, is_whol
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.txn_verification import Writer
+from ottla.broker.storage.batch_check import TooMuchAtOnce
 from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -111,7 +112,7 @@ class ProduceLane:
         try:
             guard = None if transactional_id is None else self._guard(transactional_id, version, partition, records)
             info = partition.append(records, guard=guard, acks_all=acks == -1)
-        except (Rejected, UnicodeDecodeError):
+        except (Rejected, TooMuchAtOnce, UnicodeDecodeError):
             return None
         head = _ANSWER_HEAD.pack(_ANSWER_BYTES + topic_end - topic_at, correlation_id, 0, _ONE)
         self.answered[version] += 1

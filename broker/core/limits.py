@@ -14,6 +14,11 @@ MIB = 1024 * KIB
 READ_CHUNK_BYTES = 256 * KIB
 """The most that one read from a socket delivers (uvloop's buffer)."""
 
+FULL_READ_BYTES = 250_000
+FULL_READS_PER_TURN = 4
+"""A read of so many bytes took all that uvloop reads at once, and more may be there. libuv reads a socket 32 times before others have their
+turn: 8 MiB, 20 ms for each connection that sends so fast. After four such reads a connection waits for the next turn."""
+
 WRITE_HIGH_BYTES = 1 * MIB
 """Above this many unsent response bytes no further request of the connection is started: 16 full socket buffers of 64 KiB."""
 
@@ -25,10 +30,16 @@ REQUESTS_PER_TURN = 64
 
 # --- all connections --------------------------------------------------------------------------------------------------------
 TOTAL_BUFFERED_BYTES = 512 * MIB
-"""Partly read frames and unsent responses of all connections: five of Kafka's largest requests (100 MiB) at once."""
+"""Partly read frames and unsent responses of all connections: five of Kafka's largest requests (100 MiB) at once. Begun requests may exceed
+it by one largest request."""
 
-STARVED_MS = 5_000
-"""How long peers that neither read nor send may hold memory that others wait for. Ten that asked for 55 MiB each would hold all of it."""
+LOOK_MS = 500
+MOVED_PART = 16
+"""While memory is short, a connection is closed that moved less than a sixteenth of what it holds in so long. A request of 100 MiB whose
+sender keeps just above that, from one read on, has to be complete after half a minute."""
+
+FREED_PART = 8
+"""Then so much of the budget is freed, where slow connections hold it: 64 MiB, so that the next shortage is not at once."""
 
 ACCEPT_BACKLOG = 1024
 """Connections that the kernel queues before we accept them."""
@@ -38,8 +49,18 @@ FETCH_PARTITION_READ_BYTES = 64 * MIB
 """The most one partition adds to a Fetch, whatever the client asks: above fetch.max.bytes' default of 55 MiB."""
 
 DECOMPRESSED_BATCH_BYTES = 64 * MIB
-"""What one produced batch may decompress to before it is refused: 64 times max.message.bytes' default. Checks run one after the other, so
-this is also the most that all of them hold. Where max.message.bytes is set higher, twice that counts instead."""
+"""What one produced batch may decompress to before it is refused: 64 times max.message.bytes' default. Large batches are checked one after
+the other, so this is also the most that all of them hold. Where max.message.bytes is set higher, twice that counts instead."""
+
+BATCH_RECORDS_MAX = 1_000_000
+"""Records of one produced batch, or as many as an uncompressed batch of max.message.bytes could hold, if those are more. librdkafka's
+batch.num.messages ends here. 2,000,000 empty records that are all alike compress to 1,361 bytes."""
+
+CHECKED_AT_ONCE_BYTES = 1 * MIB
+CHECKED_AT_ONCE_RECORDS = 20_000
+RECOMPRESSED_AT_ONCE_BYTES = 128 * KIB
+"""A produced batch beyond one of these (decompressed size, records, size of what is compressed anew) is checked on a thread: up to them
+each step takes 5 ms at most. One thread checks one batch after the other."""
 
 STRUCTURED_REQUEST_BYTES = 8 * MIB
 """The largest request of any API but Produce. A commit of 100,000 offsets is under 5 MiB. How many elements it may hold is the decoder's
@@ -72,6 +93,12 @@ COMPACTION_KEYS = 250_000
 
 COMPACTION_SLICE_BYTES = 256 * 1024
 """What the cleaner reads of a log before others have their turn: about 2500 records of 100 bytes, so 5 to 10 ms."""
+
+CLEANED_AT_ONCE_RECORDS = 2_500
+"""The cleaner opens a batch that has more records, or is compressed, on a thread: 2500 take 5 to 10 ms."""
+
+LOADED_AT_ONCE_RECORDS = 1_000
+"""Records of a coordinator's log that are applied before the loop serves sockets again: at 5 us each 5 ms."""
 
 FLUSH_THREADS = 2
 """Threads that wait in fsync: one log syncs on one thread, and two saturate a disk's queue without starving a 2-core host."""
@@ -160,6 +187,13 @@ CONTROLLER_LOOK_MS = 100
 
 CONTROLLER_SOCKET_MS = 30_000
 """How long the controller may take for one answer: Kafka's controller.socket.timeout.ms."""
+
+LOG_IN_MS = 10_000
+"""How long a log-in may take, all its steps together: thousands of round trips."""
+
+LOG_IN_BYTES = 64 * KIB
+"""The largest request of a log-in unless sasl.server.max.receive.size is set: the largest Kerberos ticket has 64 KiB (MaxTokenSize 48,000),
+a signed token a few. Kafka's default is 512 KiB, of which 1060 connections fill the budget before any log-in."""
 
 TLS_HANDSHAKE_MS = 60_000
 """Who has not shaken hands after so long is cut off, or after connections.max.idle.ms, where that is shorter."""

@@ -15,6 +15,7 @@ from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.net.listeners import plain_address
 from ottla.broker.net.session import ByteBudget, Session
+from ottla.broker.net.shedding import Shedding
 
 if TYPE_CHECKING:
     from ottla.broker.api.dispatch import Dispatcher
@@ -58,6 +59,9 @@ class Shared:
         self.mono_ms = clock.mono_ms
         self.max_request_bytes = max_request_bytes
         self.budget = budget or ByteBudget()
+        self._shedding = Shedding(
+            self.budget, max(max_request_bytes, limits.FETCH_PARTITION_READ_BYTES), timers, self.mono_ms, self.wake_starved
+        )
         self.most_connections: Callable[[str, str], MostConnections] = lambda _listener, _host: MostConnections()
         """For a connection at a listener from an address; they may change while the broker runs."""
         self.acceptance: Callable[[str, str], Acceptance | None] = lambda _listener, _host: None
@@ -115,27 +119,16 @@ class Shared:
             del self.connections[silent]  # the next to come closes another one
             silent.abort()
 
+    def memory_is_short(self) -> None:
+        """See to it that connections which hold memory and are slow give it back."""
+        self._shedding.memory_is_short(self.connections)
+
     def wake_starved(self) -> None:
         """Let connections read again that stopped because the byte budget was spent."""
         if self.starved and not self.budget.is_exhausted():
             starved, self.starved = self.starved, {}
             for connection in starved:
                 connection.flush()
-
-    def shed(self) -> None:
-        """While some wait for memory, give up those that hold the most of it and let nothing move, as many as it takes."""
-        if not self.starved or not self.budget.is_exhausted():
-            return
-        now_ms = self.mono_ms()
-        stalled = [(connection.stalled_bytes(now_ms), connection) for connection in self.connections]
-        left = self.budget.used
-        for held, connection in sorted(stalled, key=lambda one: -one[0]):
-            if left < self.budget.limit or not held:
-                break
-            peer_logger.warning("Closing a connection that keeps %d bytes of memory and neither reads nor sends: others wait for it", held)
-            left -= held
-            connection.abort()
-        self.wake_starved()  # slow ones, too, may have given back enough
 
 
 class Connection(asyncio.Protocol):
@@ -145,10 +138,12 @@ class Connection(asyncio.Protocol):
         self._shared = shared
         self.listener = listener
         self._reading = True
+        self._full_reads = 0
         self._goes_on = False
         self._lingers = False
         self._held_output = 0
-        self._blocked_since_ms = 0
+        self._looked = (0, 0)
+        """Bytes of requests and of output when `moved_bytes` was called last."""
         self.last_active_ms = 0
         self.peer: Peer | None = None
         self._throttle_end: TimerHandle | None = None
@@ -189,7 +184,18 @@ class Connection(asyncio.Protocol):
             return
         self.last_active_ms = self._shared.mono_ms()
         self._session.receive(data)
+        if len(data) >= limits.FULL_READ_BYTES:
+            self._full_reads += 1
+            if self._full_reads == limits.FULL_READS_PER_TURN:
+                self._transport.pause_reading()
+                asyncio.get_running_loop().call_soon(self._next_turn)
         self.flush()
+
+    def _next_turn(self) -> None:
+        """Read on after a turn in which others were read."""
+        self._full_reads = 0
+        if self._reading and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def flush(self) -> None:
         """Write what is ready, see to it that the backlog goes on if there is room again, and start or stop reading accordingly."""
@@ -213,9 +219,11 @@ class Connection(asyncio.Protocol):
             if self._reading:
                 self._reading = False
                 transport.pause_reading()
-            if shared.budget.is_exhausted():
+            if session.waits_for_memory:
                 shared.starved[self] = None
-        if shared.starved:
+        if shared.budget.is_exhausted():
+            shared.memory_is_short()
+        elif shared.starved:
             shared.wake_starved()
 
     def _close(self) -> None:
@@ -278,7 +286,6 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The peer reads more slowly than we answer: start nothing more."""
         self._session.write_blocked = True
-        self._blocked_since_ms = self._shared.mono_ms()
         self._count_output()
 
     def resume_writing(self) -> None:
@@ -320,15 +327,17 @@ class Connection(asyncio.Protocol):
         """True when no request of this connection waits for an answer, and it does not have to wait."""
         return not self._session.waiting and self._throttle_end is None
 
-    def stalled_bytes(self, now_ms: int) -> int:
-        """What it holds, for STARVED_MS, of responses of which the peer has taken nothing, and of requests while none came and none was
-        answered."""
-        if self._held_output and self._transport.get_write_buffer_size() < self._held_output:
-            self._blocked_since_ms = now_ms  # it reads, however slowly
+    def held_bytes(self) -> int:
+        """Bytes of requests that were not handled and of responses that the peer has not taken; 0 once it is closed."""
+        return 0 if self._transport.is_closing() else self._session.unhandled + self._held_output
+
+    def moved_bytes(self) -> int:
+        """By how much these changed since the last call."""
+        if self._held_output:
             self._count_output()
-        since_ms = now_ms - limits.STARVED_MS
-        output = self._held_output if self._blocked_since_ms <= since_ms else 0
-        return output + (self._session.unhandled if self.last_active_ms <= since_ms else 0)
+        unhandled, output = self._looked
+        self._looked = (self._session.unhandled, self._held_output)
+        return abs(self._looked[0] - unhandled) + abs(self._looked[1] - output)
 
     def stop_reading(self) -> None:
         """Graceful stop: answer what is in flight, then close."""

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.core import limits
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import SECURED_TOKENS
 from ottla.broker.core.settings_load import SettingsError
@@ -132,7 +133,10 @@ def _sasl_lock(listener: Listener, settings: BrokerSettings, login_file: LoginFi
             raise SettingsError(f"{error} (GSSAPI is Kafka's default: set sasl.enabled.mechanisms)") from error
     general = security.number("connections.max.reauth.ms")
     lifetimes = {each: _number(security.of_mechanism(each, "connections.max.reauth.ms"), general) for each in enabled}
-    return SaslLock(mechanisms, security.number("sasl.server.max.receive.size"), delay_ms, lifetimes)
+    most = security.number("sasl.server.max.receive.size")
+    if not security.is_given("sasl.server.max.receive.size"):
+        most = limits.LOG_IN_BYTES
+    return SaslLock(mechanisms, most, delay_ms, lifetimes)
 
 
 def _entries(

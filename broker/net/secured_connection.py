@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -230,7 +230,8 @@ class _LogInGate:
     """Stands between the session of a connection and the dispatcher."""
 
     def __init__(self, connection: SecuredConnection, shared: Shared, peer: Peer, lock: SaslLock) -> None:
-        self._shared, self._peer, self._lock, self._session = shared, peer, lock, connection.session
+        self._connection, self._shared, self._peer, self._lock, self._session = connection, shared, peer, lock, connection.session
+        self._cancel_timer: Callable[[], None] = lambda: None
         self._exchange: SaslExchange | None = SaslExchange(lock, refusal, is_valid)
         self._login: LogIn | None = None
         self._began_again_ms: int | None = None
@@ -239,6 +240,19 @@ class _LogInGate:
         """Nobody passes who has not logged in."""
         self._peer.has_to_log_in = True
         self._session.serve(self._handle, self._at_once, self._lock.max_receive_bytes)
+        self._give_it_time()
+
+    def _give_it_time(self) -> None:
+        shared = self._shared
+        timer = shared.timers.schedule(shared.mono_ms() + limits.LOG_IN_MS, self._took_too_long)
+        self._cancel_timer = self._peer.on_closed[self] = timer.cancel
+
+    def _took_too_long(self) -> None:
+        if not self._connection.idle:  # it waits for this broker: for an answer, or for the end of a quota's pause
+            self._give_it_time()
+            return
+        peer_logger.info("Failed authentication with %s (it took more than %d ms)", self._peer.host, limits.LOG_IN_MS)
+        self._connection.abort()
 
     def _handle(self, frame: Buffer) -> Reply | PendingReply:
         if self._exchange is None:
@@ -269,6 +283,8 @@ class _LogInGate:
 
     def _let_in(self, login: LogIn) -> None:
         self._login, self._exchange = login, None
+        self._cancel_timer()
+        self._peer.on_closed.pop(self, None)
         if login.user is None:  # Kafka answers the log-in, and looks for a name when the first request comes
             self._session.serve(lambda _frame: CLOSE, lambda _data, _at: None, self._shared.max_request_bytes)
             return

@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.api.context import Listener
-from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.net.connection import Connection, Shared
 from ottla.broker.net.network import BoundAddress, MakeProtocol, Network
@@ -83,17 +82,6 @@ class Server:
             shared.timers.schedule(now + every, sweep)
 
         shared.timers.schedule(shared.mono_ms() + every, sweep)
-
-    def watch_memory(self) -> None:
-        """From now on see to it that peers which do not read cannot hold up all others."""
-        shared = self._shared
-        assert shared is not None, "watching begins after start"
-
-        def look() -> None:
-            shared.shed()
-            shared.timers.schedule(shared.mono_ms() + limits.STARVED_MS, look)
-
-        shared.timers.schedule(shared.mono_ms() + limits.STARVED_MS, look)
 
     def close(self) -> None:
         """Accept nothing more and read nothing more; what is in flight will be answered."""

@@ -3,6 +3,8 @@
 Rules:
 * requests are handled in the order they came, and none before the reply of the one in front of it is there: what a later one sees or does
   is never older than an answer that was given before it (Kafka mutes a channel until its response is sent);
+* while the byte budget is exhausted, what comes whole with one read is handled, and a frame that needs more reads waits; one that was
+  begun before is read to its end (`shedding` says who gives memory back);
 * nothing is handled either while unsent output is at its limit, nor before others had their turn after REQUESTS_PER_TURN; what was read
   stays in the backlog. The shell is told to stop reading, but for what comes behind a request that waits: a peer that hangs up is noticed
   by reading, so one read's worth of it is taken;
@@ -13,7 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from ottla.broker.api.reply import CLOSE, Action, Buffer, LastWords, Reply
@@ -48,13 +50,8 @@ class ByteBudget:
         self.used = 0
 
     def is_exhausted(self) -> bool:
-        """True while no connection may start another frame."""
+        """True while a frame that is begun waits for its second read."""
         return self.used >= self.limit
-
-    @property
-    def overdrawn(self) -> bool:
-        """True when the frames that were begun before the limit was reached took as much again: those that grow further are given up."""
-        return self.used >= 2 * self.limit
 
 
 class Session:
@@ -84,6 +81,8 @@ class Session:
         self._ending = False
         self.unhandled = 0
         """Bytes that came and were not handled: the backlog, and the frame that has not come whole."""
+        self._begun_late = False
+        """Whether no part of the frame that has not come whole was read while the budget was not exhausted."""
         self.write_blocked = False
         """Set by the shell while the transport holds more unsent bytes than it should."""
         self.throttled = False
@@ -107,11 +106,16 @@ class Session:
     @property
     def paused(self) -> bool:
         """True while the shell must not read."""
-        if self._ending or self._untrusted is not None or (self._budget.is_exhausted() and not self._reader.held_bytes):
+        if self._ending or self._untrusted is not None or self.waits_for_memory:
             return True
         if self._pending is not None or self.throttled:
             return self.unhandled >= limits.READ_CHUNK_BYTES
         return bool(self._backlog) or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
+
+    @property
+    def waits_for_memory(self) -> bool:
+        """True while the rest of a frame is not read because the budget is exhausted."""
+        return self._begun_late and self._budget.is_exhausted()
 
     @property
     def runnable(self) -> bool:
@@ -126,20 +130,25 @@ class Session:
         if self._ending or self._untrusted is not None:
             return
         in_front = self.unhandled or self._pending is not None or self.throttled or self.write_blocked
-        if not in_front and type(data) is bytes and not self._budget.is_exhausted():
+        if not in_front and type(data) is bytes:
             data = self._answer_at_once(data)
             if not data:
                 return
         self.unhandled += len(data)
+        reader = self._reader
+        goes_on, memory_is_short = reader.held_bytes, self._budget.is_exhausted()
+        frames: Sequence[Buffer]
         try:
-            self._backlog.extend(self._reader.feed(data))
+            frames = reader.feed(data)
         except FrameTooLarge as error:
-            self._backlog.extend(error.frames)
-            self._untrusted = error
+            frames = error.frames
+            self._untrusted = error.with_traceback(None)  # its frames would keep what was read until the collector finds the session
+        self._backlog.extend(frames)
         self.run()
-        if self.unhandled and self._budget.overdrawn and self._reader.held_bytes:
-            peer_logger.warning("Closing a connection amid a request: all connections hold %d bytes", self._budget.used)
-            self.lost()
+        if not memory_is_short:
+            self._begun_late = False
+        elif frames or not goes_on:
+            self._begun_late = bool(reader.held_bytes)
 
     def _answer_at_once(self, data: bytes) -> Buffer:
         """Answer what needs no more than a look, up to the first frame that does; what is left."""
@@ -191,6 +200,8 @@ class Session:
         """Graceful stop: answer what was started, handle nothing more."""
         self._ending = True
         self._backlog.clear()
+        self._reader.drop()
+        self._untrusted = None
         self.unhandled = 0
         self._account()
 

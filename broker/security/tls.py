@@ -11,6 +11,7 @@ Source: KAFKA DefaultSslEngineFactory; the names are IANA's, as JSSE has them.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import ssl
 import tempfile
@@ -19,6 +20,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import Certificate, ExtensionNotFound, GeneralName, SubjectAlternativeName, load_der_x509_certificate
 
 from ottla.broker.core.security_keys import RELOADABLE
@@ -30,6 +32,8 @@ from ottla.broker.security.stores import KeyMaterial, key_material, trust_anchor
 
 if TYPE_CHECKING:
     from ottla.broker.core.listener_security import ListenerSecurity
+
+logger = logging.getLogger(__name__)
 
 ANONYMOUS_NAME: Final = "ANONYMOUS"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
@@ -56,6 +60,11 @@ ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 -----END DH PARAMETERS-----
 """
 """The group of 2048 bits that everybody knows (RFC 7919, ffdhe2048): without one no suite of DHE can be agreed upon."""
+_WEAK: Final = frozenset({"CA_MD_TOO_WEAK", "EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL"})
+"""What OpenSSL says of a chain that its security level refuses: level 2, the default, wants RSA keys of 2048 bits, level 1 no SHA-1."""
+_RSA_BITS_MIN: Final = 1024
+_EC_BITS_MIN: Final = 224
+_DIGESTS_REFUSED: Final = frozenset({"md2", "md5"})
 _SPARE_MAX: Final = 32
 _AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
 
@@ -249,13 +258,35 @@ def _versions(enabled: Sequence[str], suites: Sequence[str]) -> tuple[ssl.TLSVer
 
 
 def show(context: ssl.SSLContext, material: KeyMaterial) -> None:
-    """Be known by this key and its certificates. Raises StoreError."""
+    """Be known by this key and its certificates, where the JVM would show them, too. Raises StoreError."""
     text = pem.block("PRIVATE KEY", material.key) + b"".join(pem.block("CERTIFICATE", each) for each in material.chain)
-    with _file_of(text) as path:
-        try:
-            context.load_cert_chain(path)
-        except ssl.SSLError as error:
-            raise StoreError(f"OpenSSL does not take the certificate and its key: {error.reason or error}") from error
+    level = context.security_level
+    while True:
+        with _file_of(text) as path:
+            try:
+                context.load_cert_chain(path)
+            except ssl.SSLError as error:
+                if error.reason not in _WEAK or not level:
+                    raise StoreError(f"OpenSSL does not take the certificate and its key: {error.reason or error}") from error
+            else:
+                return
+        if refused := [why for each in material.chain if (why := _weaker_than_java(load_der_x509_certificate(each)))]:
+            raise StoreError(f"the certificate is too weak, and the JVM would refuse it, too ({refused[0]}): renew it")
+        level -= 1
+        logger.warning("A certificate or its signature is weak: OpenSSL's security level is %d for it; renew it", level)
+        # The suites of TLS 1.2 stay those that they are; a list without them would be OpenSSL's default one.
+        names = [suite["name"] for suite in context.get_ciphers() if suite["name"] not in _OF_1_3]
+        context.set_ciphers(f"{':'.join(names)}:@SECLEVEL={level}")
+
+
+def _weaker_than_java(certificate: Certificate) -> str | None:
+    """What the JVM refuses of it (jdk.tls.disabledAlgorithms, jdk.certpath.disabledAlgorithms), or None."""
+    key, digest = certificate.public_key(), certificate.signature_hash_algorithm
+    if isinstance(key, rsa.RSAPublicKey) and key.key_size < _RSA_BITS_MIN:
+        return f"its RSA key has {key.key_size} bits"
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.key_size < _EC_BITS_MIN:
+        return f"its EC key has {key.key_size} bits"
+    return f"it is signed with {digest.name}" if digest is not None and digest.name in _DIGESTS_REFUSED else None
 
 
 @contextmanager

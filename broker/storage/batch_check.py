@@ -39,7 +39,6 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.compression import Codec, compress, decompress
 from ottla.protocol.records.crc32c import Buffer, crc32c
 from ottla.protocol.records.errors import BatchTooLarge, CorruptBatch, UnknownCodec
-from ottla.protocol.records.record import encode_record, iter_section
 
 _TARGETS: Final = {"uncompressed": Codec.NONE, "gzip": Codec.GZIP, "snappy": Codec.SNAPPY, "lz4": Codec.LZ4, "zstd": Codec.ZSTD}
 _AS_PRODUCED: Final = "producer"
@@ -58,22 +57,30 @@ class Checked:
     unstamped: tuple[Buffer, ...]
 
 
-def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int) -> Checked:
-    """Check the one batch in `data`, which a client sent, in Kafka's order. Raises `Rejected` with Kafka's error code.
+class TooMuchAtOnce(Exception):
+    """The check would hold the loop for too long; it has changed nothing."""
+
+
+def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once: bool = False) -> Checked:
+    """Check the one batch in `data`, which a client sent, in Kafka's order. Raises `Rejected` with Kafka's error code; with `at_once`
+    `TooMuchAtOnce` for a batch whose check takes more than a few milliseconds.
 
     The result holds views of `data`: it must not change before the result is written.
     """
     view = memoryview(data)
     header = _check_envelope(view, config)
     _check_header(header)
+    if at_once and header.record_count > limits.CHECKED_AT_ONCE_RECORDS:
+        raise TooMuchAtOnce
     records: Buffer = view[HEADER_BYTES:]
     if header.attributes & CODEC_MASK:
-        records = _decompress(_codec(header), records, config)
+        records = _decompress(_codec(header), records, config, at_once=at_once)
+    _check_count(header.record_count, len(records), config)
     scan = walk.scan(records, header.record_count, header.base_timestamp)
     if scan.first_bad_index >= 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"record {scan.first_bad_index} of the batch: {scan.reason}")
     _check_records(records, header, scan, config, now_ms)
-    return _rewrite(view, header, records, scan, config=config, now_ms=now_ms)
+    return _rewrite(view, header, records, scan, config=config, now_ms=now_ms, at_once=at_once)
 
 
 def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
@@ -113,6 +120,19 @@ def _check_header(header: BatchHeader) -> None:
         raise Rejected(ErrorCode.INVALID_RECORD, f"producer {header.producer_id} sent base sequence {header.base_sequence}")
 
 
+def _check_count(count: int, size: int, config: LogConfig) -> None:
+    """Bound the records of a batch of `size` bytes before they are read.
+
+    A Java producer splits a batch that is MESSAGE_TOO_LARGE, and sends the parts.
+    """
+    most = max(limits.BATCH_RECORDS_MAX, config.max_message_bytes // walk.MIN_RECORD_BYTES)
+    if count <= most:
+        return
+    if count > size // walk.MIN_RECORD_BYTES:
+        raise Rejected(ErrorCode.INVALID_RECORD, f"fewer records than the batch's record count: {count} in {size} bytes")
+    raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {count} records, a batch of this topic may have {most}")
+
+
 def _codec(header: BatchHeader) -> Codec:
     try:
         return header.codec
@@ -121,10 +141,13 @@ def _codec(header: BatchHeader) -> Codec:
         raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from e
 
 
-def _decompress(codec: Codec, tail: Buffer, config: LogConfig) -> Buffer:
+def _decompress(codec: Codec, tail: Buffer, config: LogConfig, *, at_once: bool) -> Buffer:
+    most = max(limits.DECOMPRESSED_BATCH_BYTES, 2 * config.max_message_bytes)
     try:
-        return decompress(codec, tail, max(limits.DECOMPRESSED_BATCH_BYTES, 2 * config.max_message_bytes))
+        return decompress(codec, tail, limits.CHECKED_AT_ONCE_BYTES if at_once else most)
     except BatchTooLarge as e:
+        if at_once:
+            raise TooMuchAtOnce from e
         raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, str(e)) from e
     except CorruptBatch as e:
         raise Rejected(ErrorCode.CORRUPT_MESSAGE, str(e)) from e
@@ -174,7 +197,9 @@ def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, old
     raise Rejected(code, f"One or more records have been rejected due to {len(errors)} record errors in total: {shown}", errors)
 
 
-def _rewrite(data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int) -> Checked:
+def _rewrite(
+    data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int, at_once: bool
+) -> Checked:
     """Decide between the batch as it came, with another header, and built anew (LogValidator.validateMessagesAndAssignOffsets…)."""
     attributes, max_timestamp = header.attributes, scan.max_timestamp
     if config.log_append_time:
@@ -192,7 +217,9 @@ def _rewrite(data: memoryview, header: BatchHeader, records: Buffer, scan: walk.
     if rebuild:
         if source == target == Codec.NONE:
             raise Rejected(ErrorCode.INVALID_RECORD, "the offset deltas of the batch's records are not 0, 1, 2, …")
-        tail = _recompress(records if scan.sequential else _renumber(records, header), Codec(target), config)
+        if at_once and len(records) > limits.RECOMPRESSED_AT_ONCE_BYTES:
+            raise TooMuchAtOnce
+        tail = _recompress(records if scan.sequential else walk.renumber(records, header.record_count), Codec(target), config)
         if HEADER_BYTES + len(tail) > config.max_message_bytes:
             raise _too_large(HEADER_BYTES + len(tail), config)
         attributes = attributes & ~CODEC_MASK | target
@@ -203,9 +230,3 @@ def _rewrite(data: memoryview, header: BatchHeader, records: Buffer, scan: walk.
 def _recompress(records: Buffer, codec: Codec, config: LogConfig) -> bytes:
     levels = {Codec.GZIP: config.compression_gzip_level, Codec.LZ4: config.compression_lz4_level, Codec.ZSTD: config.compression_zstd_level}
     return compress(codec, records, levels.get(codec))
-
-
-def _renumber(records: Buffer, header: BatchHeader) -> bytes:
-    """The records with offset deltas 0, 1, 2, …"""
-    read = iter_section(records, header)
-    return b"".join(encode_record(index, r.timestamp_delta, r.key, r.value, r.headers) for index, r in enumerate(read))

@@ -3,8 +3,9 @@ UnifiedLog.replaceSegments).
 
 Rules inside:
 
-* Work comes in slices: a `Cleaning` is a generator that gives control back after each read, so that its owner can serve others in between;
-  a `FlushTicket` that it yields must be synced (on any thread) before it goes on. Appends, rolls, retention and DeleteRecords may happen
+* Work comes in slices: a `Cleaning` is a generator that gives control back after each read, so that its owner can serve others in between.
+  If it yields an `OffLoop`, its owner calls that object's `sync` on any thread before the next slice: it syncs files, or opens a batch that
+  is compressed or has many records, which takes up to seconds. Appends, rolls, retention and DeleteRecords may happen
   meanwhile; when a segment that is being cleaned has left the log, or the log was deleted, the pass ends there without effect.
 * Never cleaned: the active segment, what lies at or above the last stable offset, what is younger than min.compaction.lag.ms.
 * The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes what a crash
@@ -13,15 +14,18 @@ leaves.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.storage.compaction import BatchCleaner, CleaningRules, LastOfProducer, OffsetMap
 from ottla.broker.storage.flush import FlushTicket
 from ottla.broker.storage.segment import INT32_MAX, Segment
-from ottla.protocol.records.batch import BatchHeader, read_header
+from ottla.protocol.records.batch import CODEC_MASK, BatchHeader, read_header
+from ottla.protocol.records.crc32c import Buffer
+from ottla.protocol.records.errors import RecordsError
 
 if TYPE_CHECKING:
     from ottla.broker.storage.files import Files
@@ -31,7 +35,51 @@ if TYPE_CHECKING:
 INDEX_ENTRY_BYTES_MAX: Final = 12
 """A time index entry; one of the offset index has 8 bytes."""
 
-Cleaning = Generator[FlushTicket | None, None, int]
+T = TypeVar("T")
+
+
+class OffLoop(Protocol):
+    """Work that must not run on the loop."""
+
+    def sync(self) -> None: ...
+
+
+class _SegmentGone(Exception):
+    """The log was deleted, or the segment left it, while a batch was opened."""
+
+
+class _Opening(Generic[T]):
+    """Work on the records of one batch. A damaged batch is no failure of the thread: `result` raises `RecordsError`."""
+
+    def __init__(self, work: Callable[[], T]) -> None:
+        self._work = work
+        self._made: T
+        self._damage: RecordsError | None = None
+
+    def sync(self) -> None:
+        try:
+            self._made = self._work()
+        except RecordsError as damage:
+            self._damage = damage
+
+    def result(self) -> T:
+        if self._damage is not None:
+            raise self._damage
+        return self._made
+
+
+def _opened(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[OffLoop, None, T]:
+    """What `work` makes of a batch of `segment`, which is opened off the loop if that may take long. Raises _SegmentGone."""
+    if not header.attributes & CODEC_MASK and header.record_count <= limits.CLEANED_AT_ONCE_RECORDS:
+        return work()
+    opening = _Opening(work)
+    yield opening
+    if not _holds(log, segment):
+        raise _SegmentGone
+    return opening.result()
+
+
+Cleaning = Generator[OffLoop | None, None, int]
 """Runs to the offset up to which the log is clean now: the next pass' first dirty offset."""
 
 
@@ -86,6 +134,13 @@ def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
     damaged).
     """
     found = dirtiness(log, first_dirty, now_ms)
+    try:
+        return (yield from _clean(log, found, now_ms))
+    except _SegmentGone:
+        return found.first_dirty
+
+
+def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
     aborted = [txn for segment in log.segments for txn in segment.txn_index.entries()]
     # The map reads from the first dirty offset on: of a transaction that ended before, it would wait for the marker in vain.
     keys = OffsetMap(limits.COMPACTION_KEYS, [txn for txn in aborted if txn.last_offset >= found.first_dirty])
@@ -106,7 +161,7 @@ def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
     return end
 
 
-def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Iterator[None]:
+def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[OffLoop | None, None, None]:
     """The first pass: the dirty range's batches into the map, until it ends or the map is full."""
     read = 0
     for segment in log.segments.from_offset(found.first_dirty):
@@ -115,7 +170,7 @@ def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Iterator[None
         for _, header, batch in segment.whole_batches(0):
             if header.last_offset < found.first_dirty:
                 continue
-            if header.next_offset > found.end or not keys.add(batch, header):
+            if header.next_offset > found.end or not (yield from _opened(log, segment, header, partial(keys.add, batch, header))):
                 return
             read += len(batch)
             if read >= limits.COMPACTION_SLICE_BYTES:
@@ -177,7 +232,7 @@ class _Writer:
             fresh=fresh,
         )
 
-    def write(self, cleaner: BatchCleaner) -> Generator[FlushTicket | None, None, bool]:
+    def write(self, cleaner: BatchCleaner) -> Generator[OffLoop | None, None, bool]:
         """Write and sync the `.cleaned` files; False when a segment of the group has left the log meanwhile."""
         if not all(_holds(self._log, segment) for segment in self._group):
             return False
@@ -185,7 +240,8 @@ class _Writer:
         read = 0
         for segment in self._group:
             for _, header, batch in segment.whole_batches(0):
-                self._keep(cleaner, batch, header)
+                kept = yield from _opened(self._log, segment, header, partial(cleaner.clean, batch, header))
+                self._keep(cleaner, batch, header, kept)
                 read += len(batch)
                 if read >= limits.COMPACTION_SLICE_BYTES:
                     read = 0
@@ -197,8 +253,7 @@ class _Writer:
         yield FlushTicket(self._files, offset=0, generation=0, fds=[self._files.dup(self._new.fd)], paths=indexes)
         return all(_holds(self._log, segment) for segment in self._group)
 
-    def _keep(self, cleaner: BatchCleaner, batch: memoryview, header: BatchHeader) -> None:
-        kept = cleaner.clean(batch, header)
+    def _keep(self, cleaner: BatchCleaner, batch: memoryview, header: BatchHeader, kept: Buffer | None) -> None:
         if kept is not None:
             if kept is not batch:
                 header = read_header(kept)

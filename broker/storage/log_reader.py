@@ -10,12 +10,14 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
+from ottla.broker.core.log_config import INT64_MAX
 from ottla.broker.storage.log_values import TimestampOffset
 from ottla.broker.storage.segment import Segment
 from ottla.broker.storage.segment_list import SegmentList
-from ottla.protocol.records.batch import LOG_OVERHEAD
+from ottla.protocol.records import walk
+from ottla.protocol.records.batch import LOG_OVERHEAD, BatchHeader
 from ottla.protocol.records.errors import CorruptBatch
-from ottla.protocol.records.record import iter_records
+from ottla.protocol.records.record import records_section
 
 POSITIONS_REMEMBERED: Final = 32
 """Bounds that differ at one time: high watermark, last stable offset, and a few readers that lag a little."""
@@ -126,9 +128,7 @@ class LogReader:
         newest = segment.max_timestamp
         for position, header in segment.batches(segment.offset_index.lookup(segment.offset_of_max_timestamp)):
             if header.max_timestamp == newest:
-                records = iter_records(segment.pread(header.size_bytes, position))
-                found = (r for r in records if r.timestamp == newest)
-                return next((TimestampOffset(newest, r.offset, header.partition_leader_epoch) for r in found), None)
+                return _first_in(segment, position, header, newest, newest)
         return None
 
 
@@ -149,7 +149,30 @@ def _search(segment: Segment, timestamp: int, from_offset: int) -> TimestampOffs
     for position, header in segment.batches(start):
         if header.max_timestamp < timestamp or header.last_offset < from_offset:
             continue
-        for record in iter_records(segment.pread(header.size_bytes, position)):
-            if record.timestamp >= timestamp and record.offset >= from_offset:
-                return TimestampOffset(record.timestamp, record.offset, header.partition_leader_epoch)
+        found = _first_in(segment, position, header, timestamp, INT64_MAX, from_offset)
+        if found is not None:
+            return found
     return None
+
+
+def _first_in(  # noqa: PLR0917 # the first three are one batch
+    segment: Segment, position: int, header: BatchHeader, oldest: int, newest: int, from_offset: int = 0
+) -> TimestampOffset | None:
+    """The first record of a batch from `from_offset` on with a timestamp in [oldest, newest]: by the walker, as a batch may have a million.
+
+    Raises `RecordsError`.
+    """
+    section = records_section(segment.pread(header.size_bytes, position), header)
+    base = header.base_timestamp
+    append_time = header.max_timestamp if header.is_log_append_time else None
+    if append_time is not None:
+        if not oldest <= append_time <= newest:
+            return None
+        oldest, newest = -INT64_MAX - 1, INT64_MAX
+    found = walk.find_timestamp(section, header.record_count, base, oldest, newest, from_offset - header.base_offset)
+    if found is None:
+        return None
+    offset_delta, timestamp = found
+    return TimestampOffset(
+        timestamp if append_time is None else append_time, header.base_offset + offset_delta, header.partition_leader_epoch
+    )

@@ -1,6 +1,7 @@
 # The C types of walk.py, which stays plain Python: Cython reads this file beside it, an interpreter never does.
 cimport cython
 
+cdef Py_ssize_t _SHARED_EVERY
 cdef long long _INT64_MAX
 cdef unsigned long long _UINT64_MAX
 cdef unsigned long long _UINT32_MAX
@@ -12,6 +13,7 @@ cdef class _Cursor:
     cdef Py_ssize_t end
     cdef long long timestamp_delta
     cdef int offset_delta
+    cdef Py_ssize_t rest_start
     cdef int key_length
     cdef Py_ssize_t key_start
     cdef int value_length
@@ -41,6 +43,27 @@ cpdef scan(data, Py_ssize_t record_count, long long base_timestamp)
     key_lengths="int[::1]", value_starts="int[::1]", value_lengths="int[::1]", header_starts="int[::1]", header_counts="int[::1]", record_starts="int[::1]",
 )
 cpdef columns(data, Py_ssize_t record_count, long long base_offset, long long base_timestamp)
+
+@cython.locals(cursor=_Cursor, index=Py_ssize_t, bad=int, timestamp="long long")
+cpdef find_timestamp(data, Py_ssize_t record_count, long long base_timestamp, long long oldest, long long newest, long long from_delta)
+
+@cython.locals(size=Py_ssize_t, made=_Maker, cursor=_Cursor, index=Py_ssize_t, bad=int)
+cpdef renumber(data, Py_ssize_t record_count)
+
+@cython.final
+cdef class _Maker:
+    cdef bytearray out
+    cdef unsigned char[::1] view
+    cdef Py_ssize_t at
+
+    @cython.locals(timestamp_delta="long long", start=Py_ssize_t, end=Py_ssize_t, at=Py_ssize_t)
+    cdef void record(self, _Cursor cursor, long long offset_delta) noexcept
+
+    @cython.locals(raw="unsigned long long")
+    cdef void varint(self, long long value) noexcept
+
+    @cython.locals(raw="unsigned long long", size=int)
+    cdef int width(self, long long value) noexcept
 
 @cython.final
 cdef class Filler:

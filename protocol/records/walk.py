@@ -6,15 +6,16 @@ there is a
 compiler; the C types stand in `walk.pxd`, and without them the source runs as it is. Rules that hold here:
 
 * The input is never trusted: every length is compared with what is left before it is used, and a record ends where it says.
-* Nothing is copied but by `Filler`: results are numbers and positions in the input. Output arrays hold 8 bytes a record and column, and
-  the caller's record count is compared with the size of the input first (a record takes at least seven bytes).
+* Only `Filler` and `renumber` copy bytes: other results are numbers and positions in the input. Output arrays hold 8 bytes a record
+  and column, and the caller's record count is compared with the size of the input first (a record takes at least seven bytes).
 * Integers are 64 bits wide in the compiled form: what could leave that range is refused, so that both forms agree.
-* A verdict is a value; nothing is raised about the input but by `columns`.
+* A verdict is a value; only `columns`, `find_timestamp` and `renumber` raise about the input.
 """
 
 from __future__ import annotations
 
 from array import array
+from time import sleep
 from typing import Any, NamedTuple
 
 from ottla.protocol.records.errors import InvalidRecord
@@ -24,6 +25,12 @@ Writable = Any
 
 MIN_RECORD_BYTES = 7
 """Length, attributes, two deltas, two null lengths and a header count, one byte each."""
+
+RENUMBERED_GROWTH_BYTES = 8
+"""What a record may grow by when its offset delta and its length take five bytes instead of one."""
+
+_SHARED_EVERY = 0xFFFF
+"""A mask: after so many records compiled code lets other threads run, as the interpreter does by itself."""
 
 _INT64_MAX = 2**63 - 1
 _UINT64_MAX = 2**64 - 1
@@ -93,6 +100,7 @@ class _Cursor:
         self.end = len(data)
         self.timestamp_delta = 0
         self.offset_delta = 0
+        self.rest_start = 0
         self.key_start = 0
         self.key_length = 0
         self.value_start = 0
@@ -136,6 +144,7 @@ class _Cursor:
         self.pos += 1
         self.timestamp_delta = self.varint(63)
         self.offset_delta = self.varint(28)
+        self.rest_start = self.pos
         self.key_length = self.varint(28)
         self.key_start = self.pos
         if self.key_length > 0:
@@ -214,6 +223,8 @@ def scan(data: bytes | bytearray | memoryview, record_count: int, base_timestamp
         if cursor.offset_delta != index:
             sequential = False
         index += 1
+        if index & _SHARED_EVERY == 0:
+            sleep(0)
     if bad == 0 and cursor.pos != cursor.end:
         bad = 11
     if oldest == _INT64_MAX:
@@ -252,11 +263,108 @@ def columns(data: bytes | bytearray | memoryview, record_count: int, base_offset
         header_starts[index] = cursor.header_start
         header_counts[index] = cursor.header_count
         index += 1
+        if index & _SHARED_EVERY == 0:
+            sleep(0)
     if bad == 0 and cursor.pos != cursor.end:
         bad = 11
     if bad != 0:
         raise InvalidRecord(f"record {index}: {_REASONS[bad]}")
     return found
+
+
+def find_timestamp(  # noqa: PLR0917 # the first three are those of `scan`
+    data: bytes | bytearray | memoryview, record_count: int, base_timestamp: int, oldest: int, newest: int, from_delta: int
+) -> tuple[int, int] | None:
+    """Return (offset delta, timestamp) of the first record whose timestamp is in [oldest, newest] and whose offset delta is at least
+    `from_delta`; None without such a record. Raises `InvalidRecord` on a bad record before it.
+    """
+    cursor = _Cursor(data)
+    index = 0
+    while index < record_count:
+        bad = 10 if cursor.pos == cursor.end else cursor.next()
+        if bad == 0 and _leaves_range(base_timestamp, cursor.timestamp_delta):
+            bad = 9
+        if bad != 0:
+            raise InvalidRecord(f"record {index}: {_REASONS[bad]}")
+        timestamp = base_timestamp + cursor.timestamp_delta
+        if oldest <= timestamp <= newest and cursor.offset_delta >= from_delta:
+            return cursor.offset_delta, timestamp
+        index += 1
+        if index & _SHARED_EVERY == 0:
+            sleep(0)
+    return None
+
+
+def renumber(data: bytes | bytearray | memoryview, record_count: int) -> memoryview:
+    """Return the records of a section with offset deltas 0, 1, 2, … and attributes of 0; the other fields keep their bytes.
+
+    Raises `InvalidRecord` on a record count that the section cannot hold, and where `scan` would report a bad record.
+    """
+    size = len(data)
+    if record_count < 0 or record_count > size // MIN_RECORD_BYTES:
+        raise InvalidRecord(f"{record_count} records cannot be in {size} bytes")
+    made = _Maker(size + RENUMBERED_GROWTH_BYTES * record_count)
+    cursor = _Cursor(data)
+    index = 0
+    bad = 0
+    while index < record_count:
+        bad = 10 if cursor.pos == cursor.end else cursor.next()
+        if bad != 0:
+            break
+        made.record(cursor, index)
+        index += 1
+        if index & _SHARED_EVERY == 0:
+            sleep(0)
+    if bad == 0 and cursor.pos != cursor.end:
+        bad = 11
+    if bad != 0:
+        raise InvalidRecord(f"record {index}: {_REASONS[bad]}")
+    return memoryview(made.out)[: made.at]
+
+
+class _Maker:
+    """Writes records one behind the other into a buffer that the caller made large enough."""
+
+    def __init__(self, room: int) -> None:
+        self.out = bytearray(room)
+        self.view = memoryview(self.out)
+        self.at = 0
+
+    def record(self, cursor: _Cursor, offset_delta: int) -> None:
+        """The cursor's record at another offset delta."""
+        timestamp_delta = cursor.timestamp_delta
+        start = cursor.rest_start
+        end = cursor.pos
+        self.varint(1 + self.width(timestamp_delta) + self.width(offset_delta) + end - start)
+        self.view[self.at] = 0
+        self.at += 1
+        self.varint(timestamp_delta)
+        self.varint(offset_delta)
+        at = self.at
+        while start < end:
+            self.view[at] = cursor.data[start]
+            at += 1
+            start += 1
+        self.at = at
+
+    def varint(self, value: int) -> None:
+        """A zigzag varint."""
+        raw = (value << 1) ^ (value >> 63)
+        while raw >= 0x80:
+            self.view[self.at] = raw & 0x7F | 0x80
+            self.at += 1
+            raw >>= 7
+        self.view[self.at] = raw
+        self.at += 1
+
+    def width(self, value: int) -> int:
+        """Bytes of a zigzag varint."""
+        raw = (value << 1) ^ (value >> 63)
+        size = 1
+        while raw >= 0x80:
+            size += 1
+            raw >>= 7
+        return size
 
 
 class Filler:

@@ -38,6 +38,20 @@ class Certificates:
         path.write_bytes(pkcs8 + b"".join(pem.bytes() for pem in issued.cert_chain_pems))
         return path
 
+    def weak(self, file: str, digest: str, bits: int = 2048) -> Path:
+        """A server's RSA key and chain, the leaf signed with such a digest, and the authority as a file beside it, -ca.pem."""
+        made = {part: str(self._directory / f"{file}-{part}.pem") for part in ("ca", "ca-key", "key", "request", "leaf")}
+        self_signed = ("-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-subj", "/CN=weak ca")
+        _run("openssl", "req", *self_signed, "-keyout", made["ca-key"], "-out", made["ca"])
+        _run(
+            "openssl", "req", "-newkey", f"rsa:{bits}", "-nodes", "-keyout", made["key"], "-out", made["request"], "-subj", "/CN=localhost"
+        )
+        issuer = ("-CA", made["ca"], "-CAkey", made["ca-key"], "-CAcreateserial", "-days", "9")
+        _run("openssl", "x509", "-req", "-in", made["request"], *issuer, f"-{digest}", "-out", made["leaf"])
+        path = self._directory / f"{file}.pem"
+        path.write_bytes(b"".join(Path(made[part]).read_bytes() for part in ("key", "leaf", "ca")))
+        return path
+
     def pem_settings(self, prefix: str = "") -> dict[str, str]:
         """A server's, with clients that this authority's certificates let in."""
         found = {

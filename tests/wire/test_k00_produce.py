@@ -1,16 +1,27 @@
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 
 from ottla.broker.api.k00_produce import unverified_error
+from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.client import Client
+from ottla.protocol.codec import decode_response
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
-from ottla.protocol.records.compression import Codec
-from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.messages.k00_produce import (
+    PartitionProduceData,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest
+from ottla.protocol.records.batch import pack_header, read_header
+from ottla.protocol.records.compression import Codec, compress
+from ottla.protocol.records.record import SimpleRecord, build_batch, encode_record
 from tests.support.group_calls import find_coordinator, wait_until
 from tests.support.running_broker import RunningBroker
 from tests.support.topic_calls import create
@@ -322,3 +333,56 @@ def test_with_flush_messages_the_addition_is_on_disk_before_the_data(broker: Run
     assert producer.produce(client, 1, b"b").error_code == ErrorCode.NONE
     assert producer.end(commit=True) is ErrorCode.NONE
     wait_until(lambda: committed_values(client) == [b"a", b"b"], "the commit is readable")
+
+
+def many_alike(count: int) -> bytes:
+    """A small batch of as many empty records, all with the offset delta 0."""
+    small = build_batch([SimpleRecord(None, None, 1_000)], codec=Codec.ZSTD)
+    section = compress(Codec.ZSTD, encode_record(0, 0, None, None) * count)
+    return pack_header(read_header(small)._replace(record_count=count, last_offset_delta=count - 1), section) + section
+
+
+def send_many_alike(client: Client, acks: int = -1) -> None:
+    """Produce a batch that is checked on a thread; its answer is not read."""
+    data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, many_alike(100_000))])]
+    client.send(ProduceRequest(acks=acks, timeout_ms=5000, topic_data=data), version=12)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_others_are_answered_while_a_batch_of_many_records_is_checked(broker: RunningBroker, client: Client, acks: int) -> None:
+    create(client, "t")
+    gate = threading.Event()
+    try:
+        broker.call(lambda node: node.services.flusher.compute(gate.wait) and None)
+        send_many_alike(client, acks)
+        with broker.client() as other:
+            assert produce(other, batch(b"first")).base_offset == 0
+    finally:
+        gate.set()
+    answer = decode_response(0, 12, client.read_frame())[1]
+    assert isinstance(answer, ProduceResponse)
+    (stored,) = answer.responses[0].partition_responses
+    assert (stored.error_code, stored.base_offset) == (0, 1)
+    assert latest(client, committed=False) == 100_001
+
+
+def test_a_batch_whose_topic_is_deleted_while_it_is_checked_is_refused(broker: RunningBroker, client: Client) -> None:
+    create(client, "t")
+    gate = threading.Event()
+    try:
+        broker.call(lambda node: node.services.flusher.compute(gate.wait) and None)
+        send_many_alike(client)
+        with broker.client() as other:
+            other.call(DeleteTopicsRequest(topic_names=["t"], timeout_ms=5000), version=5)
+    finally:
+        gate.set()
+    answer = decode_response(0, 12, client.read_frame())[1]
+    assert isinstance(answer, ProduceResponse)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_compacted_topic_names_the_records_without_a_key_of_a_batch_that_is_checked_on_a_thread(client: Client) -> None:
+    create(client, "t", configs={"cleanup.policy": "compact"})
+    answer = produce(client, many_alike(100_000))
+    assert answer.error_code == ErrorCode.INVALID_RECORD
+    assert len(answer.record_errors) == limits.RECORD_ERRORS_MAX

@@ -80,7 +80,7 @@ def test_anything_else_closes_the_connection(
         struct.pack(">i", 4) + b"\x60\x01\x02\x03",
         struct.pack(">i", 0),
         struct.pack(">i", -1),
-        struct.pack(">i", 524_289),
+        struct.pack(">i", 65_537),
         struct.pack(">ihhih", 10, 17, 2, 1, -1),
         struct.pack(">ihhih", 10, 9_999, 0, 1, -1),
         struct.pack(">ihhih", 12, 17, 1, 1, -1) + b"\x7f\xff",

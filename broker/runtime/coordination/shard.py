@@ -21,6 +21,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+from ottla.broker.core import limits
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import Condition
@@ -225,7 +226,7 @@ class Shard(Generic[RecordT, MachineT]):
         while offset < log.log_end_offset and self.life is Life.LOADING:
             chunk = log.read(offset, chunk_bytes, isolation=Isolation.LOG_END, min_one_batch=True).records
             try:
-                offset = max(self._load_chunk(bytes(chunk)), offset + 1)
+                offset = max(await self._load_chunk(bytes(chunk)), offset + 1)
             except RecordsError as damage:
                 raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch at offset {offset} or soon after is damaged: {damage}") from damage
             if offset < log.log_end_offset:
@@ -233,7 +234,7 @@ class Shard(Generic[RecordT, MachineT]):
         if self.life is Life.LOADING:
             self._last_write = self.partition.when_all_committed()
 
-    def _load_chunk(self, chunk: bytes) -> int:
+    async def _load_chunk(self, chunk: bytes) -> int:
         next_offset = 0
         for pos, header in split_batches(chunk):
             batch = chunk[pos : pos + header.size_bytes]
@@ -245,8 +246,12 @@ class Shard(Generic[RecordT, MachineT]):
                         self.machine.end_transaction(header.producer_id, commit=marker.type is ControlType.COMMIT)
                 continue
             producer_id = header.producer_id if header.is_transactional else NO_PRODUCER_ID
-            for stored in iter_records(batch):
+            for count, stored in enumerate(iter_records(batch), 1):
                 self._load_record(stored.key, stored.value, header.base_offset + stored.offset_delta, producer_id)
+                if count % limits.LOADED_AT_ONCE_RECORDS == 0:
+                    await asyncio.sleep(0)
+                    if self.life is not Life.LOADING:
+                        return next_offset
         return next_offset
 
     def _load_record(self, key: Buffer | None, value: Buffer | None, offset: int, producer_id: int) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.core import limits
@@ -28,7 +28,9 @@ class Flusher:
 
     def __init__(self, on_failure: Callable[[BaseException], None], threads: Threads = ThreadPoolExecutor) -> None:
         self._on_failure = on_failure
+        self._threads = threads
         self._pool = threads(limits.FLUSH_THREADS, "flush")
+        self._computing: Executor | None = None
         self._failed = False
         self.syncs = 0
         """How many fsyncs of logs were done."""
@@ -61,9 +63,17 @@ class Flusher:
         """Run other blocking file work (a checkpoint's write and sync) on the same threads; the future has what it returns or raises."""
         return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
+    def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:
+        """Run work that takes a processor, not the disk, on another thread, one piece of work after the other."""
+        if self._computing is None:
+            self._computing = self._threads(1, "compute")
+        return asyncio.get_running_loop().run_in_executor(self._computing, work)
+
     def close(self) -> None:
         """Wait for the threads; nothing can be flushed afterwards."""
         self._pool.shutdown(wait=True)
+        if self._computing is not None:
+            self._computing.shutdown(wait=True, cancel_futures=True)
 
     def fail(self, error: BaseException) -> None:
         """Something is written of which nobody can say whether it is on disk: the process has to stop."""

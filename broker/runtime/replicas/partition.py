@@ -18,7 +18,7 @@ from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Registr
 from ottla.broker.replication.read_replica import preferred
 from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, PROPOSE, SYNC, Replica
 from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition, Waits
-from ottla.broker.storage.batch_check import check_produce_batch
+from ottla.broker.storage.batch_check import Checked, check_produce_batch
 from ottla.broker.storage.partition_log import AppendInfo, Origin, PartitionLog
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.lazy_dataclasses import dataclass
@@ -144,9 +144,17 @@ class Partition:
         return replica.leads and not replica.shared and self.log.config.flush_messages == INT64_MAX
 
     def append(
-        self, batch: Buffer, origin: Origin = Origin.CLIENT, guard: VerificationGuard | None = None, *, acks_all: bool = False
+        self,
+        batch: Buffer,
+        origin: Origin = Origin.CLIENT,
+        guard: VerificationGuard | None = None,
+        *,
+        acks_all: bool = False,
+        checked: Checked | None = None,
     ) -> AppendInfo:
         """Append one batch now; raises Rejected, and then nothing was written. See `when` before acknowledging.
+
+        Raises TooMuchAtOnce for a client's batch whose check would hold the loop: it comes again with what `check` found.
 
         A transaction's first batch needs the guard of `start_verification`. With `acks_all`, as always for coordinators, it is refused
         where too few are in sync.
@@ -156,7 +164,8 @@ class Partition:
             self._check_may_append(acks_all=acks_all or origin is not Origin.CLIENT)
         now_ms, epoch = self._clock.now_ms(), replica.leader_epoch
         if origin is _CLIENT:
-            checked = check_produce_batch(batch, config=log.config, now_ms=now_ms)
+            if checked is None:
+                checked = check_produce_batch(batch, config=log.config, now_ms=now_ms, at_once=True)
             info = log.append_parsed(checked.header, checked.unstamped, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard)
         else:
             info = log.append(batch, origin=origin, leader_epoch=epoch, now_ms=now_ms, guard=guard)
@@ -168,6 +177,11 @@ class Partition:
             self.messages_in += info.last_offset - info.first_offset + 1
             self._grew(size)
         return info
+
+    def check(self, batch: Buffer) -> asyncio.Future[Checked]:
+        """Check a client's batch on a thread; the future fails with Rejected."""
+        config, now_ms = self.log.config, self._clock.now_ms()
+        return self._flusher.compute(lambda: check_produce_batch(batch, config=config, now_ms=now_ms))
 
     def append_records(self, records: Sequence[SimpleRecord], *, origin: Origin = Origin.COORDINATOR) -> AppendInfo:
         """Append records of a coordinator as one batch, stamped with the present time where they carry none."""

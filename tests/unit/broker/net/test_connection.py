@@ -24,6 +24,7 @@ from ottla.broker.sim.memory_network import MemoryNetwork
 
 PING = b"\0\0\0\4ping"
 HELD = 2 * limits.WRITE_HIGH_BYTES
+LARGEST = 1 << 20
 
 
 class Pipe(asyncio.Transport):
@@ -33,6 +34,7 @@ class Pipe(asyncio.Transport):
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
         self.kept = 0
         self.aborted = False
+        self.reading = True
 
     def connect(self, shared: Shared) -> Connection:
         self.connection = Connection(shared, Listener("PLAINTEXT", "127.0.0.1", 0))
@@ -52,9 +54,14 @@ class Pipe(asyncio.Transport):
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
 
-    def pause_reading(self) -> None: ...
+    def pause_reading(self) -> None:
+        self.reading = False
 
-    def resume_reading(self) -> None: ...
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_closing(self) -> bool:
+        return self.aborted
 
     def abort(self) -> None:
         self.aborted = True
@@ -69,15 +76,16 @@ class Clocked:
         self.replies: dict[bytes, Any] = {b"much": [b"x" * HELD], b"wait": self.pending}
         self.on_frame: Callable[[bytes], None] = lambda _: None
         dispatcher = SimpleNamespace(handle=self._handle, at_once=lambda data, at: None)
-        self.shared = Shared(cast(Dispatcher, dispatcher), self.clock, Timers(), 1 << 20, ByteBudget(limit))
+        self.timers = Timers()
+        self.shared = Shared(cast(Dispatcher, dispatcher), self.clock, self.timers, LARGEST, ByteBudget(limit))
 
     def _handle(self, _: object, frame: Buffer) -> object:
         self.on_frame(bytes(frame))
         return self.replies.get(bytes(frame), [b"pong"])
 
     def look(self) -> None:
-        self.clock.advance(limits.STARVED_MS)
-        self.shared.shed()
+        self.clock.advance(limits.LOOK_MS)
+        self.timers.run_due(self.clock.mono_ms())
 
 
 @pytest.fixture
@@ -85,30 +93,79 @@ async def scene() -> Clocked:
     return Clocked(limit=HELD)
 
 
-async def test_for_want_of_memory_a_peer_that_reads_slowly_is_kept_and_one_that_has_stopped_is_not(scene: Clocked) -> None:
-    slow, other = Pipe(), Pipe()
+def begun(size: int) -> bytes:
+    """As much of a request of 1 MiB."""
+    return (LARGEST.to_bytes(4, "big") + bytes(LARGEST))[:size]
+
+
+async def test_a_peer_that_takes_its_answers_slowly_is_closed_when_memory_is_short_and_one_that_is_quick_is_not(scene: Clocked) -> None:
+    slow, quick, other = Pipe(), Pipe(), Pipe()
     slow.connect(scene.shared).data_received(b"\0\0\0\4much")
-    other.connect(scene.shared).data_received(PING)
+    quick.connect(scene.shared).data_received(b"\0\0\0\4much")
+    other.connect(scene.shared).data_received(begun(100))
     assert other.connection in scene.shared.starved
-    scene.shared.budget.used += HELD  # of a third one
-    for _ in range(3):
-        slow.take(1_000)
-        scene.look()
-        assert not slow.aborted
+    slow.take(1_000)
+    quick.take(HELD // limits.MOVED_PART)
     scene.look()
-    assert slow.aborted
-    assert not other.aborted
+    assert (slow.aborted, quick.aborted, other.aborted) == (True, False, False)
 
 
 async def test_what_a_slow_peer_has_read_lets_the_others_go_on(scene: Clocked) -> None:
     slow, other = Pipe(), Pipe()
     slow.connect(scene.shared).data_received(b"\0\0\0\4much")
-    other.connect(scene.shared).data_received(PING)
-    slow.take(1)
+    other.connect(scene.shared).data_received(begun(100))
+    slow.take(HELD // 2)
     scene.look()
     assert other.connection not in scene.shared.starved
     assert not slow.aborted
-    assert scene.shared.budget.used == HELD - 1
+    assert scene.shared.budget.used == HELD // 2 + 100
+
+
+async def test_a_request_that_trickles_in_is_given_up_when_memory_is_short_and_those_that_wait_go_on(scene: Clocked) -> None:
+    trickling, other = Pipe(), Pipe()
+    trickling.connect(scene.shared).data_received(begun(LARGEST - 1_000))
+    scene.shared.budget.used += HELD - LARGEST  # of a third one
+    scene.shared.budget.limit -= 2_000
+    other.connect(scene.shared).data_received(begun(100))
+    assert other.connection in scene.shared.starved
+    trickling.connection.data_received(b"x")
+    scene.look()
+    assert (trickling.aborted, other.aborted) == (True, False)
+    assert other.connection not in scene.shared.starved
+
+
+async def test_a_request_that_comes_quickly_is_read_to_its_end_though_memory_is_short(scene: Clocked) -> None:
+    quick = Pipe()
+    quick.connect(scene.shared).data_received(begun(1_000))
+    scene.shared.budget.used += HELD  # of a third one
+    quick.connection.data_received(b"x")
+    whole = begun(LARGEST + 4)
+    part = LARGEST // 8
+    for at in range(1_001, len(whole), part):
+        quick.connection.data_received(whole[at : at + part])
+        scene.look()
+    assert not quick.aborted
+    assert quick.kept == len(b"pong")
+
+
+async def test_small_requests_are_answered_while_memory_is_short(scene: Clocked) -> None:
+    scene.shared.budget.used += HELD
+    other = Pipe()
+    connection = other.connect(scene.shared)
+    for _ in range(3):
+        connection.data_received(PING)
+    assert other.kept == 3 * len(b"pong")
+
+
+async def test_memory_that_was_short_for_a_moment_is_taken_from_slow_connections_all_the_same(scene: Clocked) -> None:
+    trickling, other = Pipe(), Pipe()
+    trickling.connect(scene.shared).data_received(begun(LARGEST - 1_000))
+    scene.shared.budget.limit = LARGEST
+    other.connect(scene.shared).data_received(begun(2_000))
+    other.connection.connection_lost(None)
+    assert not scene.shared.budget.is_exhausted()
+    scene.look()
+    assert trickling.aborted
 
 
 async def test_a_connection_is_not_idle_while_a_request_waits_nor_right_after_its_answer(scene: Clocked) -> None:
@@ -126,13 +183,35 @@ async def test_a_connection_is_not_idle_while_a_request_waits_nor_right_after_it
 
 async def test_what_is_kept_behind_a_request_that_waits_is_given_up_for_want_of_memory(scene: Clocked) -> None:
     waiting, other = Pipe(), Pipe()
-    waiting.connect(scene.shared).data_received(b"\0\0\0\4wait" + PING)
-    scene.shared.budget.used += HELD - 8  # of a third one
-    other.connect(scene.shared).data_received(PING)
+    waiting.connect(scene.shared).data_received(b"\0\0\0\4wait" + 25 * PING)
+    scene.shared.budget.used += HELD - 200  # of a third one
+    other.connect(scene.shared).data_received(begun(100))
     assert other.connection in scene.shared.starved
+    other.connection.data_received(begun(0))
     scene.look()
     assert waiting.aborted
-    assert not other.aborted
+
+
+async def test_a_connection_that_sends_much_is_read_on_after_others_had_their_turn(scene: Clocked) -> None:
+    pipe = Pipe()
+    connection = pipe.connect(scene.shared)
+    whole = begun(LARGEST + 4)
+    for at in range(limits.FULL_READS_PER_TURN):
+        assert pipe.reading
+        connection.data_received(whole[at * limits.FULL_READ_BYTES : (at + 1) * limits.FULL_READ_BYTES])
+    assert not pipe.reading
+    await asyncio.sleep(0)
+    assert pipe.reading
+
+
+async def test_a_connection_that_waits_for_an_answer_is_not_read_on_with_the_next_turn(scene: Clocked) -> None:
+    pipe = Pipe()
+    connection = pipe.connect(scene.shared)
+    connection.data_received(b"\0\0\0\4wait")
+    for _ in range(limits.FULL_READS_PER_TURN):
+        connection.data_received(bytes(limits.FULL_READ_BYTES))
+    await asyncio.sleep(0)
+    assert not pipe.reading
 
 
 class Caller(asyncio.Protocol):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import struct
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -212,18 +213,16 @@ def test_who_was_not_read_for_want_of_memory_is_read_again_when_the_request_that
         other.read_frame()
 
 
-def _wait_for_memory(running: RunningBroker, other: Client, clock: MovableClock) -> None:
-    """Two requests of `other`, of which the second is answered only when whoever holds the memory was given up."""
-    for _ in range(2):
-        other.send(MetadataRequest([]), 9)
-    other.read_frame()
-    running.call_until(lambda broker: broker.starved_count > 0)
-    for _ in range(2):
-        running.call(lambda _: clock.advance(limits.STARVED_MS))
-    other.read_frame()
+def _until_closed(running: RunningBroker, other: Client, clock: MovableClock, attackers: int) -> None:
+    """Wait until `other` alone is connected; it is answered all the while."""
+    for _ in range(10):
+        assert other.call(MetadataRequest([]), 9).brokers
+        running.call(lambda _: clock.advance(limits.LOOK_MS))
+        assert other.call(MetadataRequest([]), 9).brokers
+    running.call_until(lambda broker: broker.connection_count < 1 + attackers)
 
 
-def test_peers_that_do_not_read_cannot_keep_the_memory_that_all_others_wait_for(tmp_path: Path) -> None:
+def test_peers_that_do_not_read_cannot_keep_the_memory_that_others_want(tmp_path: Path) -> None:
     clock = MovableClock()
     with (
         RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "1000000"}, clock=clock) as running,
@@ -237,22 +236,42 @@ def test_peers_that_do_not_read_cannot_keep_the_memory_that_all_others_wait_for(
         for _ in range(60):
             lazy.send(FetchRequest(max_wait_ms=0, min_bytes=1, topics=topics), 12)
         running.call_until(lambda broker: broker.buffered_bytes > limits.WRITE_HIGH_BYTES)
-        _wait_for_memory(running, other, clock)
-        assert other.call(MetadataRequest([]), 9).brokers
+        _until_closed(running, other, clock, attackers=1)
         assert running.call(lambda broker: broker.connection_count) == 1
 
 
-def test_a_request_that_does_not_come_on_cannot_keep_the_memory_either(tmp_path: Path) -> None:
+def test_requests_that_trickle_in_keep_nobody_waiting_and_their_memory_is_given_back(tmp_path: Path) -> None:
+    """Seven connections hold more than all have, and send a byte now and then: each is in the midst of a request that it announced."""
+    clock = MovableClock()
+    with (
+        RunningBroker(
+            tmp_path / "data", {"queued.max.request.bytes": "7000000", "socket.request.max.bytes": "2000000"}, clock=clock
+        ) as running,
+        running.client() as other,
+        ExitStack() as stack,
+    ):
+        holders = [stack.enter_context(running.client()) for _ in range(7)]
+        for holder in holders:
+            holder.send_raw(struct.pack(">i", 2_000_000) + bytes(1_500_000))
+        running.call_until(lambda broker: broker.buffered_bytes > 7_000_000)
+        for holder in holders:
+            holder.send_raw(b"x")
+        _until_closed(running, other, clock, attackers=7)
+        assert running.call(lambda broker: broker.buffered_bytes) <= 7_000_000 * (limits.FREED_PART - 1) // limits.FREED_PART
+        assert running.call(lambda broker: broker.connection_count) > 1, "no more of them are closed than memory needs"
+
+
+def test_a_request_that_is_begun_while_memory_is_short_is_answered_when_the_slow_have_given_it_back(tmp_path: Path) -> None:
     clock = MovableClock()
     with (
         RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "100000"}, clock=clock) as running,
         running.client() as holder,
         running.client() as other,
     ):
-        assert other.call(MetadataRequest([])).brokers
+        create(other, "t")
         holder.send_raw(struct.pack(">i", 150_000) + b"x" * 140_000)
         running.call_until(lambda broker: broker.buffered_bytes > 100_000)
-        _wait_for_memory(running, other, clock)
+        produce(other, "t", bytes(900_000))
         with pytest.raises(ConnectionError):
             holder.read_frame()
 

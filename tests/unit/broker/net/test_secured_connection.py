@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import struct
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import cast
 
 import pytest
@@ -14,6 +15,7 @@ import pytest
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.reply import Buffer, Reply
+from ottla.broker.core import limits
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.principal import Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
@@ -164,3 +166,51 @@ async def test_a_listener_that_is_to_be_locked_is_not_served_without_its_lock() 
     with pytest.raises(AssertionError, match="locked"):
         await server.start(Scene(secured()).shared)
     server.close()
+
+
+async def test_a_log_in_that_takes_too_long_is_closed() -> None:
+    scene = Scene(secured())
+    async with connected(scene) as ask:
+        begun = ask(b"\0\0\1\0" + bytes(10))
+        while not scene.shared.budget.used:  # noqa: ASYNC110 # nothing tells that
+            await asyncio.sleep(0)
+        scene.pass_ms(limits.LOG_IN_MS - 1)
+        assert not next(iter(scene.shared.connections)).session.finished
+        scene.pass_ms(1)
+        with suppress(ConnectionError):
+            assert await begun == b""
+    await scene.shared.until_empty()
+    assert scene.shared.budget.used == 0
+    assert scene.timers.next_deadline() is None
+
+
+async def test_a_client_that_logged_in_in_time_is_not_closed() -> None:
+    scene = Scene(secured())
+    async with connected(scene) as ask:
+        await ask(LOG_IN + WHO)
+        assert scene.timers.next_deadline() is None
+        scene.pass_ms(2 * limits.LOG_IN_MS)
+        assert b"ann" in await ask(WHO)
+
+
+async def test_a_log_in_that_waits_for_the_broker_is_not_too_slow() -> None:
+    scene = Scene(secured(connection_failed_authentication_delay_ms="30000"))
+    async with connected(scene) as ask:
+        wrong = ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password="nope"))) + WHO)
+        while all(each.idle for each in scene.shared.connections):  # noqa: ASYNC110 # as above
+            await asyncio.sleep(0)
+        scene.pass_ms(limits.LOG_IN_MS)
+        scene.pass_ms(20_000)
+        assert b"Invalid username or password" in await wrong
+
+
+@pytest.mark.parametrize(("given", "most"), [({}, limits.LOG_IN_BYTES), ({"sasl_server_max_receive_size": "524288"}, 524_288)])
+async def test_a_request_of_a_log_in_has_64_kib_unless_the_setting_says_otherwise(given: dict[str, str], most: int) -> None:
+    for size, is_closed in [(most, False), (most + 1, True)]:
+        scene = Scene(secured(**given))
+        async with connected(scene) as ask:
+            answer = ask(struct.pack(">i", size) + b"x" * 1_000)
+            while not scene.shared.budget.used and not answer.done():  # noqa: ASYNC110 # as above
+                await asyncio.sleep(0)
+            assert answer.done() is is_closed
+            answer.cancel()

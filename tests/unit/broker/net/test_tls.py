@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import socket
 import ssl
 import struct
@@ -18,6 +19,7 @@ from ottla.broker.core.settings_load import SettingsError, load
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.net.locks import Surroundings, locks_of
+from ottla.broker.security.pem import StoreError
 from ottla.broker.security.tls import TlsLock, openssl_name
 from ottla.protocol.client import Client
 from ottla.protocol.codec import encode_request
@@ -304,3 +306,37 @@ def test_the_principal_is_the_certificates_name_as_java_writes_it(made: Certific
     )
     assert tls.principal_name(der).startswith("CN=ann,")
     assert tls.principal_name(der).endswith("O=Ottla's\\, tests")
+
+
+WEAK = {"sha1": ("sha1", 2048), "a short key": ("sha256", 1024), "both": ("sha1", 1024)}
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates that cryptography refuses to make")
+@pytest.mark.parametrize("name", list(WEAK))
+def test_a_weak_certificate_that_the_jvm_serves_is_served(tmp_path: Path, made: Certificates, name: str) -> None:
+    digest, bits = WEAK[name]
+    weak = made.weak(f"{digest}-{bits}", digest, bits)
+    context = ssl.create_default_context(cafile=weak.with_name(f"{weak.stem}-ca.pem"))
+    context.check_hostname = False
+    context.set_ciphers("DEFAULT:@SECLEVEL=0")
+    with broker(tmp_path, made, ssl_keystore_location=str(weak)) as running:
+        assert served(running, context)
+        with pytest.raises(ssl.SSLError):
+            served(running, trusting(made))
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates that cryptography refuses to make")
+def test_versions_and_cipher_suites_stay_those_that_are_set_with_a_weak_certificate(made: Certificates) -> None:
+    weak = str(made.weak("suites", "sha1"))
+    for given in ({}, {"ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ssl.enabled.protocols": "TLSv1.2"}):
+        strong, weakened = lock(made, **given).context, lock(made, **{**given, "ssl.keystore.location": weak}).context
+        assert [suite["name"] for suite in weakened.get_ciphers()] == [suite["name"] for suite in strong.get_ciphers()]
+        assert (weakened.minimum_version, weakened.maximum_version) == (strong.minimum_version, strong.maximum_version)
+        assert (strong.security_level, weakened.security_level) == (2, 0)
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates that cryptography refuses to make")
+@pytest.mark.parametrize(("digest", "bits", "why"), [("md5", 2048, "signed with md5"), ("sha256", 768, "RSA key has 768 bits")])
+def test_a_certificate_that_is_too_weak_for_the_jvm_stops_the_start(made: Certificates, digest: str, bits: int, why: str) -> None:
+    with pytest.raises(StoreError, match=f"{why}.*renew it"):
+        lock(made, ssl_keystore_location=str(made.weak(f"{digest}-{bits}", digest, bits)))

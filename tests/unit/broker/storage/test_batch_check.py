@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.core import limits
 from ottla.broker.core.log_config import INT64_MAX, LOG_APPEND_TIME, LogConfig
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.storage.batch_check import Checked, check_produce_batch
+from ottla.broker.storage.batch_check import Checked, TooMuchAtOnce, check_produce_batch
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import HEADER_BYTES, STAMPED_BYTES, BatchHeader, crc_ok, pack_header, read_header, stamped_head
 from ottla.protocol.records.compression import Codec, compress, decompress
@@ -296,3 +296,55 @@ def test_a_rebuilt_section_is_what_the_topics_codec_makes_of_the_same_records() 
     plain = build_batch(RECORDS)
     out = written(check(plain, LogConfig(compression_type="zstd")))
     assert decompress(Codec.ZSTD, out[HEADER_BYTES:], 1000) == plain[HEADER_BYTES:]
+
+
+def alike(count: int, codec: Codec = Codec.ZSTD) -> bytes:
+    """As many empty records, all with the offset delta 0."""
+    return with_section(encode_record(0, 0, None, None) * count, count, codec)
+
+
+def test_a_batch_of_more_records_than_a_producer_makes_is_too_large() -> None:
+    batch = alike(limits.BATCH_RECORDS_MAX + 1)
+    assert len(batch) < 2_000
+    rejected = refusal(batch)
+    assert (rejected.code, "1000001 records" in rejected.message) == (ErrorCode.MESSAGE_TOO_LARGE, True)
+
+
+def test_a_topic_of_large_batches_takes_as_many_records_as_an_uncompressed_batch_could_hold() -> None:
+    count = limits.BATCH_RECORDS_MAX + 1
+    assert check(alike(count), LogConfig(max_message_bytes=7 * count)).header.record_count == count
+
+
+def test_a_million_records_are_renumbered_in_little_more_memory_than_they_take() -> None:
+    batch = alike(limits.BATCH_RECORDS_MAX)
+    tracemalloc.start()
+    try:
+        header = check(batch).header
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert header.record_count == limits.BATCH_RECORDS_MAX
+    assert peak < 60_000_000, "8 MB of records, 18 MB of room for them with other offset deltas, and what compression takes"
+
+
+HEAVY = {
+    "many records": (alike(limits.CHECKED_AT_ONCE_RECORDS + 1), LogConfig()),
+    "many bytes": (build_batch([SimpleRecord(None, bytes(limits.CHECKED_AT_ONCE_BYTES), NOW)], codec=Codec.ZSTD), LogConfig()),
+    "many bytes to compress": (
+        build_batch([SimpleRecord(None, bytes(limits.RECOMPRESSED_AT_ONCE_BYTES), NOW)]),
+        LogConfig(compression_type="gzip"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", list(HEAVY))
+def test_a_batch_that_would_hold_the_loop_is_not_checked_at_once(name: str) -> None:
+    batch, config = HEAVY[name]
+    with pytest.raises(TooMuchAtOnce):
+        check_produce_batch(batch, config=config, now_ms=NOW, at_once=True)
+    assert check(batch, config).header.record_count == read_header(batch).record_count
+
+
+def test_an_ordinary_batch_is_checked_at_once() -> None:
+    batch = build_batch([SimpleRecord(None, bytes(100), NOW)] * 5_000)
+    assert check_produce_batch(batch, config=LogConfig(), now_ms=NOW, at_once=True).header.record_count == 5_000

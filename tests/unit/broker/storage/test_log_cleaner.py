@@ -19,8 +19,9 @@ from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.partition_log import Isolation, Origin, PartitionLog
 from ottla.broker.storage.recovery import OpenRequest, open_log
 from ottla.protocol.records.batch import read_header, split_batches
+from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.control import end_txn_marker
-from ottla.protocol.records.errors import CorruptBatch
+from ottla.protocol.records.errors import CorruptBatch, RecordsError
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 
 NOW = 1_700_000_000_000
@@ -451,3 +452,48 @@ def test_the_file_keeps_the_newest_modification_time_of_those_it_replaces(tmp_pa
         Files().set_mtime_ms(segment.path, 5_000)
     finish(clean_log(log, 0, NOW))
     assert Files().mtime_ms(log.segments.first.path) == 5_000
+
+
+def test_compressed_batches_and_those_of_many_records_are_opened_off_the_loop(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0", config=dataclasses.replace(CONFIG, segment_bytes=1 << 20))
+    few = [SimpleRecord(b"key", b"old", NOW)]
+    append(log, build_batch(few, codec=Codec.ZSTD))
+    append(log, build_batch(few * (limits.CLEANED_AT_ONCE_RECORDS + 1)))
+    append(log, build_batch([SimpleRecord(b"key", b"new", NOW)]))
+    log.roll(NOW)
+    cleaning = clean_log(log, 0, NOW)
+    off_loop = 0
+    for work in cleaning:
+        assert work is not None
+        work.sync()
+        off_loop += 1
+    assert off_loop == 5, "two batches, each twice, and the sync of the new segment"
+    assert content(log) == {b"key": b"new"}
+
+
+def test_a_segment_that_leaves_the_log_while_a_batch_is_opened_ends_the_pass(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    append(log, build_batch([SimpleRecord(b"key", b"old", NOW)], codec=Codec.ZSTD))
+    append(log, build_batch([SimpleRecord(b"key", b"new", NOW)], codec=Codec.ZSTD))
+    log.roll(NOW)
+    cleaning = clean_log(log, 0, NOW)
+    opening = next(cleaning)
+    assert opening is not None
+    opening.sync()
+    first = log.segments.first
+    log.segments.replace([first], [])
+    log.doom(first, NOW)
+    assert finish(cleaning) == 0
+    assert not first.path.exists()
+
+
+def test_a_damaged_compressed_batch_is_found_while_it_is_opened(tmp_path: Path) -> None:
+    log = opened(tmp_path / "t-0")
+    batch = build_batch([SimpleRecord(b"key", b"old", NOW)], codec=Codec.ZSTD)
+    append(log, batch)
+    log.roll(NOW)
+    with (tmp_path / "t-0" / f"{0:020}.log").open("r+b") as file:
+        file.seek(len(batch) - 1)
+        file.write(b"\xff")
+    with pytest.raises(RecordsError):
+        finish(clean_log(log, 0, NOW))

@@ -208,3 +208,40 @@ def test_buffers_too_small_are_refused_before_anything_is_written(walk: ModuleTy
     fill, _ = filler(walk, 1, 100)
     with pytest.raises(InvalidRecord, match="cannot be in"):
         fill.add(PLAIN, 10**9, 0, 0)
+
+
+def test_renumbered_records_have_successive_offset_deltas_and_nothing_else_changes(walk: ModuleType) -> None:
+    records = [(5, 2**63 - 1, None, b"x"), (700, -(2**63), b"k" * 300, None), (-(2**31), 0, b"", b""), (2**31 - 1, 64, b"a", b"b" * 9000)]
+    headers = [("h", None), ("", b"v")]
+    before = b"".join(encode_record(*record, headers) for record in records)
+    after = b"".join(encode_record(index, *record[1:], headers) for index, record in enumerate(records))
+    assert bytes(walk.renumber(before, len(records))) == after
+
+
+def test_renumbered_records_may_take_more_room_than_before(walk: ModuleType) -> None:
+    count = 20_000
+    renumbered = bytes(walk.renumber(encode_record(0, 0, None, bytes(57)) * count, count))
+    assert renumbered == b"".join(encode_record(index, 0, None, bytes(57)) for index in range(count))
+
+
+@pytest.mark.parametrize("name", list(BAD))
+def test_bad_records_are_not_renumbered(walk: ModuleType, name: str) -> None:
+    with pytest.raises(InvalidRecord, match="record 1: "):
+        walk.renumber(PLAIN + BAD[name][0] + bytes(14), 2)
+
+
+@pytest.mark.parametrize("count", [-1, 3, 2**31 - 1])
+def test_a_record_count_that_the_section_cannot_hold_is_refused_before_memory_is_taken(walk: ModuleType, count: int) -> None:
+    with pytest.raises(InvalidRecord, match="cannot be in"):
+        walk.renumber(PLAIN * 2, count)
+
+
+def test_the_first_record_in_a_time_range_from_an_offset_on_is_found(walk: ModuleType) -> None:
+    data = b"".join(encode_record(offset, delta, None, None) for offset, delta in [(3, 0), (5, 20), (6, 10), (9, 20)])
+    assert walk.find_timestamp(data, 4, 100, 0, 130, 0) == (3, 100)
+    assert walk.find_timestamp(data, 4, 100, 101, 130, 0) == (5, 120)
+    assert walk.find_timestamp(data, 4, 100, 105, 130, 6) == (6, 110)
+    assert walk.find_timestamp(data, 4, 100, 121, 130, 0) is None
+    assert walk.find_timestamp(data, 4, 100, 0, 119, 5) == (6, 110)
+    with pytest.raises(InvalidRecord, match="record 4"):
+        walk.find_timestamp(data, 5, 100, 500, 501, 0)

@@ -7,12 +7,13 @@ import logging
 
 import pytest
 
+from ottla.broker.core import limits
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.timers import Timers
 from ottla.broker.groups.coordinator import GroupCoordinator, GroupsConfig
 from ottla.broker.groups.group_records import GroupRecord, OffsetCommitKey, OffsetCommitValue, decode_record, encode_record
-from ottla.broker.runtime.coordination.shard import Shard, as_coordinator
+from ottla.broker.runtime.coordination.shard import Life, Shard, as_coordinator
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.record import SimpleRecord, build_batch
@@ -116,6 +117,30 @@ async def test_the_log_is_read_back_chunk_by_chunk_and_others_get_their_turn() -
         await asyncio.sleep(0)
     assert restored.words == machine.words
     assert turns >= 19
+
+
+async def test_a_batch_of_many_records_is_read_back_while_others_get_their_turn() -> None:
+    partition, machine, restored = MemoryPartition(), Words(), Words()
+    shard(partition, machine).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_RECORDS)], None))
+    turns = 0
+    load = asyncio.ensure_future(shard(partition, restored).load(chunk_bytes=1))
+    while not load.done():
+        turns += 1
+        await asyncio.sleep(0)
+    assert restored.words == machine.words
+    assert turns >= 4
+
+
+async def test_a_shard_that_resigns_amid_a_batch_reads_no_further() -> None:
+    partition, restored = MemoryPartition(), Words()
+    shard(partition, Words()).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_RECORDS)], None))
+    loading = shard(partition, restored)
+    load = asyncio.ensure_future(loading.load(chunk_bytes=1))
+    await asyncio.sleep(0)
+    assert len(restored.words) == limits.LOADED_AT_ONCE_RECORDS
+    loading.life = Life.RESIGNED
+    await load
+    assert len(restored.words) == limits.LOADED_AT_ONCE_RECORDS
 
 
 async def test_transactional_records_and_markers_are_read_back_as_such() -> None:

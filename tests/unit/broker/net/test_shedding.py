@@ -1,0 +1,124 @@
+from __future__ import annotations
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.session import ByteBudget
+from ottla.broker.net.shedding import Shedding
+
+LIMIT, LARGEST = 16_000, 4_000
+
+
+class Holder:
+    """A connection as far as shedding knows one; `move` is what its peer delivers."""
+
+    def __init__(self, scene: Scene, held: int) -> None:
+        self._scene = scene
+        self.held = self._moved = 0
+        self.move(held)
+
+    def move(self, size: int) -> None:
+        self.held += size
+        self._moved += size
+        self._scene.budget.used += size
+
+    def held_bytes(self) -> int:
+        return self.held
+
+    def moved_bytes(self) -> int:
+        moved, self._moved = self._moved, 0
+        return moved
+
+    def abort(self) -> None:
+        self._scene.closed.append(self)
+        self._scene.budget.used -= self.held
+        self.held = 0
+
+
+class Scene:
+    def __init__(self, *held: int) -> None:
+        self.clock, self.timers, self.budget = VirtualClock(), Timers(), ByteBudget(LIMIT)
+        self.closed: list[Holder] = []
+        self.woken = 0
+        self.shedding = Shedding(self.budget, LARGEST, self.timers, self.clock.mono_ms, self.wake)
+        self.holders = [Holder(self, size) for size in held]
+
+    def wake(self) -> None:
+        self.woken += 1
+
+    def is_short(self) -> None:
+        self.shedding.memory_is_short(self.holders)
+
+    def look(self) -> None:
+        self.clock.advance(limits.LOOK_MS)
+        self.timers.run_due(self.clock.mono_ms())
+
+    @property
+    def closed_ones(self) -> list[int]:
+        return [self.holders.index(holder) for holder in self.closed]
+
+
+def test_the_largest_of_the_slow_are_closed_until_a_part_of_the_budget_is_free() -> None:
+    scene = Scene(100, 3_000, 9_000, 2_000, 2_000)
+    scene.is_short()
+    scene.holders[2].move(9_000 // 8)
+    scene.look()
+    assert scene.closed_ones == [1, 3]
+    assert scene.budget.used <= LIMIT - LIMIT // limits.FREED_PART
+    assert scene.woken == 1
+
+
+def test_nobody_is_closed_while_all_deliver() -> None:
+    scene = Scene(8_000, 7_000, 1_000)
+    scene.is_short()
+    for _ in range(3):
+        for holder in scene.holders:
+            holder.move(holder.held // 14)
+        scene.look()
+    assert scene.closed == []
+
+
+def test_a_byte_now_and_then_is_not_delivering() -> None:
+    scene = Scene(8_000, 8_000)
+    scene.is_short()
+    for holder in scene.holders:
+        holder.move(1)
+    scene.look()
+    assert scene.closed_ones == [0]
+
+
+def test_what_was_delivered_before_memory_was_short_does_not_count() -> None:
+    scene = Scene(16_000)
+    scene.is_short()
+    scene.look()
+    assert scene.closed_ones == [0]
+
+
+def test_slow_connections_are_closed_though_memory_was_short_for_a_moment_only() -> None:
+    scene = Scene(15_000, 1_000)
+    scene.is_short()
+    scene.holders[1].abort()
+    scene.closed.clear()
+    scene.look()
+    assert scene.closed_ones == [0]
+
+
+def test_the_watch_goes_on_while_memory_is_short_and_ends_with_that() -> None:
+    scene = Scene(16_000)
+    scene.is_short()
+    scene.is_short()
+    scene.holders[0].move(2_000)
+    scene.look()
+    assert scene.closed == []
+    scene.look()
+    assert scene.closed_ones == [0]
+    assert scene.timers.next_deadline() is None
+
+
+def test_beyond_the_excess_the_largest_are_closed_at_once_whatever_they_deliver() -> None:
+    scene = Scene(7_000, 9_000, 4_000)
+    scene.is_short()
+    assert scene.closed == []
+    scene.holders[1].move(1)
+    scene.is_short()
+    assert scene.closed_ones == [1]
