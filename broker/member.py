@@ -64,8 +64,9 @@ if TYPE_CHECKING:
 _FETCH_TIMEOUT_MS_MIN: Final = 1_000
 """controller.quorum.fetch.timeout.ms below it is taken for it: a leader without news answers after half of this."""
 
-FORWARDING_MS: Final = 60_000
-"""How long a client's request looks for a controller (NodeToControllerChannelManager's for forwarding)."""
+CHANNEL_MS: Final = 60_000
+"""How long a client's request, or one about directories, waits for a controller (BrokerServer's channels "forwarding" and
+"directory-assignments")."""
 
 
 class ClusterMember:
@@ -116,7 +117,7 @@ class ClusterMember:
             throttles=self._throttles,
         )
         self._publisher.fetchers = self._fetchers
-        forwarding = self._channel("forwarding", FORWARDING_MS)
+        forwarding = self._channel("forwarding", CHANNEL_MS)
         self._coordination = OtherBrokers(
             self._catalog, settings.node_id, lambda: Peers(links.to_broker, self.address_of, settings.request_timeout_ms)
         )
@@ -273,7 +274,7 @@ class ClusterMember:
         settings, world = self._settings, self._world
         incarnation = incarnation_of(settings, self._log_dir, registered_listeners(settings, listeners), world.random.randbytes)
         return BrokerLife(
-            self._channel("heartbeat", settings.broker_heartbeat_interval_ms),
+            self._channel("heartbeat", _session_ms(settings) // 2),  # KAFKA-14392
             incarnation,
             pace_of(settings),
             clock=world.clock,
@@ -285,7 +286,7 @@ class ClusterMember:
 
     def _make_directories(self) -> DirectoryAssignments:
         return DirectoryAssignments(
-            self._channel("directory-assignments", None),
+            self._channel("directory-assignments", CHANNEL_MS),
             self._catalog,
             self._settings.node_id,
             self._log_dir.meta.directory_id,
@@ -299,7 +300,7 @@ class ClusterMember:
         return Following(
             settings.node_id,
             self._brokers,
-            self._links.to_broker,
+            self._links.to_leader,
             self.address_of,
             lambda: self._catalog.image.metadata_level,
             self._world.clock,
@@ -311,7 +312,7 @@ class ClusterMember:
                 settings.replica_fetch_max_bytes,
                 settings.replica_fetch_backoff_ms,
             ),
-            settings.replica_socket_timeout_ms,
+            settings.request_timeout_ms,
             settings.num_replica_fetchers,
             self._throttles.follower,
         )
@@ -330,6 +331,12 @@ async def _reached(milestone: Awaitable[None]) -> None:
         await milestone
     except LifeOver as error:
         raise ConnectionError(f"this broker did not come into its cluster: {error}") from error
+
+
+def _session_ms(settings: BrokerSettings) -> int:
+    value = settings.value("broker.session.timeout.ms")
+    assert isinstance(value, int)
+    return value
 
 
 def _throttles(settings: BrokerSettings) -> Throttles:

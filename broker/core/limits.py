@@ -155,6 +155,9 @@ LINK_BACKOFF_MS = 50
 LINK_BACKOFF_MS_MAX = 1_000
 """The pause before a node is dialled again, doubled with each failure, and the longest: Kafka's reconnect.backoff.ms and its max."""
 
+LATE_TURN_MS = 100
+"""A loop that is later than this is busy: five turns of the 20 ms that a turn may take at most."""
+
 CONTROLLER_LOOK_MS = 100
 """How soon the controller is looked for again while it is not known, or the one that was left is still the only one known."""
 

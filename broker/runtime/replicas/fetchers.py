@@ -71,7 +71,7 @@ class Following:
     timers: Timers
     limits: FetchLimits
     answer_ms: int
-    """replica.socket.timeout.ms."""
+    """request.timeout.ms, as of Kafka's BrokerBlockingSender, whose replica.socket.timeout.ms is only for the connection."""
     fetchers: int = 1
     """num.replica.fetchers."""
     throttle: Throttle | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.storage.checkpoint_file import RECOVERY_POINT, decode_offsets
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, run_owned
@@ -23,6 +24,41 @@ def test_a_broker_is_fenced_when_its_session_is_over_and_not_before() -> None:
         assert [node for node, broker in cluster.place.image.brokers.items() if broker.fenced] == [2]
 
     run_owned(scene, 2, controller={"broker.session.timeout.ms": "5000"})
+
+
+def fenced_from_now_on(cluster: OwnedCluster) -> set[int]:
+    """Brokers that are fenced at any moment after this one."""
+    fenced: set[int] = set()
+
+    def look(published: Published) -> None:
+        fenced.update(node for node, broker in published.image.brokers.items() if broker.fenced)
+
+    cluster.place.running.role.followers.append(look)
+    return fenced
+
+
+def test_a_stall_of_the_loop_that_is_longer_than_a_session_fences_nobody() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        fenced = fenced_from_now_on(cluster)
+        for stalled_ms in 5_001, 30_000, 200_000:
+            await cluster.stall(stalled_ms)
+            await cluster.pass_ms(6_000)
+        assert fenced == set()
+
+    run_owned(scene, 3, controller={"broker.session.timeout.ms": "5000"})
+
+
+def test_a_loop_that_stalls_again_and_again_fences_only_a_broker_that_is_away() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        fenced = fenced_from_now_on(cluster)
+        cluster.members[2].crash()
+        for _ in range(12):
+            await cluster.stall(2_500)
+            await cluster.pass_ms(10)
+        await cluster.pass_ms(6_000)
+        assert fenced == {2}
+
+    run_owned(scene, 3, controller={"broker.session.timeout.ms": "5000"})
 
 
 def test_a_controller_that_was_away_gives_every_broker_a_whole_session() -> None:
