@@ -95,6 +95,13 @@ DENIAL_LINES_WINDOW_MS = 60_000
 DENIAL_NAME_CHARS = 300
 """Denials written in a window, of at most 2 KiB: 290 MB a day under constant attack."""
 
+STATE_STILL_MS = 10_000
+STATE_STILL_MS_MAX = 600_000
+STATE_CALM_MS = 60_000
+STATES_MAX = 1_000
+"""A state that lasts is told after 10 s, 20 s, 40 s … 10 min: seven lines in its first ten minutes and 144 a day, of at most 1,000 states a
+component (their keys are names of nodes and partitions: about 200 KiB). One that ends for less than a minute goes on."""
+
 # --- transactions -----------------------------------------------------------------------------------------------------------
 ADD_PARTITIONS_TRIES = 6
 ADD_PARTITIONS_RETRY_MS = 20

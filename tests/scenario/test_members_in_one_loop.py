@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import pytest
@@ -117,6 +118,27 @@ def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_at_onc
         assert cluster.clock.mono_ms() - began_ms < 1_000
         await cluster.controller.start(cluster.network)
         assert (await producer_ids(cluster, 1)).producer_epoch == 0
+
+    in_a_cluster(scene)
+
+
+def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.broker")
+
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster, partitions=6)
+        caplog.clear()
+        cluster.members[1].plug.pull("c3000", "node2", "node3")
+        await cluster.pass_ms(300_000)
+        alone = [record for record in caplog.records if record.name.startswith("ottla.broker.runtime")]
+        kinds = {(record.name, str(record.args)[:20]) for record in alone}
+        assert len(kinds) >= 4, "its channels, its life, the metadata and its leaders"
+        assert len(alone) < 100, [record.getMessage() for record in alone]
+        caplog.clear()
+        cluster.members[1].plug.cut.clear()
+        await cluster.pass_ms(30_000)
+        assert "The cluster's metadata is read again (after " in caplog.text
+        assert "heartbeat: the controller answers (after " in caplog.text
 
     in_a_cluster(scene)
 
