@@ -11,6 +11,7 @@ Source: KAFKA BrokerServer.startup, shutdown.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -61,8 +62,12 @@ if TYPE_CHECKING:
     from ottla.broker.storage.partition_log import PartitionLog
     from ottla.broker.world import World
 
+logger = logging.getLogger(__name__)
+
 _FETCH_TIMEOUT_MS_MIN: Final = 1_000
 """controller.quorum.fetch.timeout.ms below it is taken for it: a leader without news answers after half of this."""
+
+MIN_ISR: Final = "min.insync.replicas"
 
 CHANNEL_MS: Final = 60_000
 """How long a client's request, or one about directories, waits for a controller (BrokerServer's channels "forwarding" and
@@ -146,6 +151,19 @@ class ClusterMember:
         assert first is not None, "the controller calls a broker caught up that has published nothing"
         self._joined = True
         await self._carry_out(Published(first.image, first.provenance, difference(EMPTY, first.image)))
+        self._tell_min_in_sync()
+
+    def _tell_min_in_sync(self) -> None:
+        """With eligible leader replicas the controller's own setting is stored for all brokers when the cluster begins (KIP-966).
+
+        A broker's file then asks for more, or less, than the cluster obeys, and nothing else says so.
+        """
+        if (found := self.parts.broker_configs.overruled(MIN_ISR)) is not None:
+            logger.warning(
+                "%s=%s of this broker's start has no effect: the cluster's metadata has %s, as the controller was set when the cluster began, "
+                "or as it was altered since. To change it: kafka-configs --alter --entity-type brokers --entity-default --add-config %s=%s",
+                *(MIN_ISR, *found, MIN_ISR, found[0]),
+            )
 
     async def unfence(self) -> None:
         """Asks to be let in, and waits until clients may come. Raises ConnectionError."""
