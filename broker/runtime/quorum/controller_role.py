@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.cluster.features import REGISTERED, Features
 from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION, ResourceType
-from ottla.broker.cluster.image_changes import ImageChanges
+from ottla.broker.cluster.image_changes import ImageChanges, unclean_elections
 from ottla.broker.cluster.metadata_loader import Provenance, Published
 from ottla.broker.cluster.record_versions import CONTROLLER_REGISTRATION
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID
@@ -168,6 +168,10 @@ class ControllerRole:
 
     def _published(self, published: Published) -> None:
         self.newest = published
+        for topic, index, before in unclean_elections(published.changes):
+            now = topic.partitions[index]
+            line = "Unclean election: broker %d leads %s-%d in epoch %d. In sync were %s, eligible %s, and what only they had is lost"
+            logger.warning(line, now.leader, topic.name, index, now.leader_epoch, list(before.isr), list(before.elr))
         if any(kind == ResourceType.BROKER for kind, _ in published.changes.configs):
             self.decisions.broker_configs.refresh()
         for follower in self.followers:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.storage.checkpoint_file import RECOVERY_POINT, decode_offsets
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
@@ -84,7 +86,7 @@ def test_the_preferred_replica_leads_again_when_leaders_are_looked_at() -> None:
     run_owned(scene, 2, controller={"leader.imbalance.check.interval.seconds": "20"})
 
 
-def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_it() -> None:
+def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_it(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
         cluster.members[2].crash()
@@ -96,6 +98,7 @@ def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_i
         assert cluster.place.partition("t").leader == -1
 
     run_owned(scene, 2, controller={"unclean.leader.election.interval.ms": "10000"})
+    assert not any("nclean" in each for each in caplog.messages)
 
     async def unclean(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
@@ -105,6 +108,10 @@ def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_i
         await cluster.until(lambda: cluster.place.partition("t").leader == -1, "nobody leads")
         await cluster.done(cluster.members[2].start())
         await cluster.until(lambda: cluster.place.partition("t").leader == 2, "who lives leads")
+        epoch, told = cluster.place.partition("t").leader_epoch, [each for each in caplog.messages if "nclean" in each]
+        assert told == [
+            f"Unclean election: broker 2 leads t-0 in epoch {epoch}. In sync were [], eligible [1], and what only they had is lost"
+        ]
 
     run_owned(unclean, 2, controller={"unclean.leader.election.enable": "true", "unclean.leader.election.interval.ms": "10000"})
 
