@@ -1,8 +1,9 @@
 """Log lines about a state that lasts, such as a controller that cannot be reached: one line when it begins, then fewer and fewer.
 
-Rules: a state is told when it begins, then after `STATE_STILL_MS` and after pauses that double up to `STATE_STILL_MS_MAX`, and when it ends.
-A state that begins again within `STATE_CALM_MS` of its end has never ended, so one that comes and goes writes no more than one that stays.
-At most `STATES_MAX` states are remembered; the oldest is forgotten first. Time is an argument.
+Rules:
+- A state has a line when it begins, then after `STATE_STILL_MS` and after pauses that double up to `STATE_STILL_MS_MAX`, and when it ends.
+- A state that begins again within `STATE_CALM_MS` of its end is the same state: if it flaps, it writes no more lines than if it lasts.
+- At most `STATES_MAX` states are remembered; the oldest is forgotten first. Time is an argument.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class _State:
     times: int = 1
     ended_ms: int | None = None
     told: bool = True
-    """Whether a line said that it holds, and none that it has ended."""
+    """Whether its beginning has a line, and its end none yet."""
 
 
 class StateLines:
@@ -39,7 +40,7 @@ class StateLines:
         return bool(self._states)
 
     def holds(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:
-        """The state was met. The line says what was met this time; the trace of `error` goes with the first one."""
+        """Begin a state, or note that it lasts. Only the first line has the trace of `error`."""
         now_ms = self._now_ms()
         known = self._states.get(state)
         if known is None or (known.ended_ms is not None and now_ms - known.ended_ms >= limits.STATE_CALM_MS):
@@ -56,7 +57,7 @@ class StateLines:
             self._logger.log(level, f"{line} (still, %d times in %d s)", *args, known.times, still)
 
     def over(self, state: Hashable, line: str, *args: object) -> None:
-        """The state holds no more. The line is written if one said that it holds."""
+        """End a state. The line is written only if the beginning has one."""
         known = self._states.get(state)
         if known is None or known.ended_ms is not None:
             return
@@ -66,7 +67,7 @@ class StateLines:
             self._logger.info(f"{line} (after %d s)", *args, (known.ended_ms - known.since_ms) // 1_000)
 
     def all_over(self, line: str) -> None:
-        """No state holds any more. The line is written once, if a state was told."""
+        """End every state, with one line if any of their beginnings has one."""
         since_ms = [known.since_ms for known in self._states.values() if known.ended_ms is None and known.told]
         for known in self._states.values():
             if known.ended_ms is None:

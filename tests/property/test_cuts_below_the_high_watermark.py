@@ -1,7 +1,7 @@
 """A replica is never cut below a high watermark that it had, unless an unclean election of its partition comes between.
 
-Whole brokers and their controller live with short sessions, one in-sync replica that is enough, and brokers that die, freeze and are cut off:
-what Kafka's ConsumerBounceTest does, with unclean elections allowed and not.
+The model is Kafka's ConsumerBounceTest: brokers die, freeze and are isolated, one in-sync replica is enough, and sessions are short. Each
+seed runs with unclean elections and without.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from ottla.broker.sim.loop import SimLoop
-from ottla.broker.sim.nemesis import FULL, POWER, Nemesis, drawn
+from ottla.broker.sim.nemesis import Fault, Nemesis
 from ottla.broker.sim.sim_client import SimClient
 from ottla.broker.sim.sim_cluster import SimCluster, run, sleep, until
 from ottla.broker.sim.sim_judge import Watch, unequal_replicas, unsettled
@@ -23,6 +23,7 @@ from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreateTopi
 SEEDS = 4
 WORK_MS = 8_000
 LOOK_US = 1_000
+KINDS = ("kill", "stop", "pause", "isolated", "cut", "one way", "slow")
 SETTINGS = {
     "broker.session.timeout.ms": "1000",
     "broker.heartbeat.interval.ms": "250",
@@ -33,12 +34,23 @@ SETTINGS = {
 }
 
 
+def bounces(random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
+    """Brokers that go and come again, some of them amid what the others do."""
+    faults = []
+    at_ms = begin_ms
+    while (at_ms := at_ms + random.randint(50, 1_200)) < end_ms:
+        node = random.randint(1, 3)
+        for_ms = random.choice([random.randint(50, 900), random.randint(900, 4_000)])
+        faults.append(Fault(at_ms, random.choice(KINDS), node, node % 3 + 1, for_ms, random.random()))
+    return faults
+
+
 class Bounce:
     """One run."""
 
     def __init__(self, seed: int, *, unclean: bool) -> None:
         self.random = Random(seed)
-        self.loop = SimLoop()  # type: ignore[abstract] # of a loop this is all that is asked for
+        self.loop = SimLoop()  # type: ignore[abstract] # has all that this test needs of a loop
         settings = {**SETTINGS, "unclean.leader.election.enable": str(unclean).lower()}
         self.cluster = SimCluster(self.loop, Random(seed), 3, **settings)
         self.nemesis = Nemesis(self.loop, self.cluster, synced=False)
@@ -56,8 +68,7 @@ class Bounce:
         assert await until(loop, cluster.all_serve, 20_000), "the cluster does not start"
         await self._create()
         began_ms = loop.now_us // 1_000
-        usual = [fault for fault in drawn(self.random, began_ms + 500, began_ms + WORK_MS, 3) if fault.kind not in {POWER, FULL}]
-        self.nemesis.follow(usual)
+        self.nemesis.follow(bounces(self.random, began_ms + 500, began_ms + WORK_MS))
         for number, acks in enumerate((-1, 1)):
             producer = SimProducer(f"p{number}", cluster, Random(number), ClientHistory(), acks=acks, idempotent=False)
             producer.start(producer.produce([("t", 0), ("t", 1)], began_ms + WORK_MS, 200))

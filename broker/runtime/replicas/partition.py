@@ -346,8 +346,9 @@ class Partition:
         if offset < mark:
             known = self.replica.others.registration
             election = "unclean" if known.recovering else "clean, or its leader has recovered since"
-            line = "%s-%d is cut at %d, below its high watermark %d: broker %d lacks that, its leader in epoch %d. The metadata calls the election %s"
-            logger.warning(line, self.topic, self.index, offset, mark, known.leader, self.leader_epoch, election)
+            cut = f"{self.topic}-{self.index} is cut at {offset}, below its high watermark {mark}"
+            leader = f"broker {known.leader} lacks that, its leader in epoch {self.leader_epoch}"
+            logger.warning("%s: %s. The metadata calls the election %s", cut, leader, election)
         self.log.truncate_to(offset, self._clock.now_ms())
         self._cut()
 
