@@ -160,9 +160,9 @@ class ClusterMember:
         """
         if (found := self.parts.broker_configs.overruled(MIN_ISR)) is not None:
             logger.warning(
-                "%s=%s of this broker's start has no effect: the cluster's metadata has %s. It is the controller's own value of the cluster's "
-                "first start, or was altered since. To change it: "
-                "kafka-configs --alter --entity-type brokers --entity-default --add-config %s=%s",
+                "%s=%s of this broker's start has no effect: the cluster's metadata has %s. "
+                "The controller's own value is stored when the cluster begins, and overrules the brokers' files. "
+                "To change it: kafka-configs --alter --entity-type brokers --entity-default --add-config %s=%s",
                 *(MIN_ISR, *found, MIN_ISR, found[0]),
             )
 

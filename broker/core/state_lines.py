@@ -2,7 +2,7 @@
 
 Rules:
 - A state has a line when it begins, then after `STATE_STILL_MS` and after pauses that double up to `STATE_STILL_MS_MAX`, and when it ends.
-- A state that begins again within `STATE_CALM_MS` of its end is the same state: if it flaps, it writes no more lines than if it lasts.
+- A state that begins again within `STATE_CALM_MS` of its end is the same state: a state that flaps writes as few lines as one that lasts.
 - At most `STATES_MAX` states are remembered; the oldest is forgotten first. Time is an argument.
 """
 

@@ -72,7 +72,7 @@ def started_with(caplog: pytest.LogCaptureFixture, of_controller: str | None, of
 
 def test_a_min_insync_replicas_that_the_cluster_does_not_obey_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     (told,) = started_with(caplog, None, "2")
-    assert told.startswith("min.insync.replicas=2 of this broker's start has no effect: the cluster's metadata has 1,")
+    assert told.startswith("min.insync.replicas=2 of this broker's start has no effect: the cluster's metadata has 1.")
     assert "--entity-default --add-config min.insync.replicas=2" in told
 
 
