@@ -11,6 +11,7 @@ Source: KAFKA BrokerServer.startup, shutdown.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -61,11 +62,16 @@ if TYPE_CHECKING:
     from ottla.broker.storage.partition_log import PartitionLog
     from ottla.broker.world import World
 
+logger = logging.getLogger(__name__)
+
 _FETCH_TIMEOUT_MS_MIN: Final = 1_000
 """controller.quorum.fetch.timeout.ms below it is taken for it: a leader without news answers after half of this."""
 
-FORWARDING_MS: Final = 60_000
-"""How long a client's request looks for a controller (NodeToControllerChannelManager's for forwarding)."""
+MIN_ISR: Final = "min.insync.replicas"
+
+CHANNEL_MS: Final = 60_000
+"""How long a client's request, or one about directories, waits for a controller (BrokerServer's channels "forwarding" and
+"directory-assignments")."""
 
 
 class ClusterMember:
@@ -116,7 +122,7 @@ class ClusterMember:
             throttles=self._throttles,
         )
         self._publisher.fetchers = self._fetchers
-        forwarding = self._channel("forwarding", FORWARDING_MS)
+        forwarding = self._channel("forwarding", CHANNEL_MS)
         self._coordination = OtherBrokers(
             self._catalog, settings.node_id, lambda: Peers(links.to_broker, self.address_of, settings.request_timeout_ms)
         )
@@ -145,6 +151,20 @@ class ClusterMember:
         assert first is not None, "the controller calls a broker caught up that has published nothing"
         self._joined = True
         await self._carry_out(Published(first.image, first.provenance, difference(EMPTY, first.image)))
+        self._tell_min_in_sync()
+
+    def _tell_min_in_sync(self) -> None:
+        """With eligible leader replicas the controller's own setting is stored for all brokers when the cluster begins (KIP-966).
+
+        A broker's file then asks for more, or less, than the cluster obeys, and nothing else says so.
+        """
+        if (found := self.parts.broker_configs.overruled(MIN_ISR)) is not None:
+            logger.warning(
+                "%s=%s of this broker's start has no effect: the cluster's metadata has %s. "
+                "The controller's own value is stored when the cluster begins, and overrules the brokers' files. "
+                "To change it: kafka-configs --alter --entity-type brokers --entity-default --add-config %s=%s",
+                *(MIN_ISR, *found, MIN_ISR, found[0]),
+            )
 
     async def unfence(self) -> None:
         """Asks to be let in, and waits until clients may come. Raises ConnectionError."""
@@ -273,7 +293,7 @@ class ClusterMember:
         settings, world = self._settings, self._world
         incarnation = incarnation_of(settings, self._log_dir, registered_listeners(settings, listeners), world.random.randbytes)
         return BrokerLife(
-            self._channel("heartbeat", settings.broker_heartbeat_interval_ms),
+            self._channel("heartbeat", _session_ms(settings) // 2),  # KAFKA-14392
             incarnation,
             pace_of(settings),
             clock=world.clock,
@@ -285,7 +305,7 @@ class ClusterMember:
 
     def _make_directories(self) -> DirectoryAssignments:
         return DirectoryAssignments(
-            self._channel("directory-assignments", None),
+            self._channel("directory-assignments", CHANNEL_MS),
             self._catalog,
             self._settings.node_id,
             self._log_dir.meta.directory_id,
@@ -299,7 +319,7 @@ class ClusterMember:
         return Following(
             settings.node_id,
             self._brokers,
-            self._links.to_broker,
+            self._links.to_leader,
             self.address_of,
             lambda: self._catalog.image.metadata_level,
             self._world.clock,
@@ -311,7 +331,7 @@ class ClusterMember:
                 settings.replica_fetch_max_bytes,
                 settings.replica_fetch_backoff_ms,
             ),
-            settings.replica_socket_timeout_ms,
+            settings.request_timeout_ms,
             settings.num_replica_fetchers,
             self._throttles.follower,
         )
@@ -330,6 +350,12 @@ async def _reached(milestone: Awaitable[None]) -> None:
         await milestone
     except LifeOver as error:
         raise ConnectionError(f"this broker did not come into its cluster: {error}") from error
+
+
+def _session_ms(settings: BrokerSettings) -> int:
+    value = settings.value("broker.session.timeout.ms")
+    assert isinstance(value, int)
+    return value
 
 
 def _throttles(settings: BrokerSettings) -> Throttles:

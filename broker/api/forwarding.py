@@ -12,6 +12,7 @@ from typing import Any
 
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.routes import FORWARDED, ROUTES_OF_A_MEMBER, SPLIT, Route
+from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.faults.answers import refusal
 from ottla.broker.runtime.nodes.envelopes import Forwarding, VersionNotKnown
@@ -19,7 +20,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.messages.k18_api_versions import ApiVersion
 from ottla.protocol.schema import Message
 
-logger = logging.getLogger(__name__)
+peer_logger = logging.getLogger(PEERS)
 
 
 async def handle(ctx: Context, request: Message) -> Any:
@@ -31,7 +32,7 @@ async def handle(ctx: Context, request: Message) -> Any:
     except VersionNotKnown as error:
         raise CloseConnection(str(error)) from error
     except Rejected as error:
-        logger.info("Api key %d was not answered by the controller: %s", request.API_KEY, error)
+        peer_logger.info("Api key %d was not answered by the controller: %s", request.API_KEY, error)
         return refusal(request.API_KEY, request, error.code)
 
 

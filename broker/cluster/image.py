@@ -58,10 +58,15 @@ ScramUser: TypeAlias = tuple[int, str]
 """A mechanism and the user's name."""
 
 
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+"""The states of a leader: after an unclean election it is recovering, until it proposes an in-sync set."""
+
+
 class PartitionRegistration(NamedTuple):
     """Who holds a partition. `leader_epoch` grows with each election, `partition_epoch` with each change of any kind.
 
-    `directories` has an id for each of `replicas`; `leader_recovery_state` is 1 after an unclean election until the leader has recovered.
+    `directories` has an id for each of `replicas`; `leader_recovery_state` is RECOVERED or RECOVERING.
     """
 
     replicas: tuple[int, ...]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeVar
 
 from ottla.broker.cluster.image import (
@@ -11,12 +11,13 @@ from ottla.broker.cluster.image import (
     ConfigResource,
     ControllerRegistration,
     MetadataImage,
+    PartitionRegistration,
     QuotaTarget,
     ResourceType,
     ScramUser,
     TopicImage,
 )
-from ottla.broker.cluster.metadata_records import AccessControlEntryRecord, DelegationTokenRecord, UserScramCredentialRecord
+from ottla.broker.cluster.metadata_records import NO_LEADER, AccessControlEntryRecord, DelegationTokenRecord, UserScramCredentialRecord
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -67,6 +68,18 @@ def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
         scram=map_difference(before.scram, after.scram),
         delegation_tokens=map_difference(before.delegation_tokens, after.delegation_tokens),
     )
+
+
+def unclean_elections(changes: ImageChanges) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
+    """The topic, the index, and what the partition was before, of each leader that was neither in sync nor eligible: it may lack records
+    that were acknowledged."""
+    for change in changes.topics.values():
+        if change.before is None or change.after is None:
+            continue
+        for index in sorted(change.partitions & change.before.partitions.keys() & change.after.partitions.keys()):
+            before, after = change.before.partitions[index], change.after.partitions[index]
+            if after.leader_epoch > before.leader_epoch and after.leader not in {NO_LEADER, before.leader, *before.isr, *before.elr}:
+                yield change.after, index, before
 
 
 def map_difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:

@@ -79,6 +79,12 @@ class BrokerConfigs:
         key = lock_key(name) if base_name(name) is None else None  # what a single listener has is behind that of all
         return render(key.default) if key is not None and key.has_default else None
 
+    def overruled(self, name: str) -> tuple[str, str] | None:
+        """The value that this broker was started with and the one in force, where a stored value overrules the first; else None."""
+        found = self.layers(name)
+        started = next((text for _, text, source in found if source is ConfigSource.STATIC_BROKER), None)
+        return None if started is None or started == found[0][1] else (started, found[0][1])
+
     def _as_started(self, name: str) -> Value:
         secured = self.settings.secured
         return secured[name] if name in secured else self._started[name]

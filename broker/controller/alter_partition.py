@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ottla.broker.cluster.image import PartitionRegistration, TopicImage
+from ottla.broker.cluster.image import RECOVERED, RECOVERING, PartitionRegistration, TopicImage
 from ottla.broker.cluster.metadata_records import LEADER_UNCHANGED, MetadataRecord
 from ottla.broker.cluster.registrations import changed_partition
-from ottla.broker.controller.partition_change import RECOVERED, RECOVERING, PartitionTarget
+from ottla.broker.controller.partition_change import PartitionTarget
 from ottla.broker.controller.state import ControllerState
 from ottla.broker.controller.topic_rules import TopicRules
 from ottla.broker.core.effects import Effects

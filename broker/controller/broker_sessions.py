@@ -2,6 +2,8 @@
 
 Rules that hold inside:
 - Nothing of this is in the log. A controller that starts gives every broker that is not fenced a whole session again.
+- A session is measured in time in which the controller ran. A loop that stalls for longer than a session fences nobody. (Kafka's controller
+  fences brokers after its own pause.)
 - A session belongs to one epoch of a broker: who beats with an old epoch keeps nothing alive.
 - A change of a broker's registration makes the offset that it told unknown (-1) until it beats again. Kafka does so too, and with it a
   broker that shuts down waits for one more beat of the others, not for one less.
@@ -61,6 +63,13 @@ class BrokerSessions:
         """The broker was heard of: to be called when a heartbeat comes in, before it waits for its turn."""
         self._contacts.pop(contact, None)
         self._contacts[contact] = now_ms
+
+    def not_listened(self, ms: int, now_ms: int) -> None:
+        """The controller did not run for the last `ms`: it could receive no heartbeat then, so that time ends no session.
+
+        In one process with its brokers, they could not send one either.
+        """
+        self._contacts = {contact: min(at_ms + ms, now_ms) for contact, at_ms in self._contacts.items()}
 
     def forget(self, contact: Contact) -> None:
         """This session has ended."""

@@ -14,7 +14,7 @@ from dataclasses import field
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
-from ottla.broker.cluster.image import PartitionRegistration
+from ottla.broker.cluster.image import RECOVERING, PartitionRegistration
 from ottla.broker.cluster.metadata_records import (
     LEADER_UNCHANGED,
     NO_LEADER,
@@ -23,10 +23,6 @@ from ottla.broker.cluster.metadata_records import (
 from ottla.broker.cluster.record_versions import DIRECTORIES
 from ottla.broker.core.java_hash import in_hash_order
 from ottla.protocol.lazy_dataclasses import dataclass
-
-RECOVERED: Final = 0
-RECOVERING: Final = 1
-"""The states of a leader: after an unclean election it is recovering."""
 
 EPOCH_KEPT_BY_SHRINKING: Final = 12
 """The level of metadata.version, 3.6-IV0, from which on an in-sync set that shrinks begins no leader epoch (KAFKA-15021)."""

@@ -122,6 +122,13 @@ DENIAL_LINES_WINDOW_MS = 60_000
 DENIAL_NAME_CHARS = 300
 """Denials written in a window, of at most 2 KiB: 290 MB a day under constant attack."""
 
+STATE_STILL_MS = 10_000
+STATE_STILL_MS_MAX = 600_000
+STATE_CALM_MS = 60_000
+STATES_MAX = 1_000
+"""A state that lasts is told after 10 s, 20 s, 40 s … 10 min: seven lines in its first ten minutes and 144 a day, of at most 1,000 states a
+component (their keys are names of nodes and partitions: about 200 KiB). One that ends for less than a minute goes on."""
+
 # --- transactions -----------------------------------------------------------------------------------------------------------
 ADD_PARTITIONS_TRIES = 6
 ADD_PARTITIONS_RETRY_MS = 20
@@ -181,6 +188,9 @@ NODE_RESPONSE_BYTES = 128 * MIB
 LINK_BACKOFF_MS = 50
 LINK_BACKOFF_MS_MAX = 1_000
 """The pause before a node is dialled again, doubled with each failure, and the longest: Kafka's reconnect.backoff.ms and its max."""
+
+LATE_TURN_MS = 100
+"""A loop that is later than this is busy: five turns of the 20 ms that a turn may take at most."""
 
 CONTROLLER_LOOK_MS = 100
 """How soon the controller is looked for again while it is not known, or the one that was left is still the only one known."""

@@ -161,7 +161,7 @@ class BrokerSettings:
     replica_fetch_wait_max_ms: int = _member(_INT, 500, "How long it waits for them.")
     replica_fetch_response_max_bytes: int = _member(_INT, 10_485_760, "Bytes that a follower asks for in all.", _NOT_NEGATIVE)
     replica_fetch_backoff_ms: int = _member(_INT, 1_000, "A follower's pause after an error.", _NOT_NEGATIVE)
-    replica_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a leader's answer to a follower.")
+    replica_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a connection to a leader that is followed.")
     num_replica_fetchers: int = _member(_INT, 1, "Connections to each leader that is followed.", _POSITIVE, dynamic=True)
     replication_quota_window_num: int = _member(_INT, 11, "Windows over which the rate of a throttle is measured.", _POSITIVE)
     replication_quota_window_size_seconds: int = _member(_INT, 1, "Length of one of them.", _POSITIVE)

@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
 
 class NodeLinks(NamedTuple):
-    """To brokers, and to controllers; and the keys to their TLS, by the names of listeners."""
+    """To brokers, to the leaders that this broker follows, and to controllers; and the keys to their TLS, by the names of listeners."""
 
     to_broker: Connect
+    to_leader: Connect
     to_controller: Connect
     keys: Mapping[str, TlsKey]
 
@@ -38,24 +39,26 @@ def links_of(
     settings: BrokerSettings, locks: Mapping[str, ListenerLock], *, network: Network, clock: Clock, timers: Timers, random: Random
 ) -> NodeLinks:
     """Those of a member whose own listeners have these locks. Raises SettingsError for a lock to which it has no key."""
-    patience = Patience(settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms)
+    first_ms, max_ms = settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
+    leader_ms = settings.replica_socket_timeout_ms
+    usual, to_leaders = Patience(first_ms, max_ms), Patience(min(first_ms, leader_ms), min(max_ms, leader_ms))
     common: dict[str, Any] = {"network": network, "clock": clock, "timers": timers, "random": random}
-    common |= {"client_id": f"broker-{settings.node_id}", "patience": patience}
+    common["client_id"] = f"broker-{settings.node_id}"
     keys: dict[str, TlsKey] = {}
 
-    def to(at: BetweenNodes) -> Connect:
+    def to(at: BetweenNodes, patience: Patience = usual) -> Connect:
         if not at.protocol:
-            return partial(NodeClient, **common)
+            return partial(NodeClient, patience=patience, **common)
         from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # who secures nothing does not pay for it
         from ottla.broker.net.ways_in import Traveller, way_in  # noqa: PLC0415 # as above
 
         way = way_in(settings, at, Traveller(random.randbytes, clock.now_ms))
         if way.tls is not None:
             keys[at.name] = way.tls
-        return partial(SecuredNodeClient, way_in=way, **common)
+        return partial(SecuredNodeClient, way_in=way, patience=patience, **common)
 
     brokers, controllers = of_brokers(settings), of_controllers(settings)
-    links = NodeLinks(to(brokers), to(controllers), keys)
+    links = NodeLinks(to(brokers), to(brokers, to_leaders), to(controllers), keys)
     if brokers.name in keys:
         _check_own_listener(brokers, keys[brokers.name], locks[brokers.name])
     return links

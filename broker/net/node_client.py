@@ -18,7 +18,7 @@ from ottla.broker.core.clock import Clock
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.network import Network
 from ottla.broker.runtime.nodes.link import LinkBroken, Node, UnsupportedByPeer
-from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.runtime.upkeep.timer_driver import Deadline, pause
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
@@ -97,7 +97,7 @@ class NodeClient:
             raise LinkBroken(f"the link to {self._address} is closed")
         asked = _Asked(request, version, asyncio.get_running_loop().create_future())
         why = f"{self._address} did not answer {type(request).__name__} in {timeout_ms} ms"
-        timer = self._timers.schedule(self._clock.mono_ms() + timeout_ms, partial(self._break, why))
+        timer = Deadline(self._timers, self._clock, timeout_ms, partial(self._break, why))
         try:
             if self._wire is not None and self._opening is None:
                 self._send(self._wire, asked)
@@ -127,7 +127,7 @@ class NodeClient:
         if self._dial_from_ms > self._clock.mono_ms():
             await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
         setup_ms = self._patience.after(self._slow, self._jitter()) if self._slow else self._patience.setup_ms
-        timer = self._timers.schedule(self._clock.mono_ms() + setup_ms, partial(self._too_slow, setup_ms))
+        timer = Deadline(self._timers, self._clock, setup_ms, partial(self._too_slow, setup_ms))
         wire = Wire(self._address, self._client_id, self._hung_up)
         try:
             await self._reach(wire)

@@ -34,6 +34,8 @@ class Registration(NamedTuple):
     partition_epoch: int
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
+    recovering: bool = False
+    """Whether the leader was elected uncleanly, and has proposed no in-sync set since."""
 
 
 def alone(leader_epoch: int, node: int = 0) -> Registration:

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.image import MetadataImage, PartitionRegistration, ResourceType, TopicImage
 from ottla.broker.core.log_config import INT64_MAX
@@ -45,15 +45,30 @@ class _Committed:
     """What may be lost by those of them of which a leader was seen."""
 
 
-class Watch:
-    """Looks at a running cluster, as often as it is asked to. Raises Violation."""
+class _Kept(NamedTuple):
+    """The greatest high watermark of one replica, as long as its process lives, and the leader epoch in which it had it."""
 
-    def __init__(self, cluster: SimCluster) -> None:
+    partition: Partition
+    end: int
+    epoch: int
+
+
+class Watch:
+    """Looks at a running cluster, as often as it is asked to. Raises Violation.
+
+    `unclean`: every topic may have unclean elections, not only those that are configured so.
+    """
+
+    def __init__(self, cluster: SimCluster, *, unclean: bool = False) -> None:
         self._cluster = cluster
+        self._unclean = unclean
         self.metadata = MetadataWatch(cluster)
         self._committed: dict[tuple[bytes, int], _Committed] = {}
         self._silent_us: dict[int, int] = {}
         self._marks: dict[tuple[int, bytes, int], tuple[Partition, int, int]] = {}
+        self._kept: dict[tuple[int, bytes, int], _Kept] = {}
+        self.cuts_below = 0
+        """How often a replica was seen cut below a high watermark that it had told."""
 
     def look(self) -> None:
         """Everything that has changed since the last time."""
@@ -95,7 +110,7 @@ class Watch:
 
     def _elected_outside(self, image: MetadataImage, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
         """The last leader may come back where nobody else is left (KIP-966), and has everything."""
-        if image.configs.get((ResourceType.TOPIC, topic.name), {}).get(UNCLEAN_SETTING) == "true":
+        if self._unclean or image.configs.get((ResourceType.TOPIC, topic.name), {}).get(UNCLEAN_SETTING) == "true":
             self._committed.setdefault((topic.topic_id, index), _Committed()).unclean.append(now.leader_epoch)
 
     def lost_from(self, partition: Partition) -> int:
@@ -122,6 +137,7 @@ class Watch:
         if mark > end:
             raise Violation(f"node {node}: the high watermark {mark} of {_name(partition)} is beyond the log's end {end}")
         key = (node, log.topic_id, partition.index)
+        self._look_at_cuts(key, partition, mark)
         now = (partition, mark, replica.leader_epoch)
         before = self._marks.get(key)
         if before == now:
@@ -131,6 +147,22 @@ class Watch:
             raise Violation(f"node {node}: the last stable offset {log.last_stable_offset} of {_name(partition)} is beyond {mark}")
         if replica.leads:
             self._look_at_leader(node, partition, mark)
+
+    def _look_at_cuts(self, key: tuple[int, bytes, int], partition: Partition, mark: int) -> None:
+        """A replica is cut below a high watermark that it had only after an unclean election of its partition.
+
+        A follower has what its leader told to be committed, so every clean leader has it, too, and nobody makes a follower drop it.
+        """
+        kept, end, epoch = self._kept.get(key), partition.log.log_end_offset, partition.replica.leader_epoch
+        if kept is not None and kept.partition is partition:
+            if end >= kept.end >= mark:
+                return
+            if end < kept.end:
+                self.cuts_below += 1
+                if not any(unclean > kept.epoch for unclean in self._committed.get(key[1:], _Committed()).unclean):
+                    told = f"is cut at {end} in epoch {epoch}, below its high watermark {kept.end} of epoch {kept.epoch}"
+                    raise Violation(f"node {key[0]}: {_name(partition)} {told}, without an unclean election")
+        self._kept[key] = _Kept(partition, mark, epoch)
 
     def _look_at_leader(self, node: int, partition: Partition, mark: int) -> None:
         known = self._committed.setdefault((partition.log.topic_id, partition.index), _Committed())

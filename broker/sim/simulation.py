@@ -6,7 +6,8 @@ import gc
 import logging
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from hashlib import blake2b
 from random import Random
@@ -102,13 +103,21 @@ class Outcome:
 def simulate(plan: Plan) -> Outcome:
     """Runs a plan to its end, or to the first thing that is wrong."""
     outcome = Outcome(plan)
+    with undisturbed():
+        Simulation(plan).run(outcome)
+    return outcome
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """For one simulation: nothing is logged, no garbage is collected amid it, and what its dead processes leave is cleaned up after it."""
     collects, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
     logging.disable(logging.CRITICAL)
     # What dead processes were at is cleaned up in the end, and finds no loop.
     sys.unraisablehook = lambda told: None
     try:
-        Simulation(plan).run(outcome)
+        yield
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             while gc.collect():  # what cleans up makes new garbage, of which a test that comes later would be blamed
@@ -118,7 +127,6 @@ def simulate(plan: Plan) -> Outcome:
         sys.unraisablehook = hook
         if collects:
             gc.enable()
-    return outcome
 
 
 class Simulation:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from typing import Any
+
 import pytest
 
 from ottla.broker.cluster.features import REGISTERED
@@ -9,6 +12,7 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.cluster.metadata_records import FeatureLevelRecord
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.storage.log_values import LATEST
+from ottla.protocol.codec import Request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, PartitionProduceResponse, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
@@ -116,6 +120,54 @@ def test_who_asks_for_a_producer_id_while_no_controller_gives_any_is_told_at_onc
         assert (await producer_ids(cluster, 1)).producer_epoch == 0
 
     in_a_cluster(scene)
+
+
+def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "ottla.broker")
+
+    async def scene(cluster: MemberCluster) -> None:
+        await create(cluster, partitions=6)
+        caplog.clear()
+        cluster.members[1].plug.pull("c3000", "node2", "node3")
+        await cluster.pass_ms(300_000)
+        alone = [record for record in caplog.records if record.name.startswith("ottla.broker.runtime")]
+        kinds = {(record.name, str(record.args)[:20]) for record in alone}
+        assert len(kinds) >= 4, "its channels, its life, the metadata and its leaders"
+        assert len(alone) < 100, [record.getMessage() for record in alone]
+        caplog.clear()
+        cluster.members[1].plug.cut.clear()
+        await cluster.pass_ms(30_000)
+        assert "The cluster's metadata is read again (after " in caplog.text
+        assert "heartbeat: the controller answers (after " in caplog.text
+
+    in_a_cluster(scene)
+
+
+def test_a_heartbeat_may_be_answered_for_half_of_the_session_before_it_is_sent_again() -> None:
+    held: list[BrokerHeartbeatRequest] = []
+
+    async def scene(cluster: MemberCluster) -> None:
+        node = cluster.controller.node
+        answer = node.answer
+
+        def hold(request: Request) -> Any:
+            if not isinstance(request.body, BrokerHeartbeatRequest):
+                return answer(request)
+            held.append(request.body)
+            return None
+
+        node.answer = hold
+        await cluster.until(lambda: bool(held), "a heartbeat")
+        await cluster.pass_ms(9_900)
+        assert len(held) == 1
+        await cluster.pass_ms(1_000)
+        assert len(held) == 1, "after half of the session it is given up, and sent again after the interval"
+        await cluster.pass_ms(1_000)
+        assert len(held) == 2
+        node.answer = answer
+        await cluster.pass_ms(10_000)
+
+    in_a_cluster(scene, size=1, broker_heartbeat_interval_ms="1500", broker_session_timeout_ms="20000")
 
 
 def test_a_member_that_has_caught_up_says_that_it_takes_new_replicas() -> None:

@@ -144,6 +144,14 @@ class MemberCluster:
             self._to_the_next_timer(end_ms)
             await settle()
 
+    async def stall(self, ms: int) -> None:
+        """All nodes stand still, as the processes of one loop do, and then go on."""
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, TimelessLoop)
+        loop.stalled_ms += ms
+        self.clock.advance(ms)
+        await settle()
+
     async def done(self, work: Coroutine[Any, Any, Any]) -> Any:
         """What the work gives, for which time passes."""
         task = asyncio.ensure_future(work)

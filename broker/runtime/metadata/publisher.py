@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Protocol
 
-from ottla.broker.cluster.image import EMPTY, ResourceType
+from ottla.broker.cluster.image import EMPTY, RECOVERING, ResourceType
 from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.local_changes import LocalChanges, LocalReplica, local_changes
 from ottla.broker.cluster.metadata_records import NO_LEADER
@@ -421,4 +421,5 @@ def _registration(partition: PartitionRegistration) -> Registration:
         partition_epoch=partition.partition_epoch,
         adding=partition.adding_replicas,
         removing=partition.removing_replicas,
+        recovering=partition.leader_recovery_state == RECOVERING,
     )

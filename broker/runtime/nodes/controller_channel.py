@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
+from ottla.broker.core.state_lines import StateLines
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node
@@ -75,6 +76,8 @@ class ControllerChannel:
         self._skipped: Node | None = None
         self._news: asyncio.Future[None] | None = None
         self._closed = False
+        self._lines = StateLines(logger, clock.mono_ms)
+        self._told: Node | None = None
 
     async def call(self, request: Message) -> Any:
         """The controller's response. Raises ControllerUnreachable, and UnsupportedByPeer where the controller lacks the API."""
@@ -158,7 +161,9 @@ class ControllerChannel:
                 self._under_way = None
             if ErrorCode.NOT_CONTROLLER in _error_codes(response):
                 self._leave("it says that it is not the controller")
-            elif not item.answer.done():
+                continue
+            self._lines.over("left", "%s: the controller answers", self._name)
+            if not item.answer.done():
                 item.answer.set_result(response)
 
     def _dial(self) -> Link | None:
@@ -167,14 +172,16 @@ class ControllerChannel:
         skipped, self._skipped = self._skipped, None
         if found is None or found == skipped:
             return None
-        logger.info("%s: the controller is node %d at %s:%d", self._name, *found)
+        if found != self._told:
+            logger.info("%s: the controller is node %d at %s:%d", self._name, *found)
+            self._told = found
         self._node = found
         self._link = self._connect(found)
         return self._link
 
     def _leave(self, why: str) -> None:
         """The controller is elsewhere, or may be."""
-        logger.info("%s: leaving the controller: %s", self._name, why)
+        self._lines.holds("left", logging.INFO, "%s: leaving the controller: %s", self._name, why)
         assert self._link is not None
         self._link.close()
         if self._link.versions(ApiKey.API_VERSIONS) is not None:

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.core.state_lines import StateLines
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.broker.runtime.upkeep.timer_driver import pause
@@ -67,6 +68,7 @@ class DirectoryAssignments:
         self._clock = clock
         self._timers = timers
         self._pending: set[Place] = set()
+        self._lines = StateLines(logger, clock.mono_ms)
         self._worker = Worker(self._work)
 
     def look(self, changes: ImageChanges) -> None:
@@ -115,11 +117,14 @@ class DirectoryAssignments:
         try:
             response: AssignReplicasToDirsResponse = await self._channel.call(request)
         except (ControllerUnreachable, UnsupportedByPeer) as error:
-            logger.warning("No controller can be told of %d replica(s) in this broker's directory; telling again: %s", len(places), error)
+            line = "No controller can be told of %d replica(s) in this broker's directory; telling again: %s"
+            self._lines.holds("trouble", logging.WARNING, line, len(places), error)
             return set()
         if response.error_code:
-            logger.warning("The controller refuses to hear of directories, and is told again: %s", ErrorCode.of(response.error_code).name)
+            name = ErrorCode.of(response.error_code).name
+            self._lines.holds("trouble", logging.WARNING, "The controller rejects AssignReplicasToDirs and is asked again: %s", name)
             return set()
+        self._lines.over("trouble", "The controller takes the directories of replicas")
         return {
             (topic.topic_id, result.partition_index)
             for directory in response.directories

@@ -17,6 +17,7 @@ from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.kept_keys import CORDONED
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.state_lines import StateLines
 from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
@@ -62,6 +63,7 @@ class BrokerLife:
         self._published_offset = published_offset
         self._on_registered = on_registered
         self._on_lost = on_lost
+        self._lines = StateLines(logger, clock.mono_ms)
         self._timer: TimerHandle | None = None
         self._call: asyncio.Task[None] | None = None
         self.caught_up: asyncio.Future[None] = _milestone()
@@ -146,18 +148,26 @@ class BrokerLife:
         try:
             response = await self._channel.call(request)
         except (ControllerUnreachable, UnsupportedByPeer) as error:
-            logger.warning("%s was not answered: %s", type(request).__name__, error)
+            self._lines.holds("unanswered", logging.WARNING, "%s was not answered: %s", type(request).__name__, error)
         before, epoch = self.state, self.broker_epoch
         self._life.answered(response, self._clock.mono_ms())
-        if response is not None and response.error_code != ErrorCode.NONE:
-            logger.warning("%s was refused: %s", type(request).__name__, ErrorCode.of(response.error_code).name)
-        elif response is not None and isinstance(request, BrokerRegistrationRequest):
-            logger.info("Registered with broker epoch %d", self.broker_epoch)
+        if response is not None:
+            self._note(request, response.error_code)
         if self.broker_epoch != epoch:
             self._on_registered(self.broker_epoch)
         if self.state is not before:
             logger.info("The broker is %s", self.state.name)
         self._turn()
+
+    def _note(self, request: Request, error_code: int) -> None:
+        """Log what a response means, a state that lasts once."""
+        self._lines.over("unanswered", "The controller answers %s", type(request).__name__)
+        if error_code != ErrorCode.NONE:
+            self._lines.holds("refused", logging.WARNING, "%s was refused: %s", type(request).__name__, ErrorCode.of(error_code).name)
+            return
+        self._lines.over("refused", "The controller accepts %s", type(request).__name__)
+        if isinstance(request, BrokerRegistrationRequest):
+            logger.info("Registered with broker epoch %d", self.broker_epoch)
 
     def _tell(self) -> None:
         ended = self.state is State.SHUTTING_DOWN

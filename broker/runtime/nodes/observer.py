@@ -41,6 +41,7 @@ from ottla.broker.cluster.observer_state import (
     WritePart,
 )
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.state_lines import StateLines
 from ottla.broker.runtime.nodes.link import Link, LinkBroken, Node, UnsupportedByPeer
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotRhythm
 from ottla.broker.runtime.upkeep.timer_driver import pause
@@ -118,7 +119,7 @@ class MetadataObserver:
         self._partial: PartialSnapshot | None = None
         self._at: QuorumNode | None = None
         self._link: Link | None = None
-        self._troubles: set[str] = set()
+        self._lines = StateLines(logger, clock.mono_ms)
         self._moved = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.on_controller: Callable[[], object] = lambda: None
@@ -246,7 +247,7 @@ class MetadataObserver:
             self._state.leave_alone(peer, self._clock.mono_ms())
             self._tell(f"what {peer.host}:{peer.port} sent of the metadata log cannot be appended: {error}")
             return
-        self._troubles.clear()
+        self._lines.all_over("The cluster's metadata is read again")
         self._commit(action.high_watermark)
 
     def _commit(self, high_watermark: int) -> None:
@@ -273,10 +274,7 @@ class MetadataObserver:
         self._partial = None
 
     def _tell(self, trouble: str) -> None:
-        """Says it once until something is read again, not with every request."""
-        if trouble not in self._troubles:
-            logger.warning("%s", trouble)
-        self._troubles.add(trouble)
+        self._lines.holds(trouble, logging.WARNING, "%s", trouble)
 
     # --- publishing --------------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.cluster.features import REGISTERED, Features
 from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION, ResourceType
-from ottla.broker.cluster.image_changes import ImageChanges
+from ottla.broker.cluster.image_changes import ImageChanges, unclean_elections
 from ottla.broker.cluster.metadata_loader import Provenance, Published
 from ottla.broker.cluster.record_versions import CONTROLLER_REGISTRATION
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID
@@ -34,7 +34,7 @@ from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.quorum.serving import QuorumServing
 from ottla.broker.runtime.quorum.sole_voter import Identity, SoleVoter
-from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.runtime.upkeep.timer_driver import Lateness, pause
 from ottla.broker.storage.formatting import bootstrap_records
 from ottla.broker.storage.meta_properties import random_id
 from ottla.broker.storage.raft_log import MetadataRetention
@@ -122,11 +122,12 @@ class ControllerRole:
         await self.active.run(partial(activate, bootstrap=bootstrap, in_transaction=voter.in_transaction))
         await self._register()
         logger.info("Controller %d leads its quorum in epoch %d from offset %d on", voter.me.node_id, voter.epoch, voter.end_offset)
+        self._scan = Lateness(self._clock, self._scan_ms)
         self._tasks = [asyncio.ensure_future(self._every(ms, work)) for ms, work in self._rhythms()]
 
     def _rhythms(self) -> Iterator[tuple[int, Callable[[], Awaitable[None]]]]:
         """How often, in ms, what is done."""
-        yield self._setting(SESSION_TIMEOUT) // _SCANS, self._fence_silent
+        yield self._scan_ms, self._fence_silent
         yield UPKEEP_MS, self._look_after_log
         yield self._setting("unclean.leader.election.interval.ms"), partial(self._while_there_is_more, elect_unclean_leaders)
         if self._settings.value("auto.leader.rebalance.enable"):
@@ -138,6 +139,10 @@ class ControllerRole:
                 self._settings.delegation_token_expiry_check_interval_ms,
                 partial(self._while_there_is_more, lambda state: remove_expired_tokens(state.image, self._clock.now_ms())),
             )
+
+    @property
+    def _scan_ms(self) -> int:
+        return self._setting(SESSION_TIMEOUT) // _SCANS
 
     def _setting(self, name: str) -> int:
         value = self._settings.value(name)
@@ -163,6 +168,10 @@ class ControllerRole:
 
     def _published(self, published: Published) -> None:
         self.newest = published
+        for topic, index, before in unclean_elections(published.changes):
+            now = topic.partitions[index]
+            line = "Unclean election: broker %d leads %s-%d in epoch %d. In sync were %s, eligible %s, and what only they had is lost"
+            logger.warning(line, now.leader, topic.name, index, now.leader_epoch, list(before.isr), list(before.elr))
         if any(kind == ResourceType.BROKER for kind, _ in published.changes.configs):
             self.decisions.broker_configs.refresh()
         for follower in self.followers:
@@ -192,7 +201,10 @@ class ControllerRole:
                 logger.exception("What the controller does now and then failed, and is done again in %d ms", ms)
 
     async def _fence_silent(self) -> None:
-        while (contact := await self.active.run(partial(fence_stale, now_ms=self._clock.mono_ms()))) is not None:
+        now_ms = self._clock.mono_ms()
+        self.state.sessions.not_listened(self._scan.ms(), now_ms)
+        self._scan = Lateness(self._clock, self._scan_ms)
+        while (contact := await self.active.run(partial(fence_stale, now_ms=now_ms))) is not None:
             logger.info("Broker %d (epoch %d) was not heard of for too long", contact.broker_id, contact.epoch)
 
     async def _while_there_is_more(self, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:

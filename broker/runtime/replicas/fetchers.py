@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.core.java_hash import fetcher_of
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.state_lines import StateLines
 from ottla.broker.replication.fetch_plan import FetchLimits, FetchPlan, FetchStep
 from ottla.broker.replication.follower import Action, AppendFetched, FetchAction, RestartLog, TruncateLog
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
@@ -71,7 +72,7 @@ class Following:
     timers: Timers
     limits: FetchLimits
     answer_ms: int
-    """replica.socket.timeout.ms."""
+    """request.timeout.ms, as of Kafka's BrokerBlockingSender, whose replica.socket.timeout.ms is only for the connection."""
     fetchers: int = 1
     """num.replica.fetchers."""
     throttle: Throttle | None = None
@@ -84,6 +85,7 @@ class Fetchers:
         self._following = following
         self._fetchers: dict[tuple[int, int], _Fetcher] = {}
         self._by_partition: dict[Partition, _Fetcher] = {}
+        self._lines = StateLines(logger, following.clock.mono_ms)
 
     def follow(self, partition: Partition, leader: int) -> None:
         """Fetch the partition from `leader` from now on, in its present leader epoch; to be called when that is new. -1: nobody leads."""
@@ -94,7 +96,7 @@ class Fetchers:
         if leader == NO_LEADER:
             return
         if fetcher is None:
-            fetcher = self._fetchers[place] = _Fetcher(leader, self._following)
+            fetcher = self._fetchers[place] = _Fetcher(leader, self._following, self._lines)
         self._by_partition[partition] = fetcher
         fetcher.follow(partition)
 
@@ -133,8 +135,9 @@ def _key(partition: Partition) -> PartitionKey:
 class _Fetcher:
     """One connection to one leader."""
 
-    def __init__(self, leader: int, following: Following) -> None:
+    def __init__(self, leader: int, following: Following, lines: StateLines) -> None:
         self._leader = leader
+        self._lines = lines
         self._following = following
         held_back = None if following.throttle is None else self._is_held_back
         self._plan = FetchPlan(following.node, following.brokers, following.limits, held_back)
@@ -143,7 +146,6 @@ class _Fetcher:
         """Those that may have a sync due."""
         self._endpoint: Node | None = None
         self._link: Link | None = None
-        self._reached = True
         self._news: asyncio.Future[None] | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -178,8 +180,9 @@ class _Fetcher:
         while True:
             try:
                 await self._round()
-            except Exception:  # a bug that one round meets must not end the fetching
-                logger.exception("Bug in the fetching from broker %d, which goes on after a pause", self._leader)
+            except Exception as error:  # noqa: BLE001 # a bug that one round meets must not end the fetching
+                line = "Bug in the fetching from broker %d, which goes on after a pause"
+                self._lines.holds(("bug", self._leader), logging.ERROR, line, self._leader, error=error)
                 self._plan.request_failed(self._now_ms)
 
     async def _round(self) -> None:
@@ -219,11 +222,11 @@ class _Fetcher:
         try:
             response: FetchResponse = await self._connected().call(request, timeout_ms=self._following.answer_ms, version=version)
         except (LinkBroken, UnsupportedByPeer) as error:
-            if self._reached:
-                logger.warning("Broker %d cannot be fetched from, and is asked again until it can: %s", self._leader, error)
-            self._reached = False
+            line = "Broker %d cannot be fetched from, and is asked again until it can: %s"
+            self._lines.holds(("away", self._leader), logging.WARNING, line, self._leader, error)
             return None
-        self._reached = True
+        if self._lines:
+            self._lines.over(("away", self._leader), "Broker %d is fetched from", self._leader)
         return response
 
     def _connected(self) -> Link:
@@ -316,6 +319,8 @@ class _Fetcher:
                 epoch = partition.append_fetched(data.records or b"", action.leader_epoch)
                 partition.leader_said(data.high_watermark, data.log_start_offset)
                 self._plan.appended(key, epoch, data.high_watermark)
+                if self._lines:
+                    self._lines.over(("refused", key), "What broker %d sends of %s is appended", self._leader, self._name(key))
                 self._note(partition, len(data.records or b""))
                 return
             if isinstance(action, TruncateLog):
@@ -346,7 +351,8 @@ class _Fetcher:
         if refused.code is ErrorCode.KAFKA_STORAGE_ERROR:
             self._fail(key, refused)
             return
-        logger.warning("What broker %d sent of %s cannot be used, and is asked for again: %s", self._leader, self._name(key), refused)
+        line = "What broker %d sent of %s cannot be used, and is asked for again: %s"
+        self._lines.holds(("refused", key), logging.WARNING, line, self._leader, self._name(key), refused)
         self._plan.truncated(key)  # what came before the damage is in the log
         self._plan.back_off(key, self._now_ms)
 

@@ -356,9 +356,13 @@ class Partition:
 
     def truncate(self, offset: int) -> None:
         """Drop what is at `offset` and after it: the leader has not got it. Raises OSError."""
-        if offset < self.replica.high_watermark:
-            name = f"{self.topic}-{self.index}"
-            logger.warning("%s is cut at %d, below its high watermark %d: its leader lacks that", name, offset, self.replica.high_watermark)
+        mark = self.replica.high_watermark
+        if offset < mark:
+            known = self.replica.others.registration
+            election = "unclean" if known.recovering else "clean, or its leader has recovered since"
+            cut = f"{self.topic}-{self.index} is cut at {offset}, below its high watermark {mark}"
+            leader = f"broker {known.leader} lacks that, its leader in epoch {self.leader_epoch}"
+            logger.warning("%s: %s. The metadata calls the election %s", cut, leader, election)
         self.log.truncate_to(offset, self._clock.now_ms())
         self._cut()
 

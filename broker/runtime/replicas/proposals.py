@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ottla.broker.core.state_lines import StateLines
 from ottla.broker.replication.in_sync import Accepted, Proposal
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
@@ -58,6 +59,7 @@ class Proposals:
         self._clock = clock
         self._timers = timers
         self._pending: dict[PartitionKey, Partition] = {}
+        self._lines = StateLines(logger, clock.mono_ms)
         self._worker = Worker(self._work)
 
     def submit(self, partition: Partition) -> None:
@@ -98,11 +100,13 @@ class Proposals:
         try:
             response: AlterPartitionResponse = await self._channel.call(AlterPartitionRequest(self._node, self._brokers.own_epoch, topics))
         except (ControllerUnreachable, UnsupportedByPeer) as error:
-            logger.warning("No controller can be asked for in-sync sets; asking again: %s", error)
+            self._lines.holds("trouble", logging.WARNING, "No controller can be asked for in-sync sets; asking again: %s", error)
             return None
         if response.error_code:
-            logger.warning("The controller refuses to hear of in-sync sets, and is asked again: %s", ErrorCode.of(response.error_code).name)
+            name = ErrorCode.of(response.error_code).name
+            self._lines.holds("trouble", logging.WARNING, "The controller rejects AlterPartition and is asked again: %s", name)
             return None
+        self._lines.over("trouble", "The controller takes in-sync sets")
         return response
 
     def _settle(self, asked: Mapping[PartitionKey, tuple[Partition, Proposal]], response: AlterPartitionResponse | None) -> bool:

@@ -6,7 +6,7 @@ Rule: whoever waits for time does so here, by the broker's clock, and never by t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 from ottla.broker.core import limits
@@ -62,6 +62,57 @@ class TimerDriver:
         finally:
             if self._timers.on_earlier is not None:
                 self._arm()
+
+
+class Lateness:
+    """Measures how late the loop is for something that is due in `ms`.
+
+    A clock that a test puts forward makes nothing late: the loop's own time has to have passed, too.
+    """
+
+    __slots__ = ("_clock", "_due_ms", "_due_s", "_loop")
+
+    def __init__(self, clock: Clock, ms: int) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._due_ms = clock.mono_ms() + ms
+        self._due_s = self._loop.time() + ms / 1_000
+
+    def ms(self) -> int:
+        """Milliseconds since it was due, in which the loop was busy with something else; 0 if it is on time."""
+        return max(0, min(self._clock.mono_ms() - self._due_ms, round((self._loop.time() - self._due_s) * 1_000)))
+
+
+class Deadline:
+    """Runs `callback` after `ms`, but not before the loop has read what arrived in that time.
+
+    A loop that was busy runs overdue timers before it reads its sockets, so an answer that came in time would count as missing. A deadline
+    that is late by more than LATE_TURN_MS therefore waits once more for as long as it was late, at most for `ms`, and then looks again.
+    """
+
+    __slots__ = ("_callback", "_clock", "_lateness", "_ms", "_timer", "_timers")
+
+    def __init__(self, timers: Timers, clock: Clock, ms: int, callback: Callable[[], object]) -> None:
+        self._timers = timers
+        self._clock = clock
+        self._ms = ms
+        self._callback = callback
+        self._wait(ms)
+
+    def cancel(self) -> None:
+        """Forget the callback."""
+        self._timer.cancel()
+
+    def _wait(self, ms: int) -> None:
+        self._lateness = Lateness(self._clock, ms)
+        self._timer = self._timers.schedule(self._clock.mono_ms() + ms, self._due)
+
+    def _due(self) -> None:
+        late_ms = self._lateness.ms()
+        if late_ms > limits.LATE_TURN_MS:
+            self._wait(min(late_ms, self._ms))
+        else:
+            self._callback()
 
 
 def pause(timers: Timers, clock: Clock, ms: int) -> asyncio.Future[None]:

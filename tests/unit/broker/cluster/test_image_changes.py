@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from ottla.broker.cluster.image import EMPTY
-from ottla.broker.cluster.image_changes import ImageChanges, TopicChange, difference, map_difference
+from ottla.broker.cluster.image_changes import ImageChanges, TopicChange, difference, map_difference, unclean_elections
 from ottla.broker.cluster.metadata_records import (
     ConfigRecord,
     PartitionChangeRecord,
@@ -46,3 +46,21 @@ def test_what_is_gone_is_told_without_a_value() -> None:
 
 def test_a_map_is_compared_by_its_values() -> None:
     assert map_difference({1: "a", 2: "b", 3: "c"}, {1: "a", 2: "x", 4: "d"}) == {2: "x", 4: "d", 3: None}
+
+
+def elected(leader: int, isr: list[int], elr: list[int]) -> list[tuple[str, int, tuple[int, ...]]]:
+    """Unclean elections in a change of leader, with the in-sync set before it."""
+    made = PartitionRecord(0, ID, [1, 2, 3], isr, leader=1, leader_epoch=4, eligible_leader_replicas=elr)
+    before = made_of(TopicRecord("a", ID), made)
+    after = made_of(PartitionChangeRecord(0, ID, leader=leader, isr=[leader]), image=before)
+    return [(topic.name, index, was.isr) for topic, index, was in unclean_elections(difference(before, after))]
+
+
+def test_a_leader_that_was_neither_in_sync_nor_eligible_is_elected_uncleanly() -> None:
+    assert elected(3, [1, 2], []) == [("a", 0, (1, 2))]
+    assert elected(2, [1, 2], []) == elected(3, [1], [3]) == elected(1, [1], []) == elected(-1, [1], []) == []
+
+
+def test_a_new_topic_and_one_that_is_gone_have_no_election() -> None:
+    made = made_of(TopicRecord("a", ID), PartitionRecord(0, ID, [1], [1], leader=1))
+    assert list(unclean_elections(difference(EMPTY, made))) == list(unclean_elections(difference(made, EMPTY))) == []

@@ -43,6 +43,17 @@ def test_the_layers_come_in_the_order_of_precedence() -> None:
     ]
 
 
+def test_a_stored_value_overrules_what_the_broker_was_started_with() -> None:
+    catalog = Catalog()
+    configs = BrokerConfigs(BrokerSettings(message_max_bytes=10, explicit={KEY: "file"}), catalog)
+    assert configs.overruled(KEY) is None
+    put(catalog, "", "10")
+    assert configs.overruled(KEY) is None
+    put(catalog, "", "20")
+    assert configs.overruled(KEY) == ("10", "20")
+    assert BrokerConfigs(BrokerSettings(), catalog).overruled(KEY) is None, "nobody asked for another value"
+
+
 def test_a_setting_that_nobody_gave_and_that_has_no_default_has_no_layer() -> None:
     assert BrokerConfigs(BrokerSettings(), Catalog()).layers("log.retention.ms") == []
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from ottla.broker.cluster.image import RECOVERED, RECOVERING
 from ottla.broker.cluster.metadata_records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,
@@ -11,7 +12,6 @@ from ottla.broker.cluster.metadata_records import (
     UnregisterBrokerRecord,
 )
 from ottla.broker.controller.alter_partition import alter_partition
-from ottla.broker.controller.partition_change import RECOVERED, RECOVERING
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, BrokerState, PartitionData, PartitionResult, TopicData

@@ -82,3 +82,22 @@ def test_a_broker_that_shuts_down_gets_no_new_replicas(sessions: BrokerSessions)
         sessions.register(broker_id, fenced=broker_id == 3)
     sessions.shut_down_at(1, 20)
     assert sessions.usable() == {2: False, 3: True}
+
+
+def test_time_in_which_the_controller_did_not_run_ends_no_session(sessions: BrokerSessions) -> None:
+    sessions.touch(Contact(1, 0), 0)
+    sessions.touch(Contact(2, 0), 5_000)
+    sessions.not_listened(20_000, 25_000)
+    assert sessions.expired(25_000) is None
+    assert sessions.expired(29_000) is None
+    assert sessions.expired(29_001) == Contact(1, 0)
+    sessions.forget(Contact(1, 0))
+    assert sessions.expired(34_000) is None
+    assert sessions.expired(34_001) == Contact(2, 0)
+
+
+def test_a_heartbeat_after_a_stall_begins_no_session_in_the_future(sessions: BrokerSessions) -> None:
+    sessions.touch(Contact(1, 0), 20_000)
+    sessions.not_listened(15_000, 20_100)
+    assert sessions.is_valid(Contact(1, 0), 29_100)
+    assert sessions.expired(29_101) == Contact(1, 0)

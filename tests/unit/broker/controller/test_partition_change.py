@@ -4,9 +4,9 @@ from collections.abc import Collection
 
 import pytest
 
-from ottla.broker.cluster.image import MIGRATING, PartitionRegistration
+from ottla.broker.cluster.image import MIGRATING, RECOVERED, RECOVERING, PartitionRegistration
 from ottla.broker.cluster.metadata_records import LEADER_UNCHANGED, NO_LEADER, PartitionChangeRecord
-from ottla.broker.controller.partition_change import RECOVERED, RECOVERING, ElectionKind, PartitionRules, PartitionTarget, partition_change
+from ottla.broker.controller.partition_change import ElectionKind, PartitionRules, PartitionTarget, partition_change
 
 ID = b"i" * 16
 NEW_PLACE = b"n" * 16

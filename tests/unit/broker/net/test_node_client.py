@@ -23,7 +23,7 @@ from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest,
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from tests.support.answering_node import HANG_UP, Answer, AnsweringNode
 from tests.support.node_links import LinkedPlace
-from tests.support.simulation import settle
+from tests.support.simulation import TimelessLoop, settle
 
 PEER = Node(7, "peer", 9093)
 SERVED = {ApiKey.BROKER_HEARTBEAT: (0, 2), ApiKey.DESCRIBE_CLUSTER: (0, 1)}
@@ -137,6 +137,48 @@ async def test_a_call_without_an_answer_in_time_breaks_the_link_for_all(place: P
     await place.pass_ms(1)
     assert isinstance(await place.outcome(short), LinkBroken)
     assert isinstance(await place.outcome(long), LinkBroken)
+
+
+def test_an_answer_that_came_while_the_loop_was_busy_is_in_time() -> None:
+    async def scene() -> None:
+        place = Place()
+        peer = await place.peer(lambda request: held)
+        held: asyncio.Future[BrokerHeartbeatResponse] = asyncio.get_running_loop().create_future()
+        call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
+        await settle()
+        assert len(peer.asked) == 1
+        stall(place, 1_500)
+        await settle()
+        assert not call.done()
+        held.set_result(BrokerHeartbeatResponse(throttle_time_ms=1))
+        await settle()
+        assert call.result().throttle_time_ms == 1
+
+    with asyncio.Runner(loop_factory=TimelessLoop) as runner:
+        runner.run(scene())
+
+
+def test_a_peer_that_says_nothing_to_a_busy_loop_is_given_up_all_the_same() -> None:
+    async def scene() -> None:
+        place = Place()
+        await place.peer(lambda request: None)
+        call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
+        await settle()
+        stall(place, 60_000)
+        await settle()
+        stall(place, 1_000)
+        assert isinstance(await place.outcome(call), LinkBroken)
+
+    with asyncio.Runner(loop_factory=TimelessLoop) as runner:
+        runner.run(scene())
+
+
+def stall(place: Place, ms: int) -> None:
+    """The loop does nothing for so long."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, TimelessLoop)
+    loop.stalled_ms += ms
+    place.clock.advance(ms)
 
 
 async def test_what_is_under_way_fails_when_the_peer_hangs_up(place: Place) -> None:

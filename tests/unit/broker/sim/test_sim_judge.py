@@ -135,3 +135,43 @@ def test_nothing_may_be_lost_where_unclean_elections_are_not_allowed() -> None:
     with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2, without the committed \[1, 2, 3\]"):
         scene.watch.look()
     assert scene.watch.lost_from(scene.first) == INT64_MAX
+
+
+def cut(scene: Scene, node: Any, offset: int, epoch: int) -> None:
+    """The replica follows in this epoch, and drops what its leader lacks."""
+    node.replica.leads, node.replica.leader_epoch = False, epoch
+    node.log.truncate_to(offset, NOW_MS)
+    node.replica.high_watermark = min(node.replica.high_watermark, offset)
+    scene.watch.look()
+
+
+def test_a_follower_may_be_cut_below_what_it_had_committed_after_an_unclean_election_and_not_again() -> None:
+    scene = Scene()
+    scene.both_have_one_record_and_the_second_goes_on_alone()
+    scene.the_first_is_elected_uncleanly()
+    cut(scene, scene.second, 1, 2)
+    assert scene.watch.cuts_below == 1
+    scene.second.follows(scene.first)
+    scene.second.replica.high_watermark = 3
+    scene.watch.look()
+    with pytest.raises(Violation, match=r"node 2: t-0 is cut at 1 in epoch 2, below its high watermark 3 of epoch 2, without an unclean"):
+        cut(scene, scene.second, 1, 2)
+
+
+def test_a_follower_may_be_cut_above_what_it_knows_to_be_committed() -> None:
+    scene = Scene()
+    scene.both_have_one_record_and_the_second_goes_on_alone()
+    scene.first.follows(scene.second)
+    scene.first.replica.high_watermark = 2
+    scene.watch.look()
+    cut(scene, scene.first, 2, 1)
+    assert scene.watch.cuts_below == 0
+
+
+def test_another_process_of_a_broker_may_have_lost_what_was_not_on_its_disk() -> None:
+    scene = Scene()
+    scene.both_have_one_record_and_the_second_goes_on_alone()
+    again = Replica(2)
+    scene.second.broker.services.partitions = again
+    scene.watch.look()
+    assert scene.watch.cuts_below == 0

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.storage.checkpoint_file import RECOVERY_POINT, decode_offsets
 from ottla.protocol.messages.k19_create_topics import CreatableReplicaAssignment, CreatableTopic, CreateTopicsRequest
 from tests.support.owned_cluster import CONTROLLER, DIRECTORY, OwnedCluster, run_owned
@@ -23,6 +26,41 @@ def test_a_broker_is_fenced_when_its_session_is_over_and_not_before() -> None:
         assert [node for node, broker in cluster.place.image.brokers.items() if broker.fenced] == [2]
 
     run_owned(scene, 2, controller={"broker.session.timeout.ms": "5000"})
+
+
+def fenced_from_now_on(cluster: OwnedCluster) -> set[int]:
+    """Brokers that are fenced at any moment after this one."""
+    fenced: set[int] = set()
+
+    def look(published: Published) -> None:
+        fenced.update(node for node, broker in published.image.brokers.items() if broker.fenced)
+
+    cluster.place.running.role.followers.append(look)
+    return fenced
+
+
+def test_a_stall_of_the_loop_that_is_longer_than_a_session_fences_nobody() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        fenced = fenced_from_now_on(cluster)
+        for stalled_ms in 5_001, 30_000, 200_000:
+            await cluster.stall(stalled_ms)
+            await cluster.pass_ms(6_000)
+        assert fenced == set()
+
+    run_owned(scene, 3, controller={"broker.session.timeout.ms": "5000"})
+
+
+def test_a_loop_that_stalls_again_and_again_fences_only_a_broker_that_is_away() -> None:
+    async def scene(cluster: OwnedCluster) -> None:
+        fenced = fenced_from_now_on(cluster)
+        cluster.members[2].crash()
+        for _ in range(12):
+            await cluster.stall(2_500)
+            await cluster.pass_ms(10)
+        await cluster.pass_ms(6_000)
+        assert fenced == {2}
+
+    run_owned(scene, 3, controller={"broker.session.timeout.ms": "5000"})
 
 
 def test_a_controller_that_was_away_gives_every_broker_a_whole_session() -> None:
@@ -48,7 +86,7 @@ def test_the_preferred_replica_leads_again_when_leaders_are_looked_at() -> None:
     run_owned(scene, 2, controller={"leader.imbalance.check.interval.seconds": "20"})
 
 
-def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_it() -> None:
+def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_it(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
         cluster.members[2].crash()
@@ -60,6 +98,7 @@ def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_i
         assert cluster.place.partition("t").leader == -1
 
     run_owned(scene, 2, controller={"unclean.leader.election.interval.ms": "10000"})
+    assert not any("nclean" in each for each in caplog.messages)
 
     async def unclean(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
@@ -69,6 +108,10 @@ def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_i
         await cluster.until(lambda: cluster.place.partition("t").leader == -1, "nobody leads")
         await cluster.done(cluster.members[2].start())
         await cluster.until(lambda: cluster.place.partition("t").leader == 2, "who lives leads")
+        epoch, told = cluster.place.partition("t").leader_epoch, [each for each in caplog.messages if "nclean" in each]
+        assert told == [
+            f"Unclean election: broker 2 leads t-0 in epoch {epoch}. In sync were [], eligible [1], and what only they had is lost"
+        ]
 
     run_owned(unclean, 2, controller={"unclean.leader.election.enable": "true", "unclean.leader.election.interval.ms": "10000"})
 

@@ -301,6 +301,27 @@ def test_what_comes_before_a_damaged_batch_is_taken_and_the_next_fetch_goes_on_f
     assert other.partition.log.log_end_offset == other.partition.replica.log_end == 1
 
 
+@pytest.mark.parametrize(("recovering", "election"), [(True, "unclean"), (False, "clean, or its leader has recovered since")])
+def test_a_cut_below_the_high_watermark_names_the_leaders_epoch_and_election(
+    member: Member, other: Member, caplog: pytest.LogCaptureFixture, election: str, *, recovering: bool
+) -> None:
+    member.partition.lead(registered())
+    for value in (b"a", b"b"):
+        member.partition.append(one_batch(value))
+    follow(other)
+    other.partition.append_fetched(member.all_records(), 1)
+    other.partition.leader_said(2, 0)
+    other.partition.follow(registered(6)._replace(leader=THIRD, recovering=recovering))
+    other.partition.truncate(2)
+    assert caplog.messages == []
+    other.partition.truncate(1)
+    (told,) = caplog.messages
+    assert told == (
+        "t-0 is cut at 1, below its high watermark 2: broker 3 lacks that, its leader in epoch 6. "
+        f"The metadata calls the election {election}"
+    )
+
+
 def test_a_truncation_takes_the_high_watermark_with_it_and_wakes_who_reads(member: Member, other: Member) -> None:
     member.partition.lead(registered())
     for value in (b"a", b"b"):

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
 from ottla.broker.core.timers import Timers
-from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause, wait_at_most
+from ottla.broker.runtime.upkeep.timer_driver import Deadline, Lateness, TimerDriver, pause, wait_at_most
+from tests.support.simulation import TimelessLoop
 
 
 async def test_a_timer_runs_when_its_time_has_come_and_not_before() -> None:
@@ -128,3 +130,85 @@ async def test_a_wait_ends_with_the_last_future_or_with_the_time_and_leaves_no_t
     assert await waiting == []
     assert len(timers) == 0
     driver.stop()
+
+
+def stalling(scene: Callable[[TimelessLoop, VirtualClock], None]) -> None:
+    """Runs the scene on a loop that stalls when it is told to."""
+
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, TimelessLoop)
+        scene(loop, VirtualClock())
+
+    with asyncio.Runner(loop_factory=TimelessLoop) as runner:
+        runner.run(run())
+
+
+def pass_ms(loop: TimelessLoop, clock: VirtualClock, ms: int) -> None:
+    loop.stalled_ms += ms
+    clock.advance(ms)
+
+
+def test_what_is_due_is_late_by_the_time_since_then() -> None:
+    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+        late = Lateness(clock, 1_000)
+        pass_ms(loop, clock, 1_000)
+        assert late.ms() == 0
+        pass_ms(loop, clock, 700)
+        assert late.ms() == 700
+
+    stalling(scene)
+
+
+def test_a_clock_that_is_put_forward_makes_nothing_late() -> None:
+    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+        late = Lateness(clock, 1_000)
+        clock.advance(3_600_000)
+        assert late.ms() == 0
+
+    stalling(scene)
+
+
+def test_a_deadline_that_a_busy_loop_meets_late_waits_once_more_for_as_long() -> None:
+    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+        timers, ran = Timers(), []
+        Deadline(timers, clock, 1_000, lambda: ran.append(clock.mono_ms()))
+        pass_ms(loop, clock, 1_400)
+        timers.run_due(clock.mono_ms())
+        assert ran == []
+        pass_ms(loop, clock, 400)
+        timers.run_due(clock.mono_ms())
+        assert ran == [1_800]
+
+    stalling(scene)
+
+
+def test_a_late_deadline_waits_no_longer_than_it_did_at_first() -> None:
+    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+        timers, ran = Timers(), []
+        Deadline(timers, clock, 1_000, lambda: ran.append(clock.mono_ms()))
+        pass_ms(loop, clock, 60_000)
+        timers.run_due(clock.mono_ms())
+        assert timers.next_deadline() == 61_000
+        pass_ms(loop, clock, 1_000 + limits.LATE_TURN_MS)
+        timers.run_due(clock.mono_ms())
+        assert ran == [61_100]
+
+    stalling(scene)
+
+
+def test_a_deadline_on_time_runs_at_once_and_a_cancelled_one_never() -> None:
+    def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
+        timers, ran = Timers(), []
+        Deadline(timers, clock, 1_000, lambda: ran.append(1))
+        Deadline(timers, clock, 1_000, lambda: ran.append(2)).cancel()
+        waiting = Deadline(timers, clock, 500, lambda: ran.append(3))
+        pass_ms(loop, clock, 1_000)
+        timers.run_due(clock.mono_ms())
+        assert ran == [1]
+        waiting.cancel()
+        pass_ms(loop, clock, 5_000)
+        timers.run_due(clock.mono_ms())
+        assert ran == [1]
+
+    stalling(scene)

@@ -1,0 +1,82 @@
+"""Log lines about a state that lasts, such as a controller that cannot be reached: one line when it begins, then fewer and fewer.
+
+Rules:
+- A state has a line when it begins, then after `STATE_STILL_MS` and after pauses that double up to `STATE_STILL_MS_MAX`, and when it ends.
+- A state that begins again within `STATE_CALM_MS` of its end is the same state: a state that flaps writes as few lines as one that lasts.
+- At most `STATES_MAX` states are remembered; the oldest is forgotten first. Time is an argument.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable
+
+from ottla.broker.core import limits
+from ottla.protocol.lazy_dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class _State:
+    since_ms: int
+    still_ms: int
+    """When the next line is due."""
+    pause_ms: int = limits.STATE_STILL_MS
+    times: int = 1
+    ended_ms: int | None = None
+    told: bool = True
+    """Whether its beginning has a line, and its end none yet."""
+
+
+class StateLines:
+    """The states of one component. `logger` is the component's, `now_ms` its monotonic clock."""
+
+    def __init__(self, logger: logging.Logger, now_ms: Callable[[], int]) -> None:
+        self._logger = logger
+        self._now_ms = now_ms
+        self._states: dict[Hashable, _State] = {}
+
+    def __bool__(self) -> bool:
+        """Whether any state may hold."""
+        return bool(self._states)
+
+    def holds(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:
+        """Begin a state, or note that it lasts. Only the first line has the trace of `error`."""
+        now_ms = self._now_ms()
+        known = self._states.get(state)
+        if known is None or (known.ended_ms is not None and now_ms - known.ended_ms >= limits.STATE_CALM_MS):
+            self._begin(state, now_ms)
+            self._logger.log(level, line, *args, exc_info=error)
+            return
+        known.ended_ms = None
+        known.times += 1
+        if now_ms >= known.still_ms:
+            known.pause_ms = min(2 * known.pause_ms, limits.STATE_STILL_MS_MAX)
+            known.still_ms = now_ms + known.pause_ms
+            known.told = True
+            still = (now_ms - known.since_ms) // 1_000
+            self._logger.log(level, f"{line} (still, %d times in %d s)", *args, known.times, still)
+
+    def over(self, state: Hashable, line: str, *args: object) -> None:
+        """End a state. The line is written only if the beginning has one."""
+        known = self._states.get(state)
+        if known is None or known.ended_ms is not None:
+            return
+        known.ended_ms = self._now_ms()
+        if known.told:
+            known.told = False
+            self._logger.info(f"{line} (after %d s)", *args, (known.ended_ms - known.since_ms) // 1_000)
+
+    def all_over(self, line: str) -> None:
+        """End every state, with one line if any of their beginnings has one."""
+        since_ms = [known.since_ms for known in self._states.values() if known.ended_ms is None and known.told]
+        for known in self._states.values():
+            if known.ended_ms is None:
+                known.ended_ms, known.told = self._now_ms(), False
+        if since_ms:
+            self._logger.info(f"{line} (after %d s)", (self._now_ms() - min(since_ms)) // 1_000)
+
+    def _begin(self, state: Hashable, now_ms: int) -> None:
+        self._states.pop(state, None)
+        if len(self._states) == limits.STATES_MAX:
+            del self._states[next(iter(self._states))]
+        self._states[state] = _State(now_ms, now_ms + limits.STATE_STILL_MS)

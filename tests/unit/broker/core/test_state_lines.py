@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.state_lines import StateLines
+
+LOGGER = logging.getLogger("ottla.broker.test_state_lines")
+
+
+class Place:
+    """State lines on a clock that moves by hand, and what they wrote."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.clock = VirtualClock()
+        self.lines = StateLines(LOGGER, self.clock.mono_ms)
+        self._caplog = caplog
+
+    def away(self, why: str = "refused") -> None:
+        self.lines.holds("away", logging.WARNING, "No controller: %s", why)
+
+    def back(self) -> None:
+        self.lines.over("away", "The controller is back")
+
+    @property
+    def written(self) -> list[str]:
+        return self._caplog.messages
+
+
+@pytest.fixture
+def place(caplog: pytest.LogCaptureFixture) -> Place:
+    caplog.set_level(logging.INFO, LOGGER.name)
+    return Place(caplog)
+
+
+def test_a_state_is_told_when_it_begins_and_then_after_pauses_that_double(place: Place) -> None:
+    told_at = []
+    for _ in range(36_000):  # an hour, ten times a second
+        before = len(place.written)
+        place.away()
+        if len(place.written) > before:
+            told_at.append(place.clock.mono_ms())
+        place.clock.advance(100)
+    assert told_at == [0, 10_000, 30_000, 70_000, 150_000, 310_000, 630_000, 1_230_000, 1_830_000, 2_430_000, 3_030_000]
+
+
+def test_a_later_line_says_what_was_met_now_and_how_often_since_when(place: Place) -> None:
+    place.away("refused")
+    place.away("timed out")
+    place.clock.advance(limits.STATE_STILL_MS)
+    place.away("no address")
+    assert place.written == ["No controller: refused", "No controller: no address (still, 3 times in 10 s)"]
+
+
+def test_the_end_of_a_state_is_told_once(place: Place) -> None:
+    place.back()
+    place.away()
+    place.clock.advance(4_000)
+    place.back()
+    place.back()
+    assert place.written == ["No controller: refused", "The controller is back (after 4 s)"]
+
+
+def test_a_state_that_comes_and_goes_is_one_that_stays(place: Place) -> None:
+    for _ in range(90):
+        place.away()
+        place.clock.advance(50)
+        place.back()
+        place.clock.advance(50)
+    assert place.written == ["No controller: refused", "The controller is back (after 0 s)"]
+    place.clock.advance(limits.STATE_STILL_MS)
+    place.away()
+    place.back()
+    assert place.written[2:] == ["No controller: refused (still, 91 times in 19 s)", "The controller is back (after 19 s)"]
+
+
+def test_a_state_that_begins_again_after_a_calm_time_is_a_new_one(place: Place) -> None:
+    place.away()
+    place.back()
+    place.clock.advance(limits.STATE_CALM_MS)
+    place.away("again")
+    assert place.written[-1] == "No controller: again"
+
+
+def test_one_state_does_not_hide_another(place: Place) -> None:
+    place.away()
+    place.lines.holds("slow", logging.WARNING, "Slow")
+    assert place.written == ["No controller: refused", "Slow"]
+
+
+def test_all_states_end_with_one_line(place: Place) -> None:
+    place.lines.all_over("All is well")
+    place.away()
+    place.clock.advance(3_000)
+    place.lines.holds("slow", logging.WARNING, "Slow")
+    for _ in range(2):
+        place.lines.all_over("All is well")
+    place.away()
+    assert place.written == ["No controller: refused", "Slow", "All is well (after 3 s)"]
+
+
+def test_only_so_many_states_are_remembered(place: Place) -> None:
+    for number in range(limits.STATES_MAX + 1):
+        place.lines.holds(number, logging.WARNING, "%d", number)
+    place.lines.holds(1, logging.WARNING, "one")
+    place.lines.holds(0, logging.WARNING, "zero")
+    assert place.written[limits.STATES_MAX + 1 :] == ["zero"]
+
+
+def test_a_trace_goes_with_the_first_line_only(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    error = ValueError("a bug")
+    for _ in range(2):
+        place.lines.holds("bug", logging.ERROR, "Bug", error=error)
+        place.clock.advance(limits.STATE_STILL_MS)
+    assert [record.exc_info is not None for record in caplog.records] == [True, False]
