@@ -172,6 +172,32 @@ def subscriptions(probe: Probe) -> None:
     described(probe, "of nothing any more", "cg-expr")
 
 
+def expressions(probe: Probe) -> None:
+    """A topic by name is assigned before those of the expression beside it, which is resolved after the answer; an expression that the group
+    has resolved counts at once."""
+    new_topic(probe, "cg-by-name", 2)
+    new_topic(probe, "cg-by-regex", 2)
+    fields = {"subscribed_topic_names": None, "subscribed_topic_regex": "cg-by-r.*"}
+    probe.ask("an expression alone", joining_beat("cg-regex", "a", **fields), 1)
+    epoch = _told_more(probe, "cg-regex", 1)
+    described(probe, "of an expression alone", "cg-regex")
+    probe.ask("another expression", beat("cg-regex", "a", epoch, subscribed_topic_regex="cg-by-n.*"), 1)
+    probe.ask("a topic by name and an expression", joining_beat("cg-mixed", "a", "cg-by-name", subscribed_topic_regex="cg-by-r.*"), 1)
+    epoch = _told_more(probe, "cg-mixed", 2)
+    described(probe, "of both", "cg-mixed")
+    probe.ask("a member with the same expression", joining_beat("cg-mixed", "b", **fields), 1)
+    probe.ask("no topic by name any more", beat("cg-mixed", "a", epoch, subscribed_topic_names=[]), 1)
+
+
+def _told_more(probe: Probe, group: str, epoch: int) -> int:
+    """Beat, unseen, until the one member in this epoch is told of another assignment; its epoch then."""
+    for _ in until(f"the expression of {group} is resolved"):
+        answer = probe.quietly(beat(group, "a", epoch), 1)
+        if answer.assignment is not None:
+            return int(answer.member_epoch)
+    raise AssertionError("unreachable: `until` raises")
+
+
 def static_members(probe: Probe) -> None:
     """A static member that goes for a while, comes back under another member id, and is in somebody's way."""
     topic_id = new_topic(probe, "cg-static", 2)
@@ -285,6 +311,7 @@ SCENARIOS = {
     "lives": lives,
     "refused": refused,
     "subscriptions": subscriptions,
+    "expressions": expressions,
     "static_members": static_members,
     "offsets": offsets,
     "admin": admin,
