@@ -173,8 +173,8 @@ def subscriptions(probe: Probe) -> None:
 
 
 def expressions(probe: Probe) -> None:
-    """A topic by name is assigned before those of the expression beside it, which is resolved after the answer; an expression that the group
-    has resolved counts at once."""
+    """A topic by name is assigned before those of the expression beside it, which is resolved after the answer. An expression that the
+    group has resolved counts at once."""
     new_topic(probe, "cg-by-name", 2)
     new_topic(probe, "cg-by-regex", 2)
     fields = {"subscribed_topic_names": None, "subscribed_topic_regex": "cg-by-r.*"}
