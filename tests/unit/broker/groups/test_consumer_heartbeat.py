@@ -316,6 +316,16 @@ def test_an_expression_that_nobody_uses_any_more_is_forgotten() -> None:
 # --- time -------------------------------------------------------------------------------------------------------------------------
 
 
+def test_a_full_heartbeat_lets_go_of_what_it_does_not_report_although_the_member_was_told_of_it() -> None:
+    """A client that is still taking its partitions reports those of before. The coordinator cannot tell that from a lost answer (KAFKA:
+    CurrentAssignmentBuilder), so the application may hold a partition, unreported, for a moment longer than the coordinator knows."""
+    driver = two_members()
+    assert driver.beat("a", 2, owned={}, rebalance_timeout_ms=30_000, topic_names=frozenset({"t"})).epoch == 3
+    given = driver.beat("b", 3).assignment
+    assert given is not None
+    assert given[T] | driver.member("a").assigned[T] == frozenset(range(4))
+
+
 def test_a_silent_member_is_out_when_its_session_ends() -> None:
     driver = two_members(session_timeout_ms=45_000)
     stable_pair(driver)
