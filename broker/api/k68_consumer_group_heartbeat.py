@@ -2,8 +2,8 @@
 
 Promises: it is answered at once, and durably. A partition is given to a member only when the one that had it said that it let go, or is
 out. The assignment is told when it changed, and whenever the member said everything about itself. A regular expression (1+) is resolved
-before the answer. An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH; UNSUPPORTED_VERSION where
-`group.coordinator.rebalance.protocols` leaves `consumer` out.
+after the answer; a later heartbeat tells of its topics. An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH;
+UNSUPPORTED_VERSION where `group.coordinator.rebalance.protocols` leaves `consumer` out.
 
 The rack id is kept and shown, and changes no assignment: one broker has every replica.
 """

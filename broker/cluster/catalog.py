@@ -24,6 +24,8 @@ class Catalog:
         self.image: MetadataImage = EMPTY
         self.changes = 0
         """Another number after every change of a topic or its partitions."""
+        self.creations = 0
+        """Another number after every creation of a topic."""
         self._collisions: dict[str, set[str]] = {}
 
     def topic(self, name: str) -> TopicImage | None:
@@ -95,6 +97,7 @@ class Catalog:
         """Takes `image` in the place of the present one, from which it differs by `changes`."""
         self.image = image
         self.changes += bool(changes.topics)
+        self.creations += any(change.before is None for change in changes.topics.values())
         for change in changes.topics.values():
             if change.before is not None:
                 self._forget(change.before.name)

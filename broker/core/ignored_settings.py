@@ -46,7 +46,6 @@ IGNORED_NAMES = frozenset(
         "delete.records.purgatory.purge.interval.requests",
         "eligible.leader.replicas.enable",
         "fetch.purgatory.purge.interval.requests",
-        "group.consumer.regex.refresh.interval.ms",
         "group.coordinator.append.linger.ms",
         "group.coordinator.background.threads",
         "group.coordinator.new.enable",

@@ -14,7 +14,7 @@ Source of the rules: KAFKA ConsumerGroup, ModernGroup, GroupMetadataManager.repl
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any
@@ -62,11 +62,16 @@ class ConsumerGroup:
         self.targets: dict[str, Assignment] = {}
         self.resolved: dict[str, frozenset[str]] = {}
         """What each regular expression stood for when it was last resolved."""
+        self.resolved_ms = 0
+        """When that was, by the wall clock; without meaning while nothing is resolved."""
+        self.resolved_created: int | None = None
+        """`TopicsView.created` at the last resolution; None: not since the group was read back."""
         self.is_backed_by_4_0 = False
         """Whether Kafka 4.0 wrote a record of type 4, which has to go with the group."""
         self.topics_version: int | None = None
         """The version of the topics for which the group was last seen to be right; None: not since it was read back."""
         self._static: dict[str, str] = {}
+        self._regexes: dict[str, int] = {}
         self._holders: dict[tuple[bytes, int], str] = {}
 
     # --- questions ------------------------------------------------------------------------------------------------------------
@@ -123,8 +128,13 @@ class ConsumerGroup:
     def is_subscribed_to(self, topic: str) -> bool:
         return any(topic in self.topics_of(member) for member in self.members.values())
 
+    @property
+    def regexes(self) -> Collection[str]:
+        """The regular expressions that members subscribe to."""
+        return self._regexes.keys()
+
     def subscribers_of_regex(self, regex: str) -> int:
-        return sum(member.topic_regex == regex for member in self.members.values())
+        return self._regexes.get(regex, 0)
 
     def preferred_assignor(self, default: str) -> str:
         """The one that most members ask for; of equals the first by name."""
@@ -213,7 +223,7 @@ class ConsumerGroup:
 
     def _apply_regex(self, regex: str, value: ConsumerValue | None) -> None:
         if isinstance(value, records.ConsumerGroupRegularExpressionValue):
-            self.resolved[regex] = frozenset(value.topics)
+            self.resolved[regex], self.resolved_ms = frozenset(value.topics), value.timestamp
         else:
             self.resolved.pop(regex, None)
 
@@ -231,6 +241,7 @@ class ConsumerGroup:
         if member is None:
             return
         self._release(member)
+        self._count_regex(member, -1)
         if member.instance_id is not None and self._static.get(member.instance_id) == member_id:
             del self._static[member.instance_id]
 
@@ -249,11 +260,19 @@ class ConsumerGroup:
         before = self.members.get(member.member_id)
         if before is not None:
             self._release(before)
+            self._count_regex(before, -1)
+        self._count_regex(member, +1)
         self.members[member.member_id] = member
         if member.instance_id is not None:
             self._static[member.instance_id] = member.member_id
         for partition in member.owned():
             self._holders[partition] = member.member_id
+
+    def _count_regex(self, member: ConsumerMember, more: int) -> None:
+        if member.topic_regex:
+            self._regexes[member.topic_regex] = count = self._regexes.get(member.topic_regex, 0) + more
+            if not count:
+                del self._regexes[member.topic_regex]
 
     def _release(self, member: ConsumerMember) -> None:
         for partition in member.owned():

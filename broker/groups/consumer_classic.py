@@ -52,9 +52,7 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
         topic_regex="",
         classic=ClassicMember(joining.session_timeout_ms, joining.protocols),
     )
-    changed = (after.topic_names, after.topic_regex) != (before.topic_names, before.topic_regex)
-    draft.put_member(after)
-    draft.refresh(subscriptions_changed=changed, may_describe=joining.may_describe)
+    changed = draft.change_member(before, after, joining.may_describe)
     owned = owned_of(subscription, draft.topics)
     if replaces_consumer and migration.may_downgrade(draft):
         member = _end_group(draft, member_id, owned, subscription_changed=changed)

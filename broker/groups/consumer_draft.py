@@ -24,8 +24,9 @@ from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupRecord
 from ottla.broker.groups.reconciliation import Target, reconcile
+from ottla.broker.groups.regexes import RegexChange, Resolution, is_due
 from ottla.broker.groups.states import Now
-from ottla.broker.groups.topics_view import MayDescribe, TopicsView, every_topic, hash_of, topics_matching
+from ottla.broker.groups.topics_view import MayDescribe, TopicsView, check_regex, hash_of
 from ottla.protocol.lazy_dataclasses import dataclass
 
 
@@ -42,6 +43,7 @@ class ConsumerConfig:
     allows_downgrade: bool = True
     classic_max_size: int = 2**31 - 1
     assignment_interval_ms: int = 1_000
+    regex_refresh_interval_ms: int = 600_000
 
     @property
     def allows_classic_members(self) -> bool:
@@ -61,6 +63,8 @@ class Draft:
         self.records: list[GroupRecord] = []
         self.replies: list[Reply] = []
         self.downgraded: bool | None = None
+        self.resolution: Resolution | None = None
+        """A resolution of the group's regular expressions that is due."""
         self._original = group
 
     @property
@@ -124,11 +128,44 @@ class Draft:
 
     # --- what follows from a change -------------------------------------------------------------------------------------------
 
-    def refresh(self, *, subscriptions_changed: bool, may_describe: MayDescribe = every_topic) -> None:
+    def change_member(self, before: ConsumerMember, after: ConsumerMember, may_describe: MayDescribe) -> bool:
+        """Put the member, bump the epoch if that or the topics require it, and plan a resolution of the regular expressions if one is due.
+
+        Return whether the member's subscription has changed. Raises Rejected(INVALID_REGULAR_EXPRESSION). KAFKA:
+        hasMemberSubscriptionChanged, maybeUpdateRegularExpressions, updateSubscriptionMetadata.
+        """
+        names_changed = after.topic_names != before.topic_names
+        regex, is_new = RegexChange.NONE, False
+        if after.topic_regex != before.topic_regex:
+            is_new = bool(after.topic_regex) and not self.group.subscribers_of_regex(after.topic_regex)
+            if is_new:
+                check_regex(after.topic_regex)
+            is_known = not after.topic_regex or after.topic_regex in self.group.resolved
+            regex = RegexChange.RESOLVED if is_known and not is_new else RegexChange.UNRESOLVED
+        self.put_member(after)
+        if regex is not RegexChange.NONE:
+            self._forget_unused_regexes()
+        if is_due(self.group, self.topics, self.now.wall_ms, self.config.regex_refresh_interval_ms, is_new=is_new):
+            self.resolution = Resolution(self.group_id, tuple(sorted(self.group.regexes)), may_describe)
+        self._refresh(subscriptions_changed=names_changed or regex is RegexChange.RESOLVED)
+        return names_changed or regex is not RegexChange.NONE
+
+    def put_resolved(self, resolution: Resolution) -> None:
+        """Put what the regular expressions stand for, and bump the epoch if that is new."""
+        changed = False
+        for regex, topics in sorted(resolution.found.items()):
+            if self.group.subscribers_of_regex(regex):
+                changed = changed or self.group.resolved.get(regex, frozenset()) != topics
+                value = records.ConsumerGroupRegularExpressionValue(sorted(topics), self.topics.version, resolution.began_ms)
+                self.put(records.ConsumerGroupRegularExpressionKey(self.group_id, regex), value)
+        metadata_hash = self.metadata_hash()
+        if changed or metadata_hash != self.group.metadata_hash:
+            self.put_epoch(self.group.epoch + 1, metadata_hash)
+
+    def _refresh(self, *, subscriptions_changed: bool) -> None:
         """See whether the topics that members subscribe to are still the same, and bump the epoch if anything changed."""
         if not subscriptions_changed and self.group.topics_version == self.topics.version:
             return
-        self._resolve_regexes(may_describe)
         metadata_hash = self.metadata_hash()
         if subscriptions_changed or metadata_hash != self.group.metadata_hash:
             self.put_epoch(self.group.epoch + 1, metadata_hash)
@@ -205,14 +242,6 @@ class Draft:
         """Of the topics that members subscribe to, as they are now."""
         infos = (self.topics.by_name(name) for name in self.group.subscribed_topics())
         return hash_of(info for info in infos if info is not None)
-
-    def _resolve_regexes(self, may_describe: MayDescribe) -> None:
-        self._forget_unused_regexes()
-        for regex in sorted({member.topic_regex for member in self.group.members.values() if member.topic_regex}):
-            names = [name for name in topics_matching(regex, self.topics) if may_describe(name)]
-            if self.group.resolved.get(regex) != frozenset(names):
-                value = records.ConsumerGroupRegularExpressionValue(names, self.topics.version, self.now.wall_ms)
-                self.put(records.ConsumerGroupRegularExpressionKey(self.group_id, regex), value)
 
     def _forget_unused_regexes(self) -> None:
         for regex in sorted(self.group.resolved):

@@ -27,6 +27,7 @@ from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_S
 from ottla.broker.groups.consumer_records import ConsumerGroupMetadataKey, ConsumerKey, ConsumerValue
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.regexes import Resolution
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
 from ottla.protocol.error_codes import ErrorCode
@@ -46,6 +47,8 @@ class ConsumerGroups:
         """By group id; a group that is gone, or was refused before it began, has none."""
         self._downgraded: dict[str, bool] = {}
         """Groups that the last operation made classic ones; whether they have to rebalance."""
+        self._resolutions: dict[str, Resolution] = {}
+        """By group id; one stays until it has ended, so that a group has one at a time."""
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
@@ -125,6 +128,7 @@ class ConsumerGroups:
     def abandon(self, group: ConsumerGroup, now: Now) -> None:
         """Nothing that was decided took effect: members whose time was up are looked at again."""
         self._downgraded.pop(group.group_id, None)
+        group.resolved_created = None
         draft = self._draft(group, now)
         for member in group.members.values():
             if draft.deadlines.get(DeadlineKind.SESSION, member.member_id) is None:
@@ -141,6 +145,24 @@ class ConsumerGroups:
             if has_to_rebalance:
                 group.prepare_rebalance(now, outcome)
         return outcome.replies
+
+    # --- regular expressions --------------------------------------------------------------------------------------------------
+
+    def next_resolution(self, group_id: str) -> Resolution | None:
+        """Return a resolution that the group is due, once. The caller runs it and ends it by `end_resolution`."""
+        resolution = self._resolutions.get(group_id)
+        return resolution if resolution is not None and resolution.start() else None
+
+    def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, list[Reply]]:
+        """Take what a resolution has found, if it has ended and there is still such a group."""
+        del self._resolutions[resolution.group_id]
+        group = self._groups.get(resolution.group_id)
+        if not isinstance(group, ConsumerGroup) or not resolution.found:
+            return Effects((), [])
+        draft = self._draft(group, now)
+        draft.put_resolved(resolution)
+        group.resolved_created = resolution.created
+        return self._effects(draft, [])
 
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
@@ -194,4 +216,6 @@ class ConsumerGroups:
         if draft.downgraded is not None:
             self._downgraded[draft.group_id] = draft.downgraded
         self.deadlines[draft.group_id] = draft.deadlines
+        if draft.resolution is not None:
+            self._resolutions.setdefault(draft.group_id, draft.resolution)
         return Effects(draft.records, response)

@@ -23,7 +23,7 @@ from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
 from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH, Assignment, ConsumerMember
 from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.reconciliation import is_subset
-from ottla.broker.groups.topics_view import MayDescribe, check_regex, every_topic
+from ottla.broker.groups.topics_view import MayDescribe, every_topic
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.lazy_dataclasses import dataclass
 
@@ -113,11 +113,7 @@ def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
         )
     before = _member(draft, beat)
     after = _changed(before, beat)
-    changed = _subscription(after) != _subscription(before)
-    if after.topic_regex and after.topic_regex != before.topic_regex:
-        check_regex(after.topic_regex)
-    draft.put_member(after)
-    draft.refresh(subscriptions_changed=changed, may_describe=beat.may_describe)
+    changed = draft.change_member(before, after, beat.may_describe)
     draft.update_target()
     member = draft.reconcile(beat.member_id, beat.owned, subscription_changed=changed)
     draft.keep_session(member)
@@ -218,7 +214,3 @@ def _changed(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
         topic_regex=member.topic_regex if beat.topic_regex is None else beat.topic_regex,
         classic=None,
     )
-
-
-def _subscription(member: ConsumerMember) -> tuple[frozenset[str], str]:
-    return member.topic_names, member.topic_regex

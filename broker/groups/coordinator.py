@@ -28,6 +28,7 @@ from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataValue, GroupRecord
 from ottla.broker.groups.migration import end_of
 from ottla.broker.groups.offsets import NO_PRODUCER_ID, Offsets
+from ottla.broker.groups.regexes import Resolution
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.broker.groups.topics_view import NoTopics, TopicsView
 from ottla.protocol.error_codes import ErrorCode
@@ -194,6 +195,14 @@ class GroupCoordinator:
     def after_append(self, group_id: str, now: Now) -> Replies:
         """The records of the group's last operation are in the log and applied; returns whom that answers."""
         return self.consumers.after_append(group_id, now)
+
+    def next_resolution(self, group_id: str) -> Resolution | None:
+        """Return a resolution of regular expressions that the group is due, once; the caller runs and ends it."""
+        return self.consumers.next_resolution(group_id)
+
+    def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, Replies]:
+        """Take what the resolution has found, if it ran to its end."""
+        return self.consumers.end_resolution(resolution, now)
 
     def abandon(self, group_id: str, now: Now) -> Replies:
         """The last operation's record could not be written; returns who has to be told to start over."""

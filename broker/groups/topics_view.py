@@ -3,6 +3,7 @@
 Rules that hold here:
 
 * Groups never look topics up elsewhere. Whoever runs them hands in a `TopicsView`, whose `version` changes whenever anything in it does.
+  Its `created` changes only when a topic is created.
 * A regular expression is RE2's (as Kafka's is), so no expression and no name makes matching slow; it has to match the whole name.
 """
 
@@ -47,6 +48,11 @@ class TopicsView(Protocol):
         """Another number after every change."""
         ...
 
+    @property
+    def created(self) -> int:
+        """Another number after every creation of a topic."""
+        ...
+
     def by_name(self, name: str) -> TopicInfo | None:
         """The topic of that name."""
         ...
@@ -73,6 +79,7 @@ class NoTopics:
     """A view without topics, for groups that are only looked at."""
 
     version = 0
+    created = 0
 
     def by_name(self, name: str) -> TopicInfo | None:
         return None
@@ -89,10 +96,10 @@ def check_regex(regex: str) -> None:
     _compile(regex)
 
 
-def topics_matching(regex: str, topics: TopicsView) -> list[str]:
-    """The names that the expression stands for, sorted. Raises Rejected(INVALID_REGULAR_EXPRESSION)."""
-    pattern = _compile(regex)
-    return sorted(name for name in topics.names() if pattern.fullmatch(name))
+def matcher_of(regex: str) -> Callable[[str], object]:
+    """Return a function whose result is true for a name that the expression matches. Raises Rejected(INVALID_REGULAR_EXPRESSION)."""
+    matcher: Callable[[str], object] = _compile(regex).fullmatch
+    return matcher
 
 
 def hash_of(topics: Iterable[TopicInfo]) -> int:

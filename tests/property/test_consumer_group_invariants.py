@@ -1,9 +1,12 @@
-"""Random lives of a consumer group: lost answers, silent members, topics that come and go, broken disks and restarts."""
+"""Random lives of a consumer group: lost answers, silent members, topics that come and go, broken disks and restarts. A second machine adds
+late, lost and repeated heartbeats of clients that are still at work on their last assignment."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import combinations
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -308,3 +311,217 @@ class GroupLife(RuleBasedStateMachine):
 
 TestGroupLife = GroupLife.TestCase
 TestGroupLife.settings = settings(max_examples=100, stateful_step_count=40, print_blob=True)
+
+
+class Fate(Enum):
+    """What the network does to a heartbeat."""
+
+    ANSWERED = "answered"
+    REQUEST_LOST = "request lost"
+    ANSWER_LOST = "answer lost"
+    REPEATED = "repeated"
+    LATE_REQUEST = "late request"
+    """The request is on its way until a later step."""
+    LATE_ANSWER = "late answer"
+    """The request is handled, and its answer is on its way until a later step."""
+
+
+@dataclass
+class Flight:
+    """A heartbeat under way. `acknowledges` is the assignment of which it tells that the client has applied it."""
+
+    fields: dict[str, Any]
+    acknowledges: Partitions | None
+    is_handled: bool = False
+    answer: HeartbeatAnswer | ErrorCode | None = None
+
+
+@dataclass
+class Peer:
+    """A client as Kafka's own and librdkafka are: one heartbeat at a time; a full one after each that failed; its partitions are reported
+    in full heartbeats and when it has applied an assignment. While it applies one, it reports the partitions of before."""
+
+    member_id: str
+    topics: frozenset[str]
+    keeps_until_answered: bool
+    """Whether an acknowledgement counts for the client when it is answered (librdkafka) or when it is sent (Kafka's own client)."""
+    epoch: int = 0
+    current: Partitions = field(default_factory=frozenset)
+    told: Partitions = field(default_factory=frozenset)
+    is_applied: bool = True
+    is_acknowledged: bool = True
+    is_full: bool = True
+    has_new_topics: bool = False
+    flight: Flight | None = None
+    confirmed: Partitions = field(default_factory=frozenset)
+    """The partitions of the last report that the coordinator took."""
+
+    def apply(self) -> None:
+        """The application has taken what is new and has let go of what is gone."""
+        if not self.is_applied:
+            self.is_applied, self.is_acknowledged = True, False
+            if not self.keeps_until_answered:
+                self.current = self.told
+
+    def request(self) -> Flight:
+        acknowledges = self.told if self.is_applied and not self.is_acknowledged else None
+        owned = acknowledges if acknowledges is not None else self.current if self.is_full else None
+        fields: dict[str, Any] = {"epoch": self.epoch, "owned": None if owned is None else nested(owned)}
+        if self.is_full:
+            fields["rebalance_timeout_ms"] = 30_000
+        if self.is_full or self.has_new_topics:
+            fields["topic_names"] = self.topics
+        self.flight = Flight(fields, acknowledges)
+        return self.flight
+
+    def take(self, flight: Flight, answer: HeartbeatAnswer) -> None:
+        self.is_full, self.has_new_topics, self.epoch = False, False, answer.epoch
+        if flight.acknowledges is not None and flight.acknowledges == self.told:
+            self.current, self.is_acknowledged = self.told, True
+        if answer.assignment is not None and flat(answer.assignment) != self.told:
+            self.told, self.is_applied, self.is_acknowledged = flat(answer.assignment), False, True
+
+    def give_up(self) -> None:
+        """The heartbeat took too long, or its connection broke."""
+        self.flight, self.is_full = None, True
+
+    def begin_anew(self) -> None:
+        self.epoch, self.current, self.told, self.confirmed = 0, frozenset(), frozenset(), frozenset()
+        self.is_applied = self.is_acknowledged = self.is_full = True
+
+
+class GroupOnABadNetwork(RuleBasedStateMachine):
+    """Heartbeats of one client are handled in the order in which it sent them: TCP and the order within a broker's loop see to that. A
+    request that its client has given up is handled before its next one, or never."""
+
+    @initialize(keep=st.lists(st.booleans(), min_size=2, max_size=3), names=topic_sets)
+    def begin(self, keep: list[bool], names: frozenset[str]) -> None:
+        self.driver = GroupsDriver(FakeTopics(t=3, u=2, v=1), session_timeout_ms=45_000)
+        self.peers = [Peer(f"m{number}", names, keeps) for number, keeps in enumerate(keep)]
+        self.names = len(keep)
+        for _ in range(4):
+            self.turn()
+
+    @rule()
+    def turn(self) -> None:
+        """Every client that does not wait for an answer beats, is answered, and applies what it is told."""
+        for peer in self.peers:
+            if peer.flight is None:
+                self.handle(peer, flight := peer.request())
+                self.answer(peer, flight)
+                peer.apply()
+
+    @precondition(lambda self: len(self.peers) < 4)
+    @rule(topics=topic_sets, keeps=st.booleans())
+    def arrive(self, topics: frozenset[str], keeps: bool) -> None:
+        self.names += 1
+        self.peers.append(Peer(f"m{self.names}", topics, keeps))
+
+    @precondition(lambda self: self.peers)
+    @rule(index=indexes, fate=st.sampled_from([Fate.ANSWERED, Fate.ANSWERED, *Fate]))
+    def beat(self, index: int, fate: Fate) -> None:
+        peer = self.peer(index)
+        if peer.flight is not None:
+            return
+        flight = peer.request()
+        if fate is Fate.REQUEST_LOST:
+            peer.give_up()
+        if fate in {Fate.REQUEST_LOST, Fate.LATE_REQUEST}:
+            return
+        self.handle(peer, flight)
+        if fate is Fate.REPEATED:
+            first = flight.answer
+            self.handle(peer, flight)
+            flight.answer = first
+        if fate is Fate.ANSWER_LOST:
+            peer.give_up()
+        elif fate is not Fate.LATE_ANSWER:
+            self.answer(peer, flight)
+
+    @precondition(lambda self: self.peers)
+    @rule(index=indexes)
+    def go_on(self, index: int) -> None:
+        """The late heartbeat, or its late answer, is there."""
+        peer = self.peer(index)
+        if peer.flight is not None:
+            if not peer.flight.is_handled:
+                self.handle(peer, peer.flight)
+            self.answer(peer, peer.flight)
+
+    @precondition(lambda self: self.peers)
+    @rule(index=indexes, is_handled=st.booleans())
+    def give_up(self, index: int, is_handled: bool) -> None:
+        """The client waits no longer; the request may be handled even so."""
+        peer = self.peer(index)
+        if peer.flight is not None:
+            if is_handled and not peer.flight.is_handled:
+                self.handle(peer, peer.flight)
+            peer.give_up()
+
+    @precondition(lambda self: self.peers)
+    @rule(index=indexes)
+    def apply(self, index: int) -> None:
+        self.peer(index).apply()
+
+    @precondition(lambda self: self.peers)
+    @rule(index=indexes, topics=topic_sets)
+    def subscribe(self, index: int, topics: frozenset[str]) -> None:
+        peer = self.peer(index)
+        peer.topics, peer.has_new_topics = topics, True
+
+    @precondition(lambda self: self.peers)
+    @rule(index=indexes, leaves=st.booleans())
+    def end(self, index: int, leaves: bool) -> None:
+        """The client leaves, or its process dies."""
+        peer = self.peer(index)
+        self.peers.remove(peer)
+        if leaves and peer.epoch > 0:
+            self.handle(peer, Flight({"epoch": -1}, None))
+
+    @rule(delta_ms=st.sampled_from([1_000, 1_000, 5_000, 5_000, 5_000, 5_000, 31_000, 46_000]))
+    def pass_time(self, delta_ms: int) -> None:
+        self.driver.pass_ms(delta_ms)
+
+    @rule()
+    def restart(self) -> None:
+        self.driver.restart()
+
+    def peer(self, index: int) -> Peer:
+        return self.peers[index % len(self.peers)]
+
+    def handle(self, peer: Peer, flight: Flight) -> None:
+        flight.is_handled = True
+        owned = flight.fields.get("owned")
+        try:
+            flight.answer = self.driver.beat(peer.member_id, **flight.fields)
+        except Rejected as refused:
+            if refused.code not in {ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.GROUP_ID_NOT_FOUND}:
+                raise
+            flight.answer, peer.confirmed = refused.code, frozenset()
+        else:
+            peer.confirmed = peer.confirmed if owned is None else flat(owned)
+
+    def answer(self, peer: Peer, flight: Flight) -> None:
+        peer.flight = None
+        if isinstance(flight.answer, HeartbeatAnswer):
+            peer.take(flight, flight.answer)
+        else:
+            peer.begin_anew()
+
+    @invariant()
+    def no_partition_has_two_owners_that_have_acknowledged_it(self) -> None:
+        group = self.driver.machine.groups.get("g")
+        members = group.members if isinstance(group, ConsumerGroup) else {}
+        for one, other in combinations([peer for peer in self.peers if peer.member_id in members], 2):
+            assert not one.confirmed & other.confirmed, (one, other)
+
+    @invariant()
+    def a_member_has_all_that_it_has_acknowledged(self) -> None:
+        group = self.driver.machine.groups.get("g")
+        for peer in self.peers:
+            if isinstance(group, ConsumerGroup) and peer.member_id in group.members:
+                assert peer.confirmed <= frozenset(group.members[peer.member_id].owned()), peer
+
+
+TestGroupOnABadNetwork = GroupOnABadNetwork.TestCase
+TestGroupOnABadNetwork.settings = settings(max_examples=200, stateful_step_count=50, print_blob=True)

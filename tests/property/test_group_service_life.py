@@ -43,6 +43,7 @@ class Topics:
 
     def __init__(self) -> None:
         self.version = 1
+        self.created = 1
         self.counts = {"t": 4, "u": 2}
 
     def by_name(self, name: str) -> TopicInfo | None:

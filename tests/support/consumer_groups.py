@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Any
 
 from ottla.broker.core.rejected import Rejected
@@ -34,11 +35,13 @@ class FakeTopics:
 
     def __init__(self, **partitions: int) -> None:
         self.version = 1
+        self.created = 1
         self._topics = {name: TopicInfo(name, topic_id(name), count) for name, count in partitions.items()}
 
     def set(self, name: str, partitions: int) -> None:
         """Create or grow a topic; delete it with 0."""
         self.version += 1
+        self.created += name not in self._topics and partitions > 0
         if partitions:
             self._topics[name] = TopicInfo(name, topic_id(name), partitions)
         else:
@@ -71,6 +74,8 @@ class GroupsDriver:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
         self.refuses_writes = False
+        self.resolves = True
+        """Whether regular expressions are resolved right after the request that plans it; otherwise `resolve` does."""
         self.last_ticket = 0
         """What the latest JoinGroup or SyncGroup is known by in `answers`."""
 
@@ -207,6 +212,20 @@ class GroupsDriver:
             assert isinstance(reply.ticket, int)
             assert reply.ticket not in self.answers, "a ticket is answered once"
             self.answers[reply.ticket] = reply.answer
+        if self.resolves:
+            self.resolve()
+
+    def resolve(self) -> bool:
+        """Run the planned resolution of regular expressions; return whether there was one."""
+        resolution = self.machine.next_resolution("g")
+        if resolution is None:
+            return False
+        for _ in resolution.steps(self.topics, self.now.wall_ms):
+            pass
+        effects = self.machine.end_resolution(resolution, self.now)
+        with suppress(Rejected):  # the log refuses it: a later heartbeat plans another one
+            self.take(effects.records, effects.response)
+        return True
 
 
 def facts_of(group: ConsumerGroup) -> dict[str, Any]:

@@ -111,13 +111,18 @@ def test_a_static_member_comes_back_to_what_it_had(client: Client) -> None:
 
 
 @pytest.mark.broker_settings(AT_ONCE)
-def test_an_expression_is_resolved_in_the_answer_and_new_topics_in_a_later_one(client: Client) -> None:
-    joined = join(client, "m", subscribed_topic_names=None, subscribed_topic_regex="[tu]")
-    assert partitions(joined) == [0, 1, 2, 3]
+def test_topics_by_name_are_assigned_at_once_and_those_of_an_expression_at_a_later_heartbeat(client: Client) -> None:
     create(client, "u", partitions=1)
-    more = beat(client, "m", 2)
-    assert more.assignment is not None
-    assert len(more.assignment.topic_partitions) == 2
+    joined = join(client, "m", subscribed_topic_regex="u.*")
+    assert (joined.member_epoch, [topic.partitions for topic in partitions_of(joined)]) == (2, [[0, 1, 2, 3]])
+    answers: list[Any] = []
+
+    def is_told() -> bool:
+        answers.append(beat(client, "m", 2))
+        return answers[-1].assignment is not None
+
+    group_calls.wait_until(is_told, "the expression is resolved")
+    assert (answers[-1].member_epoch, len(partitions_of(answers[-1]))) == (3, 2)
 
 
 @pytest.mark.broker_settings(AT_ONCE)

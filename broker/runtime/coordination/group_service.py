@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from ottla.broker.groups.consumer_heartbeat import Heartbeat, HeartbeatAnswer
     from ottla.broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
     from ottla.broker.groups.group_records import GroupRecord
+    from ottla.broker.groups.regexes import Resolution
     from ottla.broker.runtime.metadata.cluster_view import ClusterView
     from ottla.broker.runtime.replicas.partition import Partition
     from ottla.broker.runtime.replicas.partitions import Partitions
@@ -88,6 +89,7 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
         allows_downgrade=policy in {"bidirectional", "downgrade"},
         classic_max_size=settings.group_max_size,
         assignment_interval_ms=values[ASSIGNMENT_INTERVAL_MS],
+        regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
     )
 
 
@@ -120,6 +122,7 @@ class GroupService:
         self._timers = timers
         self.cluster = cluster
         self._overrides_of = overrides_of
+        self._resolving: set[asyncio.Task[None]] = set()
         self.shards: Shards[_Shard] = Shards(
             CONSUMER_OFFSETS,
             partitions,
@@ -142,6 +145,8 @@ class GroupService:
 
     def stop(self) -> None:
         """Nobody waits any longer: members are told to find another coordinator, timers are off."""
+        for task in self._resolving:
+            task.cancel()
         self.shards.stop()
 
     def _make_shard(self, partition: Partition) -> _Shard:
@@ -332,6 +337,28 @@ class GroupService:
             replies = replies + shard.machine.after_append(group_id, self._now())
         self._deliver(shard, replies, durable)
         self._watch(shard, group_id)
+        resolution = shard.machine.next_resolution(group_id)
+        if resolution is not None:
+            task = asyncio.get_running_loop().create_task(self._resolve(shard, resolution))
+            self._resolving.add(task)
+            task.add_done_callback(self._resolved)
+
+    async def _resolve(self, shard: _Shard, resolution: Resolution) -> None:
+        """Resolve a group's regular expressions; other work gets its turn after each slice. A shard that resigns meanwhile has no use for
+        them."""
+        try:
+            for _ in resolution.steps(self.cluster, self._clock.now_ms()):
+                await asyncio.sleep(0)
+        finally:
+            effects = shard.machine.end_resolution(resolution, self._now())
+        if shard.life is Life.SERVING:
+            self._settle(shard, resolution.group_id, effects)
+
+    def _resolved(self, task: asyncio.Task[None]) -> None:
+        """Members wait for the topics of their expressions until a later heartbeat plans another resolution; the log says why."""
+        self._resolving.discard(task)
+        if not task.cancelled() and task.exception() is not None:
+            logger.error("Bug while resolving regular expressions", exc_info=task.exception())
 
     def _deliver(self, shard: _Shard, replies: Replies, durable: Durable) -> None:
         """Answer them, when what they tell is committed."""

@@ -115,6 +115,11 @@ class ClusterView:
         """Another number after every change of a topic."""
         return self.catalog.changes
 
+    @property
+    def created(self) -> int:
+        """Another number after every creation of a topic."""
+        return self.catalog.creations
+
     def partition_count(self, topic: str) -> int:
         """How many partitions a topic has, served or not; 0 where there is no such topic."""
         return self.catalog.partition_count(topic)
@@ -128,8 +133,8 @@ class ClusterView:
         return self._info(self.catalog.topic_by_id(topic_id))
 
     def names(self) -> Iterable[str]:
-        """All topics."""
-        return [topic.name for topic in self.catalog.topics()]
+        """All topics, in no order."""
+        return list(self.catalog.image.topic_ids)
 
     def _info(self, topic: TopicImage | None) -> TopicInfo | None:
         return None if topic is None else TopicInfo(topic.name, topic.topic_id, len(topic.partitions), self._racks(topic))

@@ -172,6 +172,54 @@ def subscriptions(probe: Probe) -> None:
     described(probe, "of nothing any more", "cg-expr")
 
 
+def expressions(probe: Probe) -> None:
+    """A topic by name is assigned before those of the expression beside it, which is resolved after the answer. An expression that the
+    group has resolved counts at once."""
+    new_topic(probe, "cg-by-name", 2)
+    new_topic(probe, "cg-by-regex", 2)
+    fields = {"subscribed_topic_names": None, "subscribed_topic_regex": "cg-by-r.*"}
+    probe.ask("an expression alone", joining_beat("cg-regex", "a", **fields), 1)
+    epoch = _told_more(probe, "cg-regex", 1)
+    described(probe, "of an expression alone", "cg-regex")
+    probe.ask("another expression", beat("cg-regex", "a", epoch, subscribed_topic_regex="cg-by-n.*"), 1)
+    probe.ask("a topic by name and an expression", joining_beat("cg-mixed", "a", "cg-by-name", subscribed_topic_regex="cg-by-r.*"), 1)
+    epoch = _told_more(probe, "cg-mixed", 2)
+    described(probe, "of both", "cg-mixed")
+    probe.ask("a member with the same expression", joining_beat("cg-mixed", "b", **fields), 1)
+    probe.ask("no topic by name any more", beat("cg-mixed", "a", epoch, subscribed_topic_names=[]), 1)
+
+
+def _told_more(probe: Probe, group: str, epoch: int) -> int:
+    """Beat, unseen, until the one member in this epoch is told of another assignment; its epoch then."""
+    for _ in until(f"the expression of {group} is resolved"):
+        answer = probe.quietly(beat(group, "a", epoch), 1)
+        if answer.assignment is not None:
+            return int(answer.member_epoch)
+    raise AssertionError("unreachable: `until` raises")
+
+
+def lost_answers(probe: Probe) -> None:
+    """A member that has not reported its partitions yet sends a full heartbeat, as clients do after one whose answer was lost: what it does
+    not report is another's at once. Then it comes with its epoch of before, with and without what it may not have any more."""
+    topic_id = new_topic(probe, "cg-lost", 2)
+    epoch = probe.quietly(joining_beat("cg-lost", "a", "cg-lost"), 1).member_epoch
+    probe.quietly(joining_beat("cg-lost", "b", "cg-lost"), 1)
+    for _ in until("b is to have a partition"):
+        (found,) = probe.quietly(ConsumerGroupDescribeRequest(["cg-lost"]), 1).groups
+        later = {member.member_id: member for member in found.members}["b"]
+        if indexes(later.target_assignment):
+            break
+        probe.quietly(beat("cg-lost", "b", later.member_epoch), 1)
+    full = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["cg-lost"]}
+    probe.ask("a reports nothing", beat("cg-lost", "a", epoch, topic_partitions=[], **full), 1)
+    probe.ask("b beats", beat("cg-lost", "b", later.member_epoch), 1)
+    described(probe, "each with a half", "cg-lost")
+    probe.ask("a's epoch of before, nothing reported", beat("cg-lost", "a", epoch, topic_partitions=[], **full), 1)
+    probe.ask("a's epoch of before, all reported", beat("cg-lost", "a", epoch, topic_partitions=owning(topic_id, 0, 1), **full), 1)
+    probe.ask("a's epoch of before, not full", beat("cg-lost", "a", epoch), 1)
+    described(probe, "a is in its epoch", "cg-lost")
+
+
 def static_members(probe: Probe) -> None:
     """A static member that goes for a while, comes back under another member id, and is in somebody's way."""
     topic_id = new_topic(probe, "cg-static", 2)
@@ -285,6 +333,8 @@ SCENARIOS = {
     "lives": lives,
     "refused": refused,
     "subscriptions": subscriptions,
+    "expressions": expressions,
+    "lost_answers": lost_answers,
     "static_members": static_members,
     "offsets": offsets,
     "admin": admin,

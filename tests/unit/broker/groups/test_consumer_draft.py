@@ -6,6 +6,7 @@ from ottla.broker.groups.consumer_draft import ConsumerConfig, Draft
 from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.states import Now
+from ottla.broker.groups.topics_view import every_topic
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, topic_id
 
 
@@ -16,8 +17,8 @@ def draft_on(group: ConsumerGroup, topics: FakeTopics | None = None) -> Draft:
 def test_the_group_is_untouched_until_the_records_are_applied_to_it() -> None:
     group = ConsumerGroup("g")
     draft = draft_on(group)
-    draft.put_member(ConsumerMember(member_id="a", topic_names=frozenset({"t"}), rebalance_timeout_ms=5))
-    draft.refresh(subscriptions_changed=True)
+    member = ConsumerMember(member_id="a", topic_names=frozenset({"t"}), rebalance_timeout_ms=5)
+    assert draft.change_member(ConsumerMember(member_id="a"), member, every_topic)
     draft.update_target()
     draft.reconcile("a", {})
     assert facts_of(group) == facts_of(ConsumerGroup("g"))
@@ -30,8 +31,7 @@ def test_a_member_that_did_not_change_is_not_written() -> None:
     driver = GroupsDriver()
     driver.join("a")
     draft = draft_on(driver.group, driver.topics)
-    draft.put_member(driver.member("a"))
-    draft.refresh(subscriptions_changed=False)
+    assert not draft.change_member(driver.member("a"), driver.member("a"), every_topic)
     draft.update_target()
     draft.reconcile("a", None)
     assert draft.records == []

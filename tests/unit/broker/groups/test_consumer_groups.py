@@ -12,7 +12,7 @@ def test_a_group_that_was_read_back_is_the_group_that_was() -> None:
     driver = GroupsDriver()
     driver.join("a", (), topic_regex="t.*")
     driver.join("b", instance_id="i")
-    driver.beat("a", 2)
+    driver.beat("a", 1)
     before = facts_of(driver.group)
     driver.restart()
     assert facts_of(driver.group) == before

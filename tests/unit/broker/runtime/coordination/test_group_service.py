@@ -52,8 +52,9 @@ class Place:
             partition_count=lambda _: 0 if self.topic is None else len(self.topic.partitions),
             by_name=lambda _: None,
             by_id=lambda _: None,
-            names=list,
+            names=lambda: ["t1", "u"],
             version=0,
+            created=0,
         )
         self.service = GroupService(
             BrokerSettings(offsets_load_buffer_size=chunk_bytes),
@@ -409,6 +410,30 @@ async def test_the_session_of_a_consumer_groups_member_is_kept_by_heartbeats_and
     assert set(group.members) == {"m"}
     place.pass_ms(1)
     assert group.members == {}
+
+
+async def test_an_expression_is_resolved_after_its_heartbeat_is_answered(place: Place) -> None:
+    first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_regex": "t.*", "owned": {}}
+    answer = place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=0, **first))
+    assert isinstance(answer, HeartbeatAnswer)
+    group = place.service.get("g")
+    assert isinstance(group, ConsumerGroup)
+    assert (answer.epoch, group.epoch, group.resolved) == (1, 1, {})
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert (group.epoch, group.resolved) == (2, {"t.*": frozenset({"t1"})})
+
+
+async def test_an_expression_is_not_resolved_any_more_when_the_service_stops(place: Place) -> None:
+    first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_regex": "t.*", "owned": {}}
+    place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=0, **first))
+    group = place.service.get("g")
+    assert isinstance(group, ConsumerGroup)
+    written = place.partition.log.log_end_offset
+    place.service.stop()
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert place.partition.log.log_end_offset == written
 
 
 async def test_a_classic_member_of_a_consumer_group_that_does_not_join_when_it_is_told_to_is_out_after_its_rebalance_timeout() -> None:
