@@ -49,6 +49,7 @@ from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.background import expire_tokens, start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
+from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from ottla.broker.storage.fatal_files import FatalFiles
 from ottla.broker.storage.log_dir import LogDir
@@ -306,6 +307,7 @@ class Broker:
             settings=settings,
             clock=clock,
             timers=timers,
+            turns=Turns(clock),
             node_id=settings.node_id,
             cluster_id=self.log_dir.cluster_id,
             log_dir=self.log_dir,
@@ -408,7 +410,7 @@ class Broker:
 
     async def _accept(self) -> None:
         settings = self.settings
-        self._dispatcher = Dispatcher(self.services, self._faults, self._routes)
+        self._dispatcher = Dispatcher(self.services, self._faults, self._routes, compute=self._flusher.compute)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
         self._shared = shared = Shared(self._dispatcher, self.clock, self.timers, settings.socket_request_max_bytes, budget)
         shared.refused_by_script = self._faults.refuses_connection

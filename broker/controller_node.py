@@ -29,6 +29,7 @@ from ottla.broker.process import StartError
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
+from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.world import World
@@ -96,6 +97,7 @@ class ControllerPart:
             settings,
             world.clock,
             self._timers,
+            Turns(world.clock),
             role.active,
             role.voter,
             role.serving,
@@ -104,7 +106,7 @@ class ControllerPart:
             self._stop_at_once,
             authorizer_of(settings, lambda: role.newest.image.acls, world.clock),
         )
-        self._dispatcher = ControllerDispatcher(services)
+        self._dispatcher = ControllerDispatcher(services, self._flusher.compute)
         self._obey_quotas(services)
         role.followers.append(lambda published: self._obey_quotas(services) if published.changes.client_quotas else None)
         if any(lock.tls is not None for lock in self._locks.values()):

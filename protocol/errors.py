@@ -37,6 +37,13 @@ class FrameTooLarge(ProtocolError):
         self.frames = frames
 
 
+class TooManyElements(ProtocolError):
+    """A request asks for more than is decided in one step; `excess` says of what it has too many."""
+
+    def __init__(self, message: str, excess: str) -> None:
+        super().__init__(f"{message} has {excess}")
+
+
 class UnsupportedVersion(ProtocolError):
     """An API, or a version of one, that we do not know. Keeps what the header said: ApiVersions answers even so (KIP-511)."""
 

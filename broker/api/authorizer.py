@@ -103,6 +103,8 @@ class Authorizer:
         acls = self._acls()
         if acls is not self._of:
             self._of, self._index, self._known = acls, AclIndex(acls.values()), {}
+        if len(asked.name) > limits.KEPT_VERDICT_CHARS:
+            return self._judged(asked)
         verdict = self._known.get(asked)
         if verdict is None:
             if len(self._known) >= limits.KEPT_VERDICTS:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
     from ottla.broker.runtime.replicas.flusher import Flusher
     from ottla.broker.runtime.replicas.partitions import Partitions
+    from ottla.broker.runtime.upkeep.turns import Turns
     from ottla.broker.storage.log_dir import LogDir
     from ottla.broker.telemetry.instances import ClientTelemetry
 
@@ -146,6 +147,7 @@ class Services:
     settings: BrokerSettings
     clock: Clock
     timers: Timers
+    turns: Turns
     node_id: int
     cluster_id: str
     log_dir: LogDir
@@ -196,7 +198,7 @@ class Services:
 class Context:
     """One request's surroundings."""
 
-    __slots__ = ("api_key", "client_id", "peer", "services", "version")
+    __slots__ = ("api_key", "client_id", "peer", "services", "spent_ns", "version")
 
     def __init__(self, version: int, client_id: str | None, peer: Peer, services: Services, api_key: int = -1) -> None:
         self.version = version
@@ -204,3 +206,5 @@ class Context:
         self.peer = peer
         self.services = services
         self.api_key = api_key
+        self.spent_ns = 0
+        """What the parts of a request that is cut took of the loop."""

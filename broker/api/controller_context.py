@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
     from ottla.broker.runtime.quorum.serving import QuorumServing
     from ottla.broker.runtime.quorum.sole_voter import SoleVoter
+    from ottla.broker.runtime.upkeep.turns import Turns
 
 
 @dataclass(slots=True)
@@ -31,6 +32,7 @@ class ControllerServices:
     settings: BrokerSettings
     clock: Clock
     timers: Timers
+    turns: Turns
     active: ActiveController
     voter: SoleVoter
     serving: QuorumServing
@@ -67,7 +69,7 @@ class ControllerServices:
 class ControllerContext:
     """One request's surroundings."""
 
-    __slots__ = ("api_key", "client_id", "peer", "services", "version")
+    __slots__ = ("api_key", "client_id", "peer", "services", "spent_ns", "version")
 
     def __init__(self, version: int, client_id: str | None, peer: Peer, services: ControllerServices, api_key: int = -1) -> None:
         self.version = version
@@ -75,3 +77,5 @@ class ControllerContext:
         self.peer = peer
         self.services = services
         self.api_key = api_key
+        self.spent_ns = 0
+        """As in a broker's context."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.api import controller_brokers as brokers
 from ottla.broker.api import (
@@ -40,6 +40,9 @@ from ottla.broker.faults.engine import Faults
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import response_class
 from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.api.large_requests import Compute
 
 _ACTION, _ALTER, _DESCRIBE = Operation.CLUSTER_ACTION, Operation.ALTER, Operation.DESCRIBE
 NEEDED: Final[Mapping[ApiKey, Operation]] = {
@@ -149,8 +152,8 @@ for _key, (_first, _last, _handle) in _ROUTES.items():
 class ControllerDispatcher(Dispatcher):
     """As a broker's, for a controller's requests."""
 
-    def __init__(self, services: ControllerServices) -> None:
-        super().__init__(services, Faults(), CONTROLLER_ROUTES, ControllerContext)
+    def __init__(self, services: ControllerServices, compute: Compute[Any] | None = None) -> None:
+        super().__init__(services, Faults(), CONTROLLER_ROUTES, ControllerContext, compute)
 
     def may_be_so_large(self, frame: Buffer) -> bool:
         """An Envelope: what is in it may be as large as a request of a client's own."""

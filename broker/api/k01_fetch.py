@@ -15,7 +15,8 @@ replica, out of range, divergence (KAFKA Partition.fetchRecords).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.api.access import allowed_of_cluster, denied
@@ -60,6 +61,10 @@ ANY_REPLICA_SINCE: Final = 11
 """Consumers from this version on may be sent to followers (KIP-392)."""
 
 
+_BATCH: Final = 50
+"""Partitions of a large fetch that are read before it is looked whether it is the turn of others: at 10 us each 0.5 ms."""
+
+
 class _Asker(NamedTuple):
     """Who fetches. `node` is the broker that follows, or -1 for a consumer; `broker_epoch` of its incarnation, -1 where it does not say."""
 
@@ -91,7 +96,7 @@ class _Read:
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
-    """Read now; only a fetch that has to wait becomes a task."""
+    """Read now; only a fetch that has to wait, or reads very many partitions, becomes a task."""
     by_id = ctx.version >= 13
     asker = _asker(ctx, request)
     try:
@@ -106,6 +111,8 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
         )
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
+    if len(fetch.targets) > limits.FETCHED_AT_ONCE:
+        return _read_slowly(ctx, request, fetch, asker)
     read = _read_all(ctx, request, fetch, asker)
     if request.max_wait_ms <= 0 or _is_enough(read, _wanted_bytes(ctx, request)):
         return _respond(ctx, fetch, read, asker)
@@ -166,6 +173,42 @@ async def _wait(
         waiting = _park(ctx, request, read, asker, deadline)
 
 
+async def _read_slowly(ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker) -> FetchResponse:
+    """Read very many partitions, with turns for others between them. What is appended while they are read ends the wait, too, so that it
+    is begun before; `min_bytes` counts only what comes then."""
+    turns, partitions, batches = ctx.services.turns, [], list(_batches(fetch.targets))
+    for batch in batches:
+        await turns.mine()
+        for target in batch:
+            with suppress(Rejected):
+                partitions.append(ctx.services.partitions.get(target.topic, target.asked.partition))
+    read = _Read()
+    read.watched = partitions
+    waiting = _park(ctx, request, read, asker, ctx.services.clock.mono_ms() + request.max_wait_ms)
+    try:
+        read = await _read_batches(ctx, request, batches, asker, first=True)
+        if request.max_wait_ms > 0 and not _is_enough(read, _wanted_bytes(ctx, request)) and await waiting is not None:
+            read = await _read_batches(ctx, request, batches, asker, first=False)
+    finally:
+        waiting.cancel()
+    return _respond(ctx, fetch, read, asker)
+
+
+async def _read_batches(
+    ctx: Context, request: FetchRequest, batches: Iterable[Sequence[FetchTarget]], asker: _Asker, *, first: bool
+) -> _Read:
+    read = _Read()
+    for batch in batches:
+        await ctx.services.turns.mine()
+        _read_some(ctx, request, batch, asker, read, unchanged=None if first else {})
+    return read
+
+
+def _batches(targets: Sequence[FetchTarget]) -> Iterator[Sequence[FetchTarget]]:
+    for begin in range(0, len(targets), _BATCH):
+        yield targets[begin : begin + _BATCH]
+
+
 def _unchanged(read: _Read, changed: Collection[Partition]) -> dict[Partition, PartitionData]:
     """The partitions that still have nothing. Where others had something, they may just have found no room beside it."""
     if read.bytes:
@@ -180,10 +223,25 @@ def _read_all(
     """Read every partition, but for those that are `unchanged` since the read before; None: this is the first for the request. By that one
     a follower has said where its log ends.
     """
-    read, first = _Read(), unchanged is None
-    hidden = _hidden(ctx, fetch, asker) if first and ctx.services.authorizer is not None else _NOTHING
-    left = min(request.max_bytes, ctx.services.settings.fetch_max_bytes)
-    for target in fetch.targets:
+    read = _Read()
+    _read_some(ctx, request, fetch.targets, asker, read, unchanged=unchanged)
+    return read
+
+
+def _read_some(
+    ctx: Context,
+    request: FetchRequest,
+    targets: Sequence[FetchTarget],
+    asker: _Asker,
+    read: _Read,
+    *,
+    unchanged: Mapping[Partition, PartitionData] | None,
+) -> None:
+    """Add what these partitions have to `read`."""
+    first = unchanged is None
+    hidden = _hidden(ctx, targets, asker) if first and ctx.services.authorizer is not None else _NOTHING
+    left = max(0, min(request.max_bytes, ctx.services.settings.fetch_max_bytes) - read.bytes)
+    for target in targets:
         asked = target.asked
         try:
             if target.topic in hidden:
@@ -215,12 +273,11 @@ def _read_all(
         read.bytes += size
         left = max(0, left - size)
         read.results.append((target, data))
-    return read
 
 
-def _hidden(ctx: Context, fetch: FetchContext, asker: _Asker) -> Collection[TopicKey]:
+def _hidden(ctx: Context, targets: Sequence[FetchTarget], asker: _Asker) -> Collection[TopicKey]:
     """Topics that the client may not read; those of an id that is nobody's are not among them. Who follows may read all or none."""
-    keys = [target.topic for target in fetch.targets]
+    keys = [target.topic for target in targets]
     if asker.follows:
         return _NOTHING if allowed_of_cluster(ctx, Operation.CLUSTER_ACTION) else keys
     found = {key: ctx.services.topics.topic_by_id(key) if isinstance(key, bytes) else None for key in keys}

@@ -1,11 +1,13 @@
 """DescribeTopicPartitions (key 75), version 0: topics in the order of their names, in pages (KIP-966).
 
-Promises: an empty list of topics means all. At most `response_partition_limit` partitions (never more than 2000, never less than 1) are
-in an answer; where there are more, `next_cursor` is the first one left out, and a request with that cursor goes on there. A cursor whose
-topic is not in the list, or whose partition is negative, is INVALID_REQUEST for every topic that was asked.
+Promises: an empty list of topics means all. A response has at most `response_partition_limit` partitions (never more than 2000, never less
+than 1) of at most 2000 topics; where there are more, `next_cursor` is the first one left out, and a request with that cursor goes on there.
+A cursor whose topic is not in the list, or whose partition is negative, is INVALID_REQUEST for every topic that was asked.
 """
 
 from __future__ import annotations
+
+from bisect import bisect_left
 
 from ottla.broker.api.access import denied, operations
 from ottla.broker.api.context import Context
@@ -23,7 +25,7 @@ from ottla.protocol.messages.k75_describe_topic_partitions import (
 from ottla.protocol.topic_names import name_problem
 
 PARTITIONS_MAX = 2000
-"""Kafka's default of max.request.partition.size.limit."""
+"""Kafka's default of max.request.partition.size.limit; and so many topics are looked at for one page, where Kafka has no bound."""
 
 
 def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
@@ -37,10 +39,12 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             topics=[DescribeTopicPartitionsResponseTopic(code, topic.name) for topic in request.topics],
         )
     response = DescribeTopicPartitionsResponse()
-    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [name for name in asked if cursor is None or name >= cursor.topic_name])
+    begin = 0 if cursor is None else bisect_left(asked, cursor.topic_name)
+    page = asked[begin : begin + PARTITIONS_MAX]
+    hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, page)
     left = max(min(request.response_partition_limit, PARTITIONS_MAX), 1)
-    for name in asked:
-        if name in hidden or (cursor is not None and name < cursor.topic_name):
+    for name in page:
+        if name in hidden:
             continue
         if left == 0:
             response.next_cursor = Cursor(name, 0)
@@ -52,9 +56,12 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
             response.next_cursor = Cursor(name, next_index)
             break
         left -= len(answer.partitions)
+    else:
+        if begin + len(page) < len(asked):
+            response.next_cursor = Cursor(asked[begin + len(page)], 0)
     if not all_topics:
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        response.topics += [DescribeTopicPartitionsResponseTopic(code, name) for name in asked if name in hidden]
+        response.topics += [DescribeTopicPartitionsResponseTopic(code, name) for name in page if name in hidden]
     return response
 
 

@@ -79,7 +79,8 @@ class Throttling:
         return self._throttled(ctx, request, size, spent_ns, answer)
 
     async def _later(self, ctx: Context, request: Request, size: int, spent_ns: int, answer: Awaitable[Any]) -> Any:
-        return self._throttled(ctx, request, size, spent_ns, await answer)
+        response = await answer
+        return self._throttled(ctx, request, size, spent_ns + ctx.spent_ns, response)
 
     def _throttled(self, ctx: Context, request: Request, size: int, spent_ns: int, response: Any) -> Any:
         key, quotas, now_ms = request.header.api_key, self._quotas, self._clock.mono_ms()

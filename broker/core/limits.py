@@ -48,6 +48,9 @@ ACCEPT_BACKLOG = 1024
 FETCH_PARTITION_READ_BYTES = 64 * MIB
 """The most one partition adds to a Fetch, whatever the client asks: above fetch.max.bytes' default of 55 MiB."""
 
+FETCHED_AT_ONCE = 500
+"""Partitions that a Fetch reads in one turn of the loop: at 10 us each 5 ms."""
+
 DECOMPRESSED_BATCH_BYTES = 64 * MIB
 """What one produced batch may decompress to before it is refused: 64 times max.message.bytes' default. Large batches are checked one after
 the other, so this is also the most that all of them hold. Where max.message.bytes is set higher, twice that counts instead."""
@@ -65,6 +68,24 @@ each step takes 5 ms at most. One thread checks one batch after the other."""
 STRUCTURED_REQUEST_BYTES = 8 * MIB
 """The largest request of any API but Produce. A commit of 100,000 offsets is under 5 MiB. How many elements it may hold is the decoder's
 to say (REQUEST_ELEMENTS): the smallest take thirty times their bytes."""
+
+SPLIT_REQUEST_BYTES = 2 * KIB
+"""A longer request that names many things is handled in parts: a shorter one names 1,000 at most, at 20 us each 20 ms."""
+
+DECODED_AT_ONCE_BYTES = 16 * KIB
+PRODUCE_DECODED_AT_ONCE_BYTES = 256 * KIB
+"""A longer request is decoded, and its response is encoded, on a thread: 8,000 of the smallest elements take 4 ms. A partition of a Produce
+request has six bytes at least, and most have thousands: 43,000 of the smallest take 20 ms."""
+
+SLICE_MS = 5
+"""How long large requests are handled before others have their turn."""
+
+LARGE_REQUESTS_BYTES = 16 * MIB
+"""Requests that are decoded on a thread at a time: two of the largest, which take thirty times their bytes: 480 MiB."""
+
+LARGE_RESPONSE_BYTES = 100 * MIB
+"""The largest response to a request that is handled in parts: what librdkafka takes (receive.message.max.bytes). The settings of 30,000
+topics are smaller."""
 
 ENVELOPE_BYTES = 128 * KIB
 """What an Envelope has beside the client's request in it: a principal's type and name, and a client id, of at most 32 KiB each."""
@@ -115,7 +136,9 @@ what would wait longer is closed. Else a burst of 100,000 at a rate of ten would
 
 # --- who may do what --------------------------------------------------------------------------------------------------------
 KEPT_VERDICTS = 20_000
-"""Answers of the authorizer that are kept until the ACLs change; with names of 200 characters 10 MiB."""
+KEPT_VERDICT_CHARS = 249
+"""Answers of the authorizer that are kept until the ACLs change, about names that are no longer than a topic's may be: 26 MiB at most. A
+longer name is judged each time that it is named."""
 
 DENIAL_LINES = 100
 DENIAL_LINES_WINDOW_MS = 60_000

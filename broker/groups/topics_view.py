@@ -18,8 +18,9 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.lazy_dataclasses import dataclass
 
-PATTERNS_KEPT = 256
-"""Compiled expressions kept, each of at most RE2's 8 MiB and mostly of some kilobytes."""
+PATTERNS_KEPT = 64
+PATTERN_BYTES = 1 << 20
+"""Compiled expressions kept, and the most that one may take: 64 MiB in all. A common one takes some kilobytes."""
 
 _NO_TOPICS_HASH = 0
 _TOPIC_HASH_VERSION = 0
@@ -147,6 +148,7 @@ def _compile(regex: str) -> Any:
 
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = PATTERN_BYTES
     try:
         return re2.compile(regex, options)
     except re2.error as error:

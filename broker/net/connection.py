@@ -58,7 +58,7 @@ class Shared:
         self.timers = timers
         self.mono_ms = clock.mono_ms
         self.max_request_bytes = max_request_bytes
-        self.budget = budget or ByteBudget()
+        self.budget = dispatcher.budget = budget or ByteBudget()
         self._shedding = Shedding(
             self.budget, max(max_request_bytes, limits.FETCH_PARTITION_READ_BYTES), timers, self.mono_ms, self.wake_starved
         )
@@ -161,7 +161,12 @@ class Connection(asyncio.Protocol):
         peer.throttle = self.throttle
         dispatcher = shared.dispatcher
         self._session = Session(
-            partial(dispatcher.handle, peer), self._answered, shared.budget, shared.max_request_bytes, dispatcher.at_once
+            partial(dispatcher.handle, peer),
+            self._answered,
+            shared.budget,
+            shared.max_request_bytes,
+            dispatcher.at_once,
+            spent_ns=shared.clock.spent_ns,
         )
         reason = shared.refusal(self.listener.name, host)
         shared.connections[self] = None

@@ -5,9 +5,9 @@ Rules:
   is never older than an answer that was given before it (Kafka mutes a channel until its response is sent);
 * while the byte budget is exhausted, what comes whole with one read is handled, and a frame that needs more reads waits; one that was
   begun before is read to its end (`shedding` says who gives memory back);
-* nothing is handled either while unsent output is at its limit, nor before others had their turn after REQUESTS_PER_TURN; what was read
-  stays in the backlog. The shell is told to stop reading, but for what comes behind a request that waits: a peer that hangs up is noticed
-  by reading, so one read's worth of it is taken;
+* nothing is handled either while unsent output is at its limit, nor before others had their turn after REQUESTS_PER_TURN or SLICE_MS; what
+  was read stays in the backlog. The shell is told to stop reading, but for what comes behind a request that waits: a peer that hangs up
+  is noticed by reading, so one read's worth of it is taken;
 * bytes that cannot be trusted, or a CLOSE reply, end the session once everything before them is answered. No later frame is handled.
 """
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from ottla.broker.api.reply import CLOSE, Action, Buffer, LastWords, Reply
 from ottla.broker.core import limits
@@ -35,6 +35,7 @@ class PendingReply(Protocol):
     def result(self) -> Reply: ...
 
 
+_SLICE_NS: Final = limits.SLICE_MS * 1_000_000
 Handle = Callable[[Buffer], "Reply | PendingReply"]
 AtOnce = Callable[[bytes, int], "tuple[Reply, int] | None"]
 """The reply to the frame at a place of what was read, and where the next one begins; None where the frame goes to Handle."""
@@ -56,7 +57,7 @@ class ByteBudget:
 
 class Session:
     """One connection's requests and responses. `on_answered` is called when a reply that was waited for is there; `at_once` is asked
-    first about frames that come while nothing is in front of them."""
+    first about frames that come while nothing is in front of them; `spent_ns` is the clock that ends a turn."""
 
     def __init__(
         self,
@@ -65,9 +66,12 @@ class Session:
         budget: ByteBudget,
         max_request_bytes: int,
         at_once: AtOnce = lambda _data, _at: None,
+        *,
+        spent_ns: Callable[[], int] = lambda: 0,
     ) -> None:
         self._handle = handle
         self._at_once = at_once
+        self._spent_ns = spent_ns
         self._on_answered = on_answered
         self._budget = budget
         self._reader = FrameReader(max_request_bytes)
@@ -153,8 +157,12 @@ class Session:
     def _answer_at_once(self, data: bytes) -> Buffer:
         """Answer what needs no more than a look, up to the first frame that does; what is left."""
         at, end = 0, len(data)
-        turn = limits.REQUESTS_PER_TURN
+        turn, turn_end_ns = limits.REQUESTS_PER_TURN, 0
         while at < end and turn and self._out_bytes < limits.WRITE_HIGH_BYTES:
+            if at:
+                turn_end_ns = turn_end_ns or self._spent_ns() + _SLICE_NS
+                if self._spent_ns() >= turn_end_ns:
+                    break
             turn -= 1
             found = self._at_once(data, at)
             if found is None:
@@ -170,8 +178,11 @@ class Session:
     def run(self) -> None:
         """Handle requests of the backlog until it is empty, one has to wait, a limit is reached, or others have to have their turn."""
         backlog = self._backlog
-        turn = limits.REQUESTS_PER_TURN
+        turn, turn_end_ns = limits.REQUESTS_PER_TURN, 0
         while backlog and turn and not self._is_full():
+            turn_end_ns = turn_end_ns or self._spent_ns() + _SLICE_NS
+            if self._spent_ns() >= turn_end_ns:
+                break
             turn -= 1
             frame = backlog.popleft()
             self.unhandled -= PREFIX_BYTES + len(frame)

@@ -29,6 +29,7 @@ from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from ottla.broker.core.principal import Principal
 from ottla.broker.core.settings_load import load
 from ottla.broker.faults.engine import Faults
+from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.world import World
@@ -88,6 +89,7 @@ class Scene:
             self.cluster.place.running.settings,
             self.cluster.clock,
             self.cluster.timers,
+            Turns(self.cluster.clock),
             role.active,
             role.voter,
             role.serving,

@@ -1,0 +1,227 @@
+"""Cuts a request that names many things into requests that name few of them, and joins their responses into one.
+
+Rules:
+- A request is cut only where Kafka treats what it names one by one, so that the parts together do what the whole would do.
+- A name that occurs twice, where that means something (an error, or that the last one counts), stays in one part: its last two occurrences
+  are kept, side by side.
+- The response has what the parts answered, in the order of the parts. An error of the whole response ends it at the part that has it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from dataclasses import fields
+from functools import cache
+from operator import is_
+from typing import Any, Final, NamedTuple
+
+from ottla.protocol.api_keys import ApiKey
+
+PART_ELEMENTS: Final = 50
+"""What one part names at most: at 10 to 40 us each about a millisecond."""
+
+
+class Split(NamedTuple):
+    """Where a request has its elements, from the outside in, and where the response has the answers to them."""
+
+    asked: tuple[str, ...]
+    answers: tuple[str, ...]
+    keys: tuple[tuple[str, ...], ...] = ()
+    """What identifies an element of each of these arrays, where one that occurs twice is not two."""
+
+
+def _split(asked: str, answers: str, *keys: str) -> Split:
+    return Split(tuple(asked.split(".")), tuple(answers.split(".")), tuple(tuple(key.split()) for key in keys))
+
+
+_TOPIC_PARTITIONS: Final = (_split("topics.partitions", "topics.partitions"),)
+_RESOURCES: Final = (_split("resources", "responses", "resource_type resource_name"),)
+
+SPLITS: Final[Mapping[int, Sequence[Split]]] = {
+    ApiKey.PRODUCE: (_split("topic_data.partition_data", "responses.partition_responses", "name topic_id", "index"),),
+    ApiKey.LIST_OFFSETS: (_split("topics.partitions", "topics.partitions", "name", "partition_index"),),
+    ApiKey.METADATA: (_split("topics", "topics", "name topic_id"),),
+    ApiKey.OFFSET_COMMIT: _TOPIC_PARTITIONS,
+    ApiKey.OFFSET_FETCH: (
+        _split("groups.topics.partition_indexes", "groups.topics.partitions"),
+        _split("topics.partition_indexes", "topics.partitions"),
+    ),
+    ApiKey.FIND_COORDINATOR: (_split("coordinator_keys", "coordinators"),),
+    ApiKey.DESCRIBE_GROUPS: (_split("groups", "groups"),),
+    ApiKey.CREATE_TOPICS: (_split("topics", "topics", "name"),),
+    ApiKey.DELETE_TOPICS: (_split("topics", "responses", "name topic_id"), _split("topic_names", "responses", "")),
+    ApiKey.DELETE_RECORDS: _TOPIC_PARTITIONS,
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: _TOPIC_PARTITIONS,
+    ApiKey.WRITE_TXN_MARKERS: (_split("markers.topics.partition_indexes", "markers.topics.partitions"),),
+    ApiKey.TXN_OFFSET_COMMIT: _TOPIC_PARTITIONS,
+    ApiKey.DESCRIBE_CONFIGS: (_split("resources", "results", "resource_type resource_name"),),
+    ApiKey.ALTER_CONFIGS: _RESOURCES,
+    ApiKey.ALTER_REPLICA_LOG_DIRS: (_split("dirs.topics.partitions", "results.partitions"),),
+    ApiKey.CREATE_PARTITIONS: (_split("topics", "results", "name"),),
+    ApiKey.DELETE_GROUPS: (_split("groups_names", "results", ""),),
+    ApiKey.ELECT_LEADERS: (_split("topic_partitions.partitions", "replica_election_results.partition_result", "topic", ""),),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: _RESOURCES,
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_split("topics.partitions", "responses.partitions"),),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (_split("topics.partition_indexes", "topics.partitions", "name", ""),),
+    ApiKey.OFFSET_DELETE: _TOPIC_PARTITIONS,
+    ApiKey.ALTER_CLIENT_QUOTAS: (_split("entries", "entries"),),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_split("users", "results", "name"),),
+    ApiKey.DESCRIBE_QUORUM: _TOPIC_PARTITIONS,
+    ApiKey.ALTER_PARTITION: _TOPIC_PARTITIONS,
+    ApiKey.DESCRIBE_PRODUCERS: (_split("topics.partition_indexes", "topics.partitions", "name", ""),),
+    ApiKey.DESCRIBE_TRANSACTIONS: (_split("transactional_ids", "transaction_states"),),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: (_split("group_ids", "groups"),),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (_split("directories.topics.partitions", "directories.topics.partitions"),),
+}
+"""By API key, the first that applies: an older version may have its elements elsewhere."""
+
+
+WHOLE: Final[Mapping[int, Mapping[str, int]]] = {
+    ApiKey.FETCH: {"topics.partitions": 50_000, "forgotten_topics_data.partitions": 100_000},
+    ApiKey.JOIN_GROUP: {"protocols": 1_000},
+    ApiKey.LEAVE_GROUP: {"members": 10_000},
+    ApiKey.SYNC_GROUP: {"assignments": 50_000},
+    ApiKey.LIST_GROUPS: {"states_filter": 1_000, "types_filter": 1_000},
+    ApiKey.CREATE_TOPICS: {"topics.assignments": 10_000, "topics.configs": 1_000},
+    ApiKey.ADD_PARTITIONS_TO_TXN: {"transactions.topics.partitions": 10_000, "v3_and_below_topics.partitions": 10_000},
+    ApiKey.CREATE_ACLS: {"creations": 10_000},
+    ApiKey.DELETE_ACLS: {"filters": 10_000},
+    ApiKey.DESCRIBE_CONFIGS: {"resources.configuration_keys": 10_000},
+    ApiKey.ALTER_CONFIGS: {"resources.configs": 1_000},
+    ApiKey.DESCRIBE_LOG_DIRS: {"topics.partitions": 100_000},
+    ApiKey.CREATE_PARTITIONS: {"topics.assignments": 10_000},
+    ApiKey.CREATE_DELEGATION_TOKEN: {"renewers": 1_000},
+    ApiKey.DESCRIBE_DELEGATION_TOKEN: {"owners": 10_000},
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resources.configs": 1_000},
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: {"components": 1_000},
+    ApiKey.ALTER_CLIENT_QUOTAS: {"entries.entity": 100, "entries.ops": 1_000},
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {"deletions": 10_000, "upsertions": 10_000},
+    ApiKey.UPDATE_FEATURES: {"feature_updates": 1_000},
+    ApiKey.LIST_TRANSACTIONS: {"state_filters": 1_000, "producer_id_filters": 10_000},
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {"subscribed_topic_names": 100_000, "topic_partitions.partitions": 50_000},
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": 50_000},
+    ApiKey.ADD_RAFT_VOTER: {"listeners": 1_000},
+}
+"""What is decided in one step, and how much of it a request may have; of what is cut, how much one element may have. A controller of Kafka
+takes 10,000 in one request (MAX_RECORDS_PER_USER_OP)."""
+
+
+def too_many(request: Any) -> str | None:
+    """Which array of the request has more than may be decided in one step."""
+    for path, most in WHOLE.get(request.API_KEY, {}).items():
+        names, is_cut = path.split("."), request.API_KEY in SPLITS
+        structs = (getattr(request, names[0], None) or ()) if is_cut else (request,)
+        if any(_room(struct, names[1:] if is_cut else names, most) < 0 for struct in structs):
+            return f"more than {most} {path}"
+    return None
+
+
+def split(request: Any, way: Split) -> Iterator[Any]:
+    """The request in parts of about PART_ELEMENTS elements; it is left without them."""
+    name, *path = way.asked
+    items = getattr(request, name)
+    setattr(request, name, [])
+    for part, _ in _cut(items, path, way.keys):
+        yield _with(request, name, part)
+
+
+def way_of(request: Any) -> Split | None:
+    """Where the request is cut; None for one that is not, or names too few."""
+    for way in SPLITS.get(request.API_KEY, ()):
+        items = getattr(request, way.asked[0], None)
+        if items:
+            return way if len(items) > PART_ELEMENTS or any(_room(item, way.asked[1:], PART_ELEMENTS) < 0 for item in items) else None
+    return None
+
+
+def _room(struct: Any, path: Sequence[str], room: int) -> int:
+    """What is left of `room` behind the elements at the path, and those around them; below 0 where there are more."""
+    if not path:
+        return room
+    inner = getattr(struct, path[0], None) or ()
+    room -= len(inner)
+    for each in inner if len(path) > 1 else ():
+        if room < 0:
+            break
+        room = _room(each, path[1:], room)
+    return room
+
+
+def join(whole: Any, part: Any, path: Sequence[str]) -> None:
+    """Put the answers of one part behind those of the parts before it."""
+    _extend(whole, part, path)
+    if hasattr(whole, "throttle_time_ms"):
+        whole.throttle_time_ms = max(whole.throttle_time_ms, part.throttle_time_ms)
+    if hasattr(whole, "node_endpoints"):
+        known = {endpoint.node_id for endpoint in whole.node_endpoints}
+        whole.node_endpoints += [endpoint for endpoint in part.node_endpoints if endpoint.node_id not in known]
+
+
+def _extend(whole: Any, part: Any, path: Sequence[str]) -> None:
+    before, more = getattr(whole, path[0]), getattr(part, path[0])
+    if len(path) > 1 and before and more and _same(before[-1], more[0], path[1]):
+        _extend(before[-1], more[0], path[1:])
+        more = more[1:]
+    before += more
+
+
+def _same(one: Any, other: Any, but: str) -> bool:
+    """Whether two structs that stand around answers stand for the same thing, which was cut."""
+    return all(getattr(one, name) == getattr(other, name) for name in _names(one.__class__) if name != but)
+
+
+@cache
+def _names(struct: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(struct))
+
+
+def _with(struct: Any, name: str, value: Any) -> Any:
+    changed = copy(struct)
+    setattr(changed, name, value)
+    return changed
+
+
+def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
+    """Lists that together are `items`, with how many elements each has."""
+    part: list[Any] = []
+    size = 0
+    for piece, elements in _pieces(items, path, keys):
+        if size and size + elements > PART_ELEMENTS:
+            yield part, size
+            part, size = [], 0
+        part += piece
+        size += elements
+    if part:
+        yield part, size
+
+
+def _pieces(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
+    """What has to stay in one part, with how many elements it has."""
+    if not path:
+        for group in _by_key(items, keys[0]) if keys else ([item] for item in items):
+            yield group[-2:], len(group[-2:])
+        return
+    for item in (_merged(group, path[0]) for group in _by_key(items, keys[0])) if keys else items:
+        inner = getattr(item, path[0])
+        if not inner:
+            yield [item], 1
+            continue
+        for part, size in _cut(inner, path[1:], keys[1:]):
+            yield [item if len(part) == len(inner) and all(map(is_, part, inner)) else _with(item, path[0], part)], 1 + size
+
+
+def _by_key(items: Iterable[Any], names: Sequence[str]) -> Iterable[list[Any]]:
+    """Items that are the same thing, together, in the order in which each thing occurs first."""
+    groups: dict[Any, list[Any]] = {}
+    for item in items:
+        key = tuple(getattr(item, name) for name in names) if names else item
+        groups.setdefault(key, []).append(item)
+    return groups.values()
+
+
+def _merged(group: Sequence[Any], name: str) -> Any:
+    """One struct with the inner elements of all."""
+    if len(group) == 1:
+        return group[0]
+    return _with(group[0], name, [each for item in group for each in getattr(item, name) or ()])

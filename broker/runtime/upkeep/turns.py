@@ -1,0 +1,47 @@
+"""Long work on the loop, a slice at a time: in one turn of the loop all of it together goes on for SLICE_MS, and its owners take turns."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.core import limits
+
+if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
+
+_SLICE_NS: Final = limits.SLICE_MS * 1_000_000
+
+
+class Turns:
+    """Those of one node."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._called = False
+        self._slice_end_ns = 0
+
+    async def mine(self) -> None:
+        """Go on at once while the slice of this turn of the loop lasts, else when it is the caller's turn again."""
+        if self._clock.spent_ns() < self._slice_end_ns and not self._waiting:
+            return
+        mine = asyncio.get_running_loop().create_future()
+        self._waiting.append(mine)
+        self._call_next()
+        await mine
+
+    def _call_next(self) -> None:
+        if self._waiting and not self._called:
+            self._called = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        self._called = False
+        while self._waiting and self._waiting[0].done():  # its owner was cancelled
+            self._waiting.popleft()
+        if self._waiting:
+            self._slice_end_ns = self._clock.spent_ns() + _SLICE_NS
+            self._waiting.popleft().set_result(None)
+            self._call_next()

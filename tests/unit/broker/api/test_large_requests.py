@@ -1,0 +1,215 @@
+"""Requests with many elements: others have turns between their parts, and what is decoded at a time has a bound."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from ottla.broker.api.context import CloseConnection, Context, Listener, Peer
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.large_requests import LargeRequests
+from ottla.broker.api.reply import CLOSE, Reply
+from ottla.broker.api.request_parts import SPLITS
+from ottla.broker.api.routes import Route
+from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
+from ottla.broker.net.session import ByteBudget
+from ottla.broker.runtime.upkeep.turns import Turns
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import decode_response, encode_request
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.errors import TooManyElements
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
+from ottla.protocol.messages.k47_offset_delete import (
+    OffsetDeleteRequest,
+    OffsetDeleteRequestPartition,
+    OffsetDeleteRequestTopic,
+    OffsetDeleteResponse,
+)
+from ottla.protocol.schema import Message
+
+MANY = 20_000
+KEY, VERSION = ApiKey.DELETE_GROUPS, 2
+
+
+class WorkClock(VirtualClock):
+    """Each look takes a millisecond."""
+
+    __slots__ = ("looks",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.looks = 0
+
+    def spent_ns(self) -> int:
+        self.looks += 1
+        return self.looks * 1_000_000
+
+
+def peer() -> Peer:
+    return Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
+
+
+def frame(message: Message, version: int) -> bytes:
+    return b"".join(encode_request(message.API_KEY, version, 5, "me", message))[4:]
+
+
+async def on_this_thread(work: Callable[[], Any]) -> Any:
+    await asyncio.sleep(0)
+    return work()
+
+
+def dispatcher(handle: Callable[[Context, Any], Any]) -> Dispatcher:
+    route = Route("none", 0, 99, 0)
+    route.__dict__["handle"] = handle
+    clock = WorkClock()
+    services = SimpleNamespace(timers=Timers(), clock=clock, turns=Turns(clock), stop_at_once=print)
+    tested = Dispatcher(cast(Any, services), Faults(), dict.fromkeys(ApiKey, route), compute=on_this_thread)
+    tested.budget = ByteBudget()
+    return tested
+
+
+def deleted(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(results=[DeletableGroupResult(name, ErrorCode.NONE) for name in request.groups_names])
+
+
+async def reply_of(tested: Dispatcher, message: Message, version: int, asker: Peer | None = None) -> Reply:
+    found = tested.handle(asker or peer(), frame(message, version))
+    assert isinstance(found, asyncio.Future)
+    return cast(Reply, await found)
+
+
+async def test_one_response_answers_all_parts_in_the_order_of_the_request() -> None:
+    names = [f"g{number}" for number in range(MANY)]
+    reply = await reply_of(dispatcher(deleted), DeleteGroupsRequest(names), VERSION)
+    assert isinstance(reply, list)
+    correlation_id, response = decode_response(KEY, VERSION, b"".join(reply)[4:])
+    assert correlation_id == 5
+    assert [result.group_id for result in response.results] == names
+
+
+async def test_others_have_turns_between_the_parts() -> None:
+    handled: list[int] = []
+
+    def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        handled.append(len(request.groups_names))
+        return deleted(ctx, request)
+
+    task = asyncio.ensure_future(reply_of(dispatcher(handle), DeleteGroupsRequest([str(number) for number in range(MANY)]), VERSION))
+    most = 0
+    while not task.done():
+        before = sum(handled)
+        await asyncio.sleep(0)
+        most = max(most, sum(handled) - before)
+    assert sum(handled) == MANY
+    assert most <= limits.SLICE_MS * max(handled)
+
+
+async def test_an_error_of_the_whole_response_ends_the_request() -> None:
+    handled: list[OffsetDeleteRequest] = []
+
+    def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse:
+        handled.append(request)
+        return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
+
+    topics = [OffsetDeleteRequestTopic("t", [OffsetDeleteRequestPartition(index) for index in range(MANY)])]
+    reply = await reply_of(dispatcher(handle), OffsetDeleteRequest("g", topics), 0)
+    assert isinstance(reply, list)
+    assert decode_response(ApiKey.OFFSET_DELETE, 0, b"".join(reply)[4:])[1].error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
+    assert len(handled) == 1
+
+
+async def test_a_part_that_waits_is_waited_for() -> None:
+    async def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        await asyncio.sleep(0)
+        return deleted(ctx, request)
+
+    names = [f"g{number}" for number in range(MANY)]
+    reply = await reply_of(dispatcher(handle), DeleteGroupsRequest(names), VERSION)
+    assert isinstance(reply, list)
+    assert len(decode_response(KEY, VERSION, b"".join(reply)[4:])[1].results) == MANY
+
+
+async def test_a_client_that_is_gone_is_worked_for_no_longer() -> None:
+    handled: list[int] = []
+    asker = peer()
+
+    def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        handled.append(len(request.groups_names))
+        if len(handled) == 3:
+            ctx.peer.closed()
+        return deleted(ctx, request)
+
+    names = [str(number) for number in range(MANY)]
+    assert await reply_of(dispatcher(handle), DeleteGroupsRequest(names), VERSION, asker) is CLOSE
+    assert len(handled) == 3
+    assert not asker.on_closed
+
+
+async def test_a_response_that_would_be_too_large_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "LARGE_RESPONSE_BYTES", 10_000)
+    names = [str(number) for number in range(MANY)]
+    assert await reply_of(dispatcher(deleted), DeleteGroupsRequest(names), VERSION) is CLOSE
+
+
+async def test_more_than_may_be_decided_in_one_step_is_not_handled() -> None:
+    def join(count: int) -> JoinGroupRequest:
+        return JoinGroupRequest("g", protocols=[JoinGroupRequestProtocol(str(number)) for number in range(count)])
+
+    tested = dispatcher(lambda ctx, request: pytest.fail("it is handled"))
+    assert await reply_of(tested, join(MANY), 5) is CLOSE
+    with pytest.raises(TooManyElements, match="more than 1000 protocols"):  # so small that it is decoded at once
+        tested.handle(peer(), frame(join(1_001), 5))
+
+
+async def test_bytes_that_break_off_close_the_connection() -> None:
+    tested = dispatcher(lambda ctx, request: pytest.fail("it is handled"))
+    whole = frame(DeleteGroupsRequest([str(number) for number in range(MANY)]), VERSION)
+    found = tested.handle(peer(), whole[:-1_000])
+    assert await cast("asyncio.Future[Reply]", found) is CLOSE
+    assert tested.budget is not None
+    assert tested.budget.used == 0
+
+
+async def test_what_is_decoded_at_a_time_has_a_bound_and_what_waits_is_counted() -> None:
+    clock, budget = WorkClock(), ByteBudget()
+    large = LargeRequests(clock, Turns(clock), on_this_thread, budget)
+    inside: list[str] = []
+    may_end = asyncio.Event()
+
+    async def request(name: str, size: int) -> None:
+        async with large.room(size):
+            inside.append(name)
+            await may_end.wait()
+
+    half = limits.LARGE_REQUESTS_BYTES // 2
+    tasks = [asyncio.ensure_future(request(name, size)) for name, size in [("a", half), ("b", half), ("c", 100 * half), ("d", 1)]]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert inside == ["a", "b"]
+    assert budget.used == 102 * half + 1
+    tasks[2].cancel()
+    await asyncio.wait([tasks[2]])
+    assert budget.used == 2 * half + 1
+    may_end.set()
+    await asyncio.gather(*tasks[:2], tasks[3])
+    assert inside == ["a", "b", "d"]
+    assert budget.used == 0
+
+
+async def test_a_large_request_that_fails_with_a_bug_closes_its_connection_alone() -> None:
+    def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
+        raise CloseConnection("no")
+
+    assert await reply_of(dispatcher(handle), DeleteGroupsRequest([str(number) for number in range(MANY)]), VERSION) is CLOSE
+
+
+def test_what_is_cut_is_not_what_one_group_or_transaction_decides() -> None:
+    assert not {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.CREATE_ACLS} & SPLITS.keys()

@@ -1,0 +1,139 @@
+"""A request that names many things is the same in parts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ottla.broker.api.request_parts import PART_ELEMENTS, SPLITS, WHOLE, join, split, too_many, way_of
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.codec import request_class, response_class
+from ottla.protocol.fields import ArrayOf, wire_fields
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+    ListOffsetsTopicResponse,
+)
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup, OffsetFetchRequestTopics
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfigs, CreateTopicsRequest
+from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
+from ottla.protocol.schema import Message
+
+
+def parts_of(request: Message) -> list[Any]:
+    way = way_of(request)
+    assert way is not None
+    return list(split(request, way))
+
+
+@pytest.mark.parametrize("key", SPLITS, ids=lambda key: ApiKey(key).name)
+def test_every_way_leads_through_arrays_of_the_messages(key: int) -> None:
+    for way in SPLITS[key]:
+        for message, path in ((request_class(key), way.asked), (response_class(key), way.answers)):
+            struct: Any = message
+            for name in path:
+                found = {field.name: field.type for field in wire_fields(struct)}
+                assert isinstance(found[name], ArrayOf), (message, path)
+                struct = found[name].element
+        struct = request_class(key)
+        for name, keys in zip(way.asked, way.keys, strict=False):
+            struct = {field.name: field.type for field in wire_fields(struct)}[name].element
+            assert all(key in {field.name for field in wire_fields(struct)} for key in keys)
+
+
+@pytest.mark.parametrize("key", WHOLE, ids=lambda key: ApiKey(key).name)
+def test_every_bound_is_one_of_an_array_of_the_message(key: int) -> None:
+    for path in WHOLE[key]:
+        struct: Any = request_class(key)
+        for name in path.split("."):
+            kind = {field.name: field.type for field in wire_fields(struct)}[name]
+            assert isinstance(kind, ArrayOf)
+            struct = kind.element
+
+
+def test_a_request_that_names_few_things_is_left_whole() -> None:
+    assert way_of(DeleteGroupsRequest(["g"] * PART_ELEMENTS)) is None
+    assert way_of(ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0)])])) is None
+
+
+def test_the_parts_have_every_element_once_and_few_of_them() -> None:
+    names = [f"g{number}" for number in range(3 * PART_ELEMENTS + 1)]
+    parts = parts_of(DeleteGroupsRequest(list(names)))
+    assert [name for part in parts for name in part.groups_names] == names
+    assert all(len(part.groups_names) <= PART_ELEMENTS for part in parts)
+
+
+def test_one_topic_of_many_partitions_is_cut_inside() -> None:
+    count = 2 * PART_ELEMENTS + 7
+    request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(index) for index in range(count)])])
+    parts = parts_of(request)
+    assert len(parts) > 2
+    assert {part.replica_id for part in parts} == {-1}
+    assert [partition.partition_index for part in parts for topic in part.topics for partition in topic.partitions] == list(range(count))
+
+
+def test_three_levels_are_cut_where_the_elements_are() -> None:
+    topics = [OffsetFetchRequestTopics(name, partition_indexes=list(range(PART_ELEMENTS))) for name in "abc"]
+    groups = [OffsetFetchRequestGroup("one", topics=topics), OffsetFetchRequestGroup("all", topics=None)]
+    parts = parts_of(OffsetFetchRequest(groups=groups, require_stable=True))
+    found = [
+        (group.group_id, topic.name, index)
+        for part in parts
+        for group in part.groups
+        for topic in group.topics or ()
+        for index in topic.partition_indexes
+    ]
+    assert found == [("one", name, index) for name in "abc" for index in range(PART_ELEMENTS)]
+    assert [group.topics for part in parts for group in part.groups if group.group_id == "all"] == [None]
+
+
+def test_a_name_that_occurs_twice_stays_in_one_part() -> None:
+    names = [f"t{number}" for number in range(2 * PART_ELEMENTS)]
+    parts = parts_of(CreateTopicsRequest([CreatableTopic(name) for name in [*names, "t0", "t0"]]))
+    named = [[topic.name for topic in part.topics] for part in parts]
+    assert sorted({name for part in named for name in part}) == sorted(names)
+    assert [part.count("t0") for part in named] == [2, *[0] * (len(named) - 1)]
+
+
+def test_of_a_partition_that_is_produced_to_twice_the_last_batch_comes_last() -> None:
+    data = [PartitionProduceData(index, b"first") for index in range(2 * PART_ELEMENTS)]
+    topics = [TopicProduceData("t", partition_data=data), TopicProduceData("t", partition_data=[PartitionProduceData(0, b"last")])]
+    parts = parts_of(ProduceRequest(topic_data=topics))
+    batches = [each.records for part in parts for topic in part.topic_data for each in topic.partition_data if each.index == 0]
+    assert batches == [b"first", b"last"]
+    assert {each.index for topic in parts[0].topic_data for each in topic.partition_data} >= {0}
+
+
+def test_answers_about_a_topic_that_was_cut_are_one_answer() -> None:
+    def answered(part: ListOffsetsRequest, throttle_ms: int) -> ListOffsetsResponse:
+        return ListOffsetsResponse(
+            throttle_ms,
+            [
+                ListOffsetsTopicResponse(topic.name, [ListOffsetsPartitionResponse(each.partition_index) for each in topic.partitions])
+                for topic in part.topics
+            ],
+        )
+
+    count = 2 * PART_ELEMENTS + 7
+    topics = [ListOffsetsTopic(name, [ListOffsetsPartition(index) for index in range(count)]) for name in "ab"]
+    way = SPLITS[ApiKey.LIST_OFFSETS][0]
+    whole, *others = [answered(part, number) for number, part in enumerate(parts_of(ListOffsetsRequest(topics=topics)))]
+    for other in others:
+        join(whole, other, way.answers)
+    assert [topic.name for topic in whole.topics] == ["a", "b"]
+    assert [[each.partition_index for each in topic.partitions] for topic in whole.topics] == [list(range(count))] * 2
+    assert whole.throttle_time_ms == len(others)
+
+
+def test_what_is_decided_in_one_step_has_a_bound() -> None:
+    assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 1_000)) is None
+    assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 1_001)) == "more than 1000 protocols"
+    configs = [CreatableTopicConfigs("k", "v")] * 1_000
+    assert too_many(CreateTopicsRequest([CreatableTopic("a", configs=configs), CreatableTopic("b", configs=configs)])) is None
+    assert too_many(CreateTopicsRequest([CreatableTopic("a", configs=configs * 2)])) == "more than 1000 topics.configs"

@@ -1,0 +1,73 @@
+"""Long work takes turns: one slice in each turn of the loop."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.runtime.upkeep.turns import Turns
+
+SLICE_MS = limits.SLICE_MS
+
+
+class SpentClock(VirtualClock):
+    """Its time is that of the work in these tests."""
+
+    __slots__ = ("ns",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ns = 0
+
+    def spent_ns(self) -> int:
+        return self.ns
+
+
+async def test_work_goes_on_at_once_while_its_slice_lasts() -> None:
+    clock, loop_turns, done = SpentClock(), 0, []
+    turns = Turns(clock)
+
+    async def work() -> None:
+        for number in range(10):
+            await turns.mine()
+            clock.ns += SLICE_MS * 1_000_000 // 5
+            done.append(number)
+
+    task = asyncio.ensure_future(work())
+    while not task.done():
+        before = len(done)
+        await asyncio.sleep(0)
+        loop_turns += 1
+        assert len(done) - before <= 5
+    assert done == list(range(10))
+    assert loop_turns < 10
+
+
+async def test_many_owners_have_one_slice_in_a_turn_of_the_loop_and_all_of_them_go_on() -> None:
+    clock, done = SpentClock(), dict.fromkeys("abc", 0)
+    turns = Turns(clock)
+
+    async def work(owner: str) -> None:
+        for _ in range(4):
+            await turns.mine()
+            clock.ns += SLICE_MS * 1_000_000
+            done[owner] += 1
+
+    tasks = [asyncio.ensure_future(work(owner)) for owner in done]
+    while not all(task.done() for task in tasks):
+        before = sum(done.values())
+        await asyncio.sleep(0)
+        assert sum(done.values()) - before <= 1
+        assert max(done.values()) - min(done.values()) <= 1
+    assert set(done.values()) == {4}
+
+
+async def test_an_owner_that_is_cancelled_keeps_nobody_waiting() -> None:
+    clock, turns = SpentClock(), None
+    turns = Turns(clock)
+    first, second = asyncio.ensure_future(turns.mine()), asyncio.ensure_future(turns.mine())
+    await asyncio.sleep(0)
+    first.cancel()
+    await second
+    assert first.cancelled()
