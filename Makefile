@@ -191,10 +191,12 @@ sim: $(STAMP) ## Simulate a cluster from many seeds: clients, faults, and what m
 sim-mutations: $(STAMP) ## Break rules of replication, idempotence, transactions and of the controller on purpose: the simulation has to find each
 	@$(PY) -m ottla.broker.sim --mutations --seeds $(SEEDS) $(ARGS)
 
-fuzz: $(STAMP) maven ## Fuzz frames, batches, TLS and log-ins against a live broker, open and locked, five minutes each; then hold its memory
+fuzz: $(STAMP) maven ## Fuzz frames, batches, TLS and log-ins against a live broker, open and locked, five minutes each; then hold its memory and its loop
 	@$(PY) -m client_compat.fuzz $(ARGS)
 	@$(PY) -m client_compat.fuzz --locked $(ARGS)
 	@$(PY) -m client_compat.fuzz.memory
+	@$(PY) -m tests.fuzz.longest_turns
+	@$(PY) -m client_compat.fuzz.turns
 
 clean: ## Remove what the targets made, but for data directories
 	@rm -rf $(VENV) $(VENV)-* .compat .container .site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -78,7 +78,7 @@ SPLITS: Final[Mapping[int, Sequence[Split]]] = {
 
 
 WHOLE: Final[Mapping[int, Mapping[str, int]]] = {
-    ApiKey.FETCH: {"topics.partitions": 50_000, "forgotten_topics_data.partitions": 100_000},
+    ApiKey.FETCH: {"topics.partitions": 30_000, "forgotten_topics_data.partitions": 100_000},
     ApiKey.JOIN_GROUP: {"protocols": 1_000},
     ApiKey.LEAVE_GROUP: {"members": 10_000},
     ApiKey.SYNC_GROUP: {"assignments": 50_000},
@@ -100,7 +100,7 @@ WHOLE: Final[Mapping[int, Mapping[str, int]]] = {
     ApiKey.UPDATE_FEATURES: {"feature_updates": 1_000},
     ApiKey.LIST_TRANSACTIONS: {"state_filters": 1_000, "producer_id_filters": 10_000},
     ApiKey.CONSUMER_GROUP_HEARTBEAT: {"subscribed_topic_names": 100_000, "topic_partitions.partitions": 50_000},
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": 50_000},
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": 25_000},
     ApiKey.ADD_RAFT_VOTER: {"listeners": 1_000},
 }
 """What is decided in one step, and how much of it a request may have; of what is cut, how much one element may have. A controller of Kafka

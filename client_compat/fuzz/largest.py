@@ -20,10 +20,10 @@ BYTES: Final = 7 << 20
 """Below the 8 MiB of any request but Produce."""
 
 
-def largest(request: type[Message], version: int) -> Iterator[tuple[str, Message]]:
-    """The name of the array that is long, and the request; nothing for a request without arrays."""
+def largest(request: type[Message], version: int, elements: int = ELEMENTS) -> Iterator[tuple[str, Message]]:
+    """The name of the array that is long, and the request; nothing for a request without arrays. `elements` counts nested arrays, too."""
     for path in _arrays(request, version, ()):
-        count = ELEMENTS if len(path) == 1 and not _has_arrays(request, version, path) else ELEMENTS // 2
+        count = elements // (1 + _arrays_below(request, version, path))
         message = _filled(request, version, path, count)
         size = sum(map(len, encode_request(request.API_KEY, version, 1, "fuzz", message)))
         if size > BYTES:
@@ -42,8 +42,8 @@ def _arrays(struct: type, version: int, above: tuple[str, ...]) -> Iterator[tupl
             yield from _arrays(element, version, here)
 
 
-def _has_arrays(struct: type, version: int, path: tuple[str, ...]) -> bool:
-    return any(other[: len(path)] == path and other != path for other in _arrays(struct, version, ()))
+def _arrays_below(struct: type, version: int, path: tuple[str, ...]) -> int:
+    return sum(other[: len(path)] == path and other != path for other in _arrays(struct, version, ()))
 
 
 def _filled(struct: type, version: int, path: tuple[str, ...], count: int, number: int = 0) -> Any:

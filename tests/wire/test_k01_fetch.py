@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from ottla.broker.core import limits
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.client import Client
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
@@ -48,6 +50,33 @@ def values(response: FetchResponse) -> list[bytes]:
 
 def partitions_of(response: FetchResponse) -> Sequence[int]:
     return [data.partition_index for topic in response.responses for data in topic.partitions]
+
+
+MANY = limits.FETCHED_AT_ONCE + 20
+
+
+def test_very_many_partitions_are_read_in_their_order_and_the_first_with_records_gives_a_batch(client: Client) -> None:
+    create(client, "t", MANY)
+    for index in (3, MANY - 1):
+        produce(client, "t", b"of %d" % index, partition=index)
+    response = fetch(client, request(*[part(index) for index in range(MANY)], session_epoch=0))
+    assert partitions_of(response) == list(range(MANY))
+    assert values(response) == [b"of 3", b"of %d" % (MANY - 1)]
+    assert response.session_id > 0
+    small = fetch(client, request(*[part(index) for index in range(MANY)], max_bytes=1))
+    assert values(small) == [b"of 3"]
+
+
+def test_a_fetch_of_very_many_partitions_waits_for_an_append_and_ends_at_its_deadline(client: Client, broker: RunningBroker) -> None:
+    create(client, "t", MANY)
+    asked = [part(index) for index in range(MANY)]
+    assert values(fetch(client, request(*asked, max_wait_ms=20))) == []
+    with Client("127.0.0.1", broker.port) as other:
+        sent = other.send(request(*asked, max_wait_ms=60_000), 12)
+        produce(client, "t", b"late", partition=MANY - 1)
+        correlation_id, response = decode_response(ApiKey.FETCH, 12, other.read_frame())
+    assert correlation_id == sent
+    assert values(response) == [b"late"]
 
 
 def test_of_a_partition_that_is_named_twice_the_last_counts(client: Client) -> None:

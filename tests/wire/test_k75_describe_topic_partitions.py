@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.broker.api.k75_describe_topic_partitions import PARTITIONS_MAX
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k75_describe_topic_partitions import (
@@ -58,3 +59,13 @@ def test_a_cursor_outside_the_request_is_an_invalid_request(client: Client) -> N
 def test_an_unknown_topic_is_told_with_the_operations_too(client: Client) -> None:
     (topic,) = ask(client, "absent").topics
     assert (topic.error_code, topic.topic_authorized_operations) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 3576)
+
+
+def test_a_page_has_a_bound_of_topics_that_do_not_exist(client: Client) -> None:
+    names = [f"absent-{number:04}" for number in range(PARTITIONS_MAX + 3)]
+    page = ask(client, *reversed(names))
+    assert [topic.name for topic in page.topics] == names[:PARTITIONS_MAX]
+    assert page.next_cursor == Cursor(names[PARTITIONS_MAX], 0)
+    rest = ask(client, *names, cursor=page.next_cursor)
+    assert [topic.name for topic in rest.topics] == names[PARTITIONS_MAX:]
+    assert rest.next_cursor is None

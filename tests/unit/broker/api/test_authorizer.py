@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tracemalloc
 from dataclasses import dataclass, field
 
 import pytest
@@ -54,6 +55,20 @@ class Scene:
 def test_super_users_may_do_what_acls_deny() -> None:
     assert Scene(acl(Operation.ALL, Permission.DENY), super_users=("User:ann",)).may()
     assert not Scene(super_users=("User:Ann",)).may()
+
+
+def test_nothing_is_kept_of_a_name_that_no_topic_can_have() -> None:
+    """A user without rights asks for names of 32 KiB, ever another one: 20,000 of them were 650 MiB."""
+    scene = Scene()
+    scene.may(name="orders")
+    tracemalloc.start()
+    try:
+        for number in range(1_000):
+            assert not scene.may(name=f"{number:05}" + "x" * 32_000, quietly=True)
+        kept, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert kept < 1_000_000
 
 
 def test_where_everybody_may_what_no_acl_is_about_an_acl_closes_its_resource() -> None:

@@ -67,6 +67,27 @@ def test_requests_fed_byte_by_byte_are_answered_as_when_fed_at_once(scene: Scene
     assert scene.output() == whole.output() == b"<one><two><>"
 
 
+def test_a_turn_ends_after_a_slice_of_time() -> None:
+    """Ten requests of a slice's half: two are handled in a turn, at once or from the backlog."""
+    now_ns, handled = [0], []
+
+    def handle(data: Buffer) -> Reply:
+        now_ns[0] += limits.SLICE_MS * 500_000
+        handled.append(bytes(data))
+        return [b"."]
+
+    session = Session(handle, lambda: None, ByteBudget(), 1 << 20, spent_ns=lambda: now_ns[0])
+    session.receive(frame(b"a") * 10)
+    turns = 1
+    while session.runnable:
+        before = len(handled)
+        session.run()
+        assert len(handled) - before <= 2
+        turns += 1
+    assert (len(handled), turns) == (10, 5)
+    assert b"".join(session.take_output()) == b"." * 10
+
+
 async def test_nothing_is_handled_before_the_reply_of_the_request_in_front_is_there(scene: Scene) -> None:
     scene.session.receive(frame(b"first") + frame(b"w") + frame(b"0") + frame(b"last"))
     assert scene.handled == [b"first", b"w"]
