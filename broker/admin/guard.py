@@ -1,16 +1,21 @@
-"""Who may ask what of the admin port: in front of everything that it serves, so that nothing can be added behind its back.
+"""Authorization of the admin port, in front of everything that it serves.
 
-Rules: with the token everything may be asked. Without it only what reads, only from this machine, and only under one of its own names: a
-page of another site that had its name lead to 127.0.0.1 (DNS rebinding) still says the name of that site. Nor may such a page ask under
-this machine's own name: it cannot read the answer, but whether there was one tells it which topics and groups there are; browsers say who
-asks (Fetch Metadata), and links may still be followed. The console's page is for everybody: its files are the same for every broker, and
-what they ask for comes this way.
+Rules:
+- With the token, every request is answered. Without it, only `GET /health` is, from this machine, and the files of the console's page,
+  which are the same for every broker.
+- With `--admin-open-local`, requests from this machine that only read need no token either. A reverse proxy on this machine passes for it:
+  its connections come from 127.0.0.1, and nginx also names the proxied address in the Host header. So this is never the default. Records
+  ask for the token all the same where an authorizer decides who may read them.
+- A request from this machine has a loopback address and a Host header with a loopback name. A page of another site whose name leads to
+  127.0.0.1 (DNS rebinding) has that site's name in the Host header. A page of another site that asks under a loopback name cannot read the
+  response, but learns whether there was one; browsers tell by Fetch Metadata who asks. Links may be followed.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
+import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any, Final
 
@@ -18,6 +23,8 @@ from ottla.broker.admin.tokens import is_loopback
 
 _READING: Final = frozenset({"GET", "HEAD"})
 _BEARER: Final = b"bearer "
+_HOST: Final = re.compile(r"(?:(?P<name>[^\[\]:]*)|\[(?P<ipv6>[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)\])(?::[0-9]*)?")
+HEALTH: Final = "/health"
 _OWN_PAGES: Final = frozenset({b"same-origin", b"none"})
 """Fetch Metadata's words for this port's own page, and for whoever types an address. `same-site` is another port of this machine."""
 
@@ -30,9 +37,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 class Guard:
     """An ASGI application in front of another one."""
 
-    def __init__(self, app: App, token: str, open_paths: Collection[str] = ()) -> None:
-        """`open_paths` may be read by everybody: no other path is, however it begins."""
+    def __init__(
+        self, app: App, token: str, open_paths: Collection[str] = (), *, open_local: bool = False, closed_paths: Collection[str] = ()
+    ) -> None:
+        """`open_paths` may be read by everybody, exactly these. With `open_local`, all but `closed_paths` may be read from this machine."""
         self._app, self._token, self._open_paths = app, token.encode(), open_paths
+        self._open_local, self._closed_paths = open_local, closed_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         reason = self._refusal(scope)
@@ -53,10 +63,12 @@ class Guard:
         if given is not None:
             shown = given[len(_BEARER) :].strip() if given[: len(_BEARER)].lower() == _BEARER else b""
             return None if hmac.compare_digest(shown, self._token) else "this is not the admin port's token"
-        reads = scope["type"] == "http" and scope["method"] in _READING
-        if reads and (scope.get("path") in self._open_paths or (_is_from_here(scope, headers) and not _is_of_another_page(headers))):
-            return None
-        return "this asks for the admin port's token, as `Authorization: Bearer …`; `ottla serve` prints it"
+        path = scope.get("path")
+        if scope["type"] == "http" and scope["method"] in _READING:
+            is_local = path == HEALTH or (self._open_local and path not in self._closed_paths)
+            if path in self._open_paths or (is_local and _is_from_here(scope, headers) and not _is_of_another_page(headers)):
+                return None
+        return "the admin port needs its token, as `Authorization: Bearer …`; `ottla serve` prints it"
 
 
 def _is_from_here(scope: Scope, headers: dict[bytes, bytes]) -> bool:
@@ -71,7 +83,6 @@ def _is_of_another_page(headers: dict[bytes, bytes]) -> bool:
 
 
 def _without_port(host: str) -> str:
-    """The Host header's host: `127.0.0.1:9644`, `[::1]:9644`."""
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.partition(":")[0]
+    """The Host header's host: `127.0.0.1:9644`, `[::1]:9644`; the header itself where it is neither."""
+    found = _HOST.fullmatch(host)
+    return host if found is None else found["ipv6"] or found["name"]

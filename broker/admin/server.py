@@ -35,9 +35,19 @@ class _Server(uvicorn.Server):
 
 @asynccontextmanager
 async def admin_port(
-    broker: Broker, faults: Faults, clock: MovableClock, port: int, host: str = HOST, *, token: str, console: bool = False
+    broker: Broker,
+    faults: Faults,
+    clock: MovableClock,
+    port: int,
+    host: str = HOST,
+    *,
+    token: str,
+    console: bool = False,
+    open_local: bool = False,
 ) -> AsyncIterator[int]:
     """Serve while the context lasts, with the console if it is asked for, and keep the token for this user's tools; gives the port.
+
+    `open_local`: whether requests from this machine that only read need no token.
 
     Raises OSError where `port` is taken or `host` is none of this machine's.
     """
@@ -46,12 +56,14 @@ async def admin_port(
     except OSError as error:
         reason = (error.strerror or "").partition(" (while ")[0]  # which the standard library adds
         raise OSError(error.errno, f"cannot listen on http://{host_and_port(host, port)}, the admin port: {reason}") from error
-    api, open_paths = make_api(broker, faults, clock), frozenset[str]()
+    api, open_paths, closed_paths = make_api(broker, faults, clock), frozenset[str](), frozenset[str]()
     if console:
-        from ottla.broker.admin.console.rooms import add_console  # noqa: PLC0415 # who did not ask for it does not pay for it
+        from ottla.broker.admin.console.rooms import RECORDS, add_console  # noqa: PLC0415 # who did not ask for it does not pay for it
 
         open_paths = add_console(api, broker, faults, clock)
-    guarded = Guard(api, token, open_paths)
+        if broker.services.authorizer is not None:
+            closed_paths = RECORDS
+    guarded = Guard(api, token, open_paths, open_local=open_local, closed_paths=closed_paths)
     # Who asks is who is connected; a proxy on this machine may say for whom, and nobody else may.
     # h11 has a bound on what a request says of itself; of what else may be installed not everything has one.
     config = uvicorn.Config(

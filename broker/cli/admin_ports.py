@@ -29,12 +29,17 @@ def add_admin_options(made: argparse.ArgumentParser, port: Callable[[str], int])
         "--admin-host",
         default="127.0.0.1",
         metavar="HOST",
-        help="where the admin port is bound (default 127.0.0.1); from other hosts everything asks for its token, and nothing is encrypted",
+        help="where the admin port is bound (default 127.0.0.1); nothing is encrypted",
     )
     made.add_argument(
         "--admin-token",
         metavar="TOKEN",
         help="what the admin port asks for (default: OTTLA_ADMIN_TOKEN, or one that is made and printed; a command line is seen by others)",
+    )
+    made.add_argument(
+        "--admin-open-local",
+        action="store_true",
+        help="from this machine, reading the admin port needs no token; nor do clients of a proxy on this machine (docs/security.md)",
     )
     made.add_argument(
         "--console",
@@ -65,7 +70,8 @@ class AdminPorts:
             raise StartError(f"the admin port's token (--admin-token, {TOKEN_ENV}) has to be ASCII without spaces: nobody could show it")
         self.clock = MovableClock()
         self._token = given or new_token()
-        self.told = [] if given else [f"The admin port's token, for whoever changes something there: {self._token}"]
+        self.told = [] if given else [f"The admin port's token: {self._token}"]
+        self._is_given, self._open_local = bool(given), options.admin_open_local
         self._host, self._console = options.admin_host, options.console
         self._port = PORT if options.admin_port is None else options.admin_port
 
@@ -82,9 +88,12 @@ class AdminPorts:
         from ottla.broker.net.listeners import host_and_port  # noqa: PLC0415 # most starts have no admin port
 
         port = self._port + number if self._port else 0
-        async with admin_port(broker, faults, self.clock, port, self._host, token=self._token, console=self._console) as bound:
+        wanted = {"token": self._token, "console": self._console, "open_local": self._open_local}
+        async with admin_port(broker, faults, self.clock, port, self._host, **wanted) as bound:
             logger, at = logging.getLogger("ottla.broker"), host_and_port(self._host, bound)
             logger.info("The admin port is http://%s", at)
             if self._console:
                 logger.info("The console is http://%s/console (node %d)", at, broker.services.node_id)
+                if not self._is_given:
+                    self.told.append(f"The console of node {broker.services.node_id}: http://{at}/console#token={self._token}")
             yield

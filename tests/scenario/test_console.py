@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ottla.broker.core.clock import MovableClock
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import encode_prefixed
@@ -51,6 +52,17 @@ def room() -> Iterator[Console]:
 @pytest.fixture
 def page(chromium: webdriver.Chrome, room: Console) -> ConsolePage:
     return ConsolePage(chromium, room)
+
+
+def test_the_printed_address_opens_the_page_with_the_token_and_leaves_the_address_bar(chromium: webdriver.Chrome, room: Console) -> None:
+    room.broker.topics.create("behind-the-token")
+    with served(room.broker, MovableClock(), open_local=False) as closed:
+        page = ConsolePage(chromium, closed)
+        chromium.get(f"{closed.url}#token={TOKEN}")
+        page.find("a", "behind-the-token")
+        assert "token" not in chromium.current_url
+        chromium.refresh()
+        page.find("a", "behind-the-token")
 
 
 def test_records_show_up_as_they_arrive_and_are_text_whatever_they_say(page: ConsolePage, room: Console) -> None:
@@ -286,7 +298,7 @@ def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.C
 def test_from_another_host_the_page_asks_for_the_token_before_it_shows_anything(page: ConsolePage, room: Console) -> None:
     page.forget_token()
     page.open("/topics", host="another.localhost")
-    page.wait_for("everything asks for it")
+    page.wait_for("shows nothing without it")
     assert "orders" not in page.text
     page.give_token(TOKEN)
     page.wait_for("orders")

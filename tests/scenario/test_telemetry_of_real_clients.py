@@ -53,7 +53,7 @@ def test_java_and_librdkafka_push_what_they_are_asked_for(tmp_path: Path) -> Non
     jars_or_skip()
     clock = MovableClock()
     with InProcessBroker(tmp_path / "data", {"client.telemetry.enable": "true"}, clock=clock) as running:
-        serving = admin_port(running.broker, running.script, clock, 0, token="t")
+        serving = admin_port(running.broker, running.script, clock, 0, token="t", open_local=True)
         port = running.call_async(serving.__aenter__())
         changes = [AlterableConfig("interval.ms", 0, "100"), AlterableConfig("metrics", 0, "org.apache.kafka.producer.")]
         with Client("127.0.0.1", running.port) as client:

@@ -54,9 +54,9 @@ class Console:
 
 
 @contextmanager
-def served(broker: InProcessBroker, clock: MovableClock) -> Iterator[Console]:
-    """The console of a broker that runs."""
-    serving = admin_port(broker.broker, broker.script, clock, 0, token=TOKEN, console=True)
+def served(broker: InProcessBroker, clock: MovableClock, *, open_local: bool = True) -> Iterator[Console]:
+    """The console of a broker that runs; reading needs the token without `open_local`."""
+    serving = admin_port(broker.broker, broker.script, clock, 0, token=TOKEN, console=True, open_local=open_local)
     try:
         yield Console(broker, broker.call_async(serving.__aenter__()))
     finally:

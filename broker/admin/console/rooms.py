@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
@@ -49,6 +49,10 @@ class BrokerShown(BaseModel):
     ahead_ms: int = Field(description="by how much its clock was put forward")
     rules: int = Field(description="faults that are loaded")
     held: int = Field(description="requests, responses and steps that wait for their release")
+
+
+RECORDS: Final = frozenset({f"{PAGE}/records"})
+"""What shows records: with an authorizer it asks for the token whoever reads."""
 
 
 def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableClock) -> frozenset[str]:

@@ -10,6 +10,13 @@ export class Refused extends Error {
   }
 }
 
+// `ottla serve` prints the page's address with the token behind `#token=`. It leaves the address bar, and history, at once.
+const given = new URLSearchParams(location.hash.slice(1)).get("token");
+if (given) {
+  sessionStorage.setItem(KEPT, given);
+  history.replaceState(null, "", location.pathname);
+}
+
 export const hasToken = () => sessionStorage.getItem(KEPT) !== null;
 export const forgetToken = () => sessionStorage.removeItem(KEPT);
 

@@ -84,7 +84,7 @@ async function trouble(error) {
     forgetToken();
     if (!askedOnce || wrong) {
       askedOnce = true;
-      if (await askForToken(wrong ? "That was not this broker's token." : "Only on the broker's own machine may everybody read. From here everything asks for it.")) return look();
+      if (await askForToken(wrong ? "That was not this broker's token." : "The broker shows nothing without it. `ottla serve` prints an address of this page that has it.")) return look();
     }
     tell("The broker asks for its token: see “Token” above.");
   } else if (error.status !== undefined) {

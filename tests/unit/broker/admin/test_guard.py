@@ -16,8 +16,8 @@ async def behind(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "behind"})
 
 
-def asked(client: str | None, headers: dict[bytes, bytes], method: str = "GET", kind: str = "http") -> dict[str, Any]:
-    """The first thing that is sent to whoever asks."""
+def asked(client: str | None, headers: dict[bytes, bytes], method: str = "GET", kind: str = "http", **options: Any) -> dict[str, Any]:
+    """Return the first message of the response. `options` are the guard's; reading from this machine is open unless they say otherwise."""
     sent: list[Any] = []
 
     async def send(message: Any) -> None:
@@ -26,8 +26,9 @@ def asked(client: str | None, headers: dict[bytes, bytes], method: str = "GET", 
     async def receive() -> dict[str, Any]:
         raise AssertionError("nothing of a body is read before it is known who sends it")
 
-    scope = {"type": kind, "method": method, "headers": list(headers.items()), "client": None if client is None else (client, 1)}
-    asyncio.run(Guard(behind, TOKEN)(scope, receive, send))
+    peer = None if client is None else (client, 1)
+    scope = {"type": kind, "method": method, "path": "/faults", "headers": list(headers.items()), "client": peer}
+    asyncio.run(Guard(behind, TOKEN, **{"open_local": True, **options})(scope, receive, send))
     first: dict[str, Any] = sent[0]
     return first
 
@@ -39,9 +40,12 @@ def test_other_hosts_get_nothing_without_the_token_whatever_they_call_this_one(c
 
 
 @pytest.mark.parametrize("client", ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"])
-def test_this_machine_reads(client: str) -> None:
+def test_this_machine_reads_where_that_was_asked_for(client: str) -> None:
     assert asked(client, {b"host": b"localhost:1"})["type"] == "behind"
     assert asked(client, {b"host": b"localhost:1"}, "POST")["status"] == 401
+    assert asked(client, {b"host": b"localhost:1"}, open_local=False)["status"] == 401
+    assert asked(client, {b"host": b"localhost:1"}, closed_paths={"/faults"})["status"] == 401
+    assert asked(client, {b"host": b"localhost:1", b"authorization": b"Bearer a-token"}, closed_paths={"/faults"})["type"] == "behind"
 
 
 @pytest.mark.parametrize("asker", [b"cross-site", b"same-site"])

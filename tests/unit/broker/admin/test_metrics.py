@@ -55,7 +55,7 @@ class Scraped:
 def scrape() -> Iterator[Scraped]:
     moving = MovableClock()
     with RunningBroker(None, clock=moving) as running:
-        serving = admin_port(running.broker, running.script, moving, 0, token="t")
+        serving = admin_port(running.broker, running.script, moving, 0, token="t", open_local=True)
         yield Scraped(running, running.call_async(serving.__aenter__()))
         running.call_async(serving.__aexit__(None, None, None))
 

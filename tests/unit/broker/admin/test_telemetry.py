@@ -36,7 +36,7 @@ def otlp(name: str, value: float) -> bytes:
 def admin(settings: Mapping[str, str]) -> Iterator[tuple[InProcessBroker, int]]:
     clock = MovableClock()
     with InProcessBroker(settings=settings, clock=clock) as running:
-        serving = admin_port(running.broker, running.script, clock, 0, token="t")
+        serving = admin_port(running.broker, running.script, clock, 0, token="t", open_local=True)
         yield running, running.call_async(serving.__aenter__())
         running.call_async(serving.__aexit__(None, None, None))
 

@@ -26,11 +26,13 @@ from ottla.broker.cluster.metadata_records import (
     UnregisterBrokerRecord,
 )
 from ottla.broker.cluster.record_frames import encode_record
+from ottla.broker.core.clock import MovableClock
 from ottla.broker.groups.embedded_protocol import ConsumerProtocolAssignment, TopicPartition
+from ottla.broker.testing import InProcessBroker
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import encode_prefixed
-from tests.support.console import TOKEN, Console, console
+from tests.support.console import TOKEN, Console, console, served
 from tests.support.consumer_calls import join as consumer_join
 from tests.support.group_calls import commit, find_coordinator, join, sync
 from tests.support.topic_calls import produce
@@ -399,3 +401,26 @@ def test_bytes_are_shown_as_what_they_are(data: bytes | None, form: str, text: s
     found = shown(data, 64)
     assert (found.form, found.text, found.size) == (form, text, len(data or b""))
     assert found.cut == (len(data or b"") > 64)
+
+
+def test_records_of_a_broker_with_an_authorizer_need_the_token() -> None:
+    """ACLs hide them from some users; who reads the admin port from this machine could be any of them."""
+    clock = MovableClock()
+    settings = {"authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer", "super.users": "User:ANONYMOUS"}
+    with InProcessBroker(clock=clock, settings=settings) as broker, served(broker, clock) as room:
+        broker.topics.create("secrets")
+        with room.client() as client:
+            produce(client, "secrets", b"one")
+        records = "/console/records?topic=secrets&partition=0&offset=0"
+        assert room.answer("GET", records)[0] == 401
+        assert room.answer("GET", records, headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
+        assert room.answer("GET", "/console/topics")[0] == 200
+
+
+def test_without_the_wish_nothing_of_the_console_is_read_without_the_token() -> None:
+    clock = MovableClock()
+    with InProcessBroker(clock=clock) as broker, served(broker, clock, open_local=False) as room:
+        for path in ("/console/broker", "/console/topics"):
+            assert room.answer("GET", path)[0] == 401
+            assert room.answer("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})[0] == 200
+        assert room.answer("GET", "/console")[0] in {200, 307}
