@@ -11,7 +11,7 @@ import typer
 
 from ottla.broker.api.authorizer import java_host
 from ottla.broker.cli.cluster import AdminClient, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, judging, note, print_json, print_table
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, judging, note, print_json, print_table, say
 from ottla.broker.cli.metadata_dir import read_image
 from ottla.broker.cluster.acl_index import AclIndex, Question, text_of
 from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
@@ -147,7 +147,7 @@ def explain(
             {"asked": asked, "allowed": allowed, "rule": rule, "acls": [dict(zip(COLUMNS, _row(acl), strict=True)) for acl in about]}
         )
     else:
-        typer.echo(f"{'allowed' if allowed else 'denied'}: {asked}\nrule: {rule}")
+        say(f"{'allowed' if allowed else 'denied'}: {asked}\nrule: {rule}")
         if about:
             note("The ACLs about it, whoever they are for:")
             print_table(COLUMNS, [_row(acl) for acl in about])

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from ottla.broker.cli.cluster import AdminClient, NotServed, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, command, print_json, print_table
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, command, print_json, print_table, say
 from ottla.protocol.messages.k03_metadata import MetadataResponseTopic
 from ottla.protocol.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
@@ -116,18 +116,18 @@ def status_of(
 
 
 def _print(found: ClusterStatus) -> None:
-    typer.echo(f"Cluster {found.cluster_id}")
+    say(f"Cluster {found.cluster_id}")
     if found.controllers:
-        typer.echo(f"\nControllers, in epoch {found.epoch}; metadata up to offset {found.metadata_offset}")
+        say(f"\nControllers, in epoch {found.epoch}; metadata up to offset {found.metadata_offset}")
         rows = [(each.id, each.address, "leads" if each.leads else "follows", each.lag) for each in found.controllers]
         print_table(("controller", "address", "role", "lag"), rows)
-    typer.echo("\nBrokers")
+    say("\nBrokers")
     columns = ("broker", "address", "rack", "state", "leads", "replicas", "out of sync", "lag")
     print_table(columns, [tuple(asdict(each).values()) for each in found.brokers])
     if not found.under_replicated:
-        typer.echo("\nEvery partition has a leader and all its replicas in sync.")
+        say("\nEvery partition has a leader and all its replicas in sync.")
         return
-    typer.echo("\nUnder-replicated partitions")
+    say("\nUnder-replicated partitions")
     places = [(each.topic, each.partition, each.leader, _ids(each.in_sync), _ids(each.replicas)) for each in found.under_replicated]
     print_table(("topic", "partition", "leader", "in sync", "replicas"), places)
 

@@ -18,7 +18,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ottla.broker.cli.basics import DEFAULT_PORT, EXIT_NO_RESULT, CliError, host_port, pairs
+from ottla.broker.cli.basics import DEFAULT_PORT, EXIT_NO_RESULT, CliError, host_port, pairs, printable
 
 __all__ = [
     "BOOTSTRAP",
@@ -34,6 +34,7 @@ __all__ = [
     "pairs",
     "print_json",
     "print_table",
+    "say",
 ]
 
 P = ParamSpec("P")
@@ -70,7 +71,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
         try:
             function(*args, **kwargs)
         except CliError as error:
-            text = f"error: {error}"
+            text = printable(f"error: {error}")
             typer.echo(text if os.environ.get("NO_COLOR") else typer.style(text, fg=typer.colors.RED), err=True)
             raise typer.Exit(error.exit_code) from None
 
@@ -92,7 +93,12 @@ def judging(function: Callable[P, None]) -> Callable[P, None]:
 
 def note(text: str) -> None:
     """Say something that is not the result."""
-    typer.echo(text, err=True)
+    typer.echo(printable(text), err=True)
+
+
+def say(text: str) -> None:
+    """Print a result that is not a table."""
+    typer.echo(printable(text))
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
@@ -104,9 +110,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
         numeric = bool(body) and all(isinstance(row[index], int | None) for row in body)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=not terminal)
     for row in body:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+        table.add_row(*("-" if cell is None else printable(str(cell)) for cell in row))
     Console(width=None if terminal else PLAIN_WIDTH, highlight=False, markup=False).print(table)
 
 
 def print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=2, ensure_ascii=False))
+    say(json.dumps(document, indent=2, ensure_ascii=False))

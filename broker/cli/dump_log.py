@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ottla.broker.cli.common import CliError, command, note, print_table
+from ottla.broker.cli.common import CliError, command, note, print_table, say
 from ottla.broker.cli.dump_files import Corruption, Options, Row, reader_of
 
 ROWS_AT_ONCE = 1_000
@@ -65,7 +65,7 @@ def _dump(path: Path, options: Options, *, as_json: bool) -> int:
     assert found is not None, "only readable files are listed"
     kind, read = found
     if not as_json:
-        typer.echo(f"{path}  {kind}, {path.stat().st_size} bytes")
+        say(f"{path}  {kind}, {path.stat().st_size} bytes")
     damaged = 0
     rows = read(path, options)
     while chunk := list(islice(rows, ROWS_AT_ONCE)):
@@ -75,7 +75,7 @@ def _dump(path: Path, options: Options, *, as_json: bool) -> int:
         if as_json:
             for row in chunk:
                 document = {"damage": row.reason, "position": row.position} if isinstance(row, Corruption) else row
-                typer.echo(json.dumps({"file": str(path), "kind": kind, **document}, ensure_ascii=False))
+                say(json.dumps({"file": str(path), "kind": kind, **document}, ensure_ascii=False))
         else:
             _print(good)
         for damage in bad:

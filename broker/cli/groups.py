@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, note, print_json, print_table, say
 from ottla.broker.cli.group_described import INACTIVE, described
 from ottla.broker.cli.group_offsets import NO_OFFSET, commit, committed_offsets, timestamp_ms
 from ottla.protocol.messages.k16_list_groups import ListGroupsRequest
@@ -66,7 +66,7 @@ def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
         print_json({"group": group, "state": found.state, "assignor": found.assignor, "members": members, "offsets": offsets})
         return
     strategy = f", {found.assignor}" if found.assignor else ""
-    typer.echo(f"{group}  {found.state}{strategy}, {len(found.members)} member{'' if len(found.members) == 1 else 's'}")
+    say(f"{group}  {found.state}{strategy}, {len(found.members)} member{'' if len(found.members) == 1 else 's'}")
     if found.members:
         names = ("member", "instance", "client", "host", "partitions")
         print_table(names, [(m.member_id, m.instance_id, m.client_id, m.host, len(m.assigned)) for m in found.members])
@@ -90,7 +90,7 @@ def delete(groups: Annotated[list[str], typer.Argument(metavar="GROUP…")], boo
         for group in groups:
             (result,) = cluster.coordinator(group, DeleteGroupsRequest(groups_names=[group])).results
             check(result.error_code, f"group {group!r} was not deleted")
-            typer.echo(f"deleted {group}")
+            say(f"deleted {group}")
 
 
 @app.command("reset-offsets")

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla.broker.cli.cluster import EARLIEST, LATEST, AdminClient, TopicPartition, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, pairs, print_json, print_table
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, pairs, print_json, print_table, say
 from ottla.protocol.messages.k03_metadata import MetadataResponseTopic
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from ottla.protocol.messages.k20_delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -66,7 +66,7 @@ def create(
         (answer,) = cluster.controller(CreateTopicsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)).topics
     check(answer.error_code, f"topic {topic!r} was not created", answer.error_message)
     made = answer.num_partitions if answer.num_partitions >= 0 else partitions
-    typer.echo(f"created {topic} with {made} partition{'' if made == 1 else 's'}")
+    say(f"created {topic} with {made} partition{'' if made == 1 else 's'}")
 
 
 @app.command("describe")
@@ -96,8 +96,8 @@ def describe(topic: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = Fa
     if as_json:
         print_json({"name": topic, "topic_id": topic_id, "internal": found.is_internal, "configs": settings, "partitions": rows})
         return
-    typer.echo(f"{topic}  id {topic_id}{'  internal' if found.is_internal else ''}")
-    typer.echo("settings: " + (", ".join(f"{name}={value}" for name, value in settings.items()) or "the broker's defaults"))
+    say(f"{topic}  id {topic_id}{'  internal' if found.is_internal else ''}")
+    say("settings: " + (", ".join(f"{name}={value}" for name, value in settings.items()) or "the broker's defaults"))
     print_table(list(rows[0]) if rows else [], [[_short(cell) for cell in row.values()] for row in rows])
 
 
@@ -135,12 +135,12 @@ def alter(
     with AdminClient(bootstrap) as cluster:
         if changes:
             _alter_settings(cluster, topic, changes)
-            typer.echo(f"changed {len(changes)} setting{'' if len(changes) == 1 else 's'} of {topic}")
+            say(f"changed {len(changes)} setting{'' if len(changes) == 1 else 's'} of {topic}")
         if partitions is not None:
             wanted = CreatePartitionsTopic(name=topic, count=partitions, assignments=None)
             (result,) = cluster.controller(CreatePartitionsRequest(topics=[wanted], timeout_ms=TIMEOUT_MS)).results
             check(result.error_code, f"partitions of topic {topic!r} were not added", result.error_message)
-            typer.echo(f"{topic} has {partitions} partitions now")
+            say(f"{topic} has {partitions} partitions now")
 
 
 def _alter_settings(cluster: AdminClient, topic: str, changes: list[AlterableConfig]) -> None:
@@ -161,4 +161,4 @@ def delete(topics: Annotated[list[str], typer.Argument(metavar="TOPIC…")], boo
     by_name: Mapping[str, Any] = {answer.name: answer for answer in answers}
     for topic in topics:
         check(by_name[topic].error_code, f"topic {topic!r} was not deleted", by_name[topic].error_message)
-        typer.echo(f"deleted {topic}")
+        say(f"deleted {topic}")

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla.broker.cli.cluster import TRANSACTION, AdminClient, TopicPartition, check
-from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, judging, note, print_json, print_table
+from ottla.broker.cli.common import BOOTSTRAP, AsJson, Bootstrap, CliError, Yes, command, judging, note, print_json, print_table, say
 from ottla.protocol.messages.k27_write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic, WriteTxnMarkersRequest
 from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
 from ottla.protocol.messages.k65_describe_transactions import DescribeTransactionsRequest, TransactionState
@@ -165,7 +165,7 @@ def abort(
         if not yes:
             typer.confirm(f"Abort the transaction of producer {found[0].producer_id} in {topic}-{partition}?", abort=True, err=True)
         _write_abort(cluster, found[0])
-    typer.echo(f"aborted the transaction of producer {found[0].producer_id} in {topic}-{partition}")
+    say(f"aborted the transaction of producer {found[0].producer_id} in {topic}-{partition}")
 
 
 def _write_abort(cluster: AdminClient, found: Open) -> None:

@@ -8,10 +8,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import io
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from importlib import import_module
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
+
+from ottla.broker.cli.basics import printable
 
 _HERE: Final = "ottla.broker.cli.kafka_tools"
 TOOLS: Final[Mapping[str, str]] = {
@@ -31,6 +36,10 @@ TOOLS: Final[Mapping[str, str]] = {
     "kafka-image": "ottla.broker.cli.kafka_image.program",
 }
 """The module of each; its `main` takes the arguments and gives the exit code."""
+_PRINTING_NAMES: Final = frozenset(
+    {"kafka-topics", "kafka-configs", "kafka-acls", "kafka-consumer-groups", "kafka-get-offsets", "kafka-broker-api-versions"}
+)
+"""Tools that print names which brokers return. Tools of records print the records' bytes."""
 
 
 def named(program: str) -> str | None:
@@ -41,5 +50,22 @@ def named(program: str) -> str | None:
 
 def run(tool: str, argv: Sequence[str]) -> int:
     """The exit code."""
-    code: int = import_module(TOOLS[tool]).main(argv)
-    return code
+    main: Callable[[Sequence[str]], int] = import_module(TOOLS[tool]).main
+    if tool not in _PRINTING_NAMES:
+        return main(argv)
+    with redirect_stdout(_Printable(sys.stdout)), redirect_stderr(_Printable(sys.stderr)):
+        return main(argv)
+
+
+class _Printable(io.TextIOBase):
+    """A stream with escapes in place of characters that command a terminal."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        self._stream.write(printable(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._stream.flush()

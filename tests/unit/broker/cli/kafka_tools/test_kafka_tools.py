@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from ottla.broker.cli.kafka_tools.console_consumer import Formatter
 from ottla.broker.cli.kafka_tools.console_producer import LineReader
 from ottla.broker.cli.kafka_tools.options import comma_list
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
+from ottla.protocol.client import Client
 from tests.support.consumer_calls import join as consumer_join
 from tests.support.group_calls import commit, find_coordinator
 from tests.support.running_broker import RunningBroker
@@ -291,3 +293,22 @@ def test_a_directory_is_formatted_once_and_described(tmp_path: Path, capsys: pyt
     assert "already formatted. Use --ignore-formatted" in said.err
     assert run("kafka-storage", ["random-uuid"]) == 0
     assert len(capsys.readouterr().out.strip()) == 22
+
+
+def test_no_tool_prints_characters_that_command_a_terminal(tool: Tool, broker: RunningBroker) -> None:
+    """Any client can make a group whose name moves the cursor, or sets the window's title."""
+    hostile = "evil\x1b]0;owned\x07\u202egnp\x9b2J"
+    shown = r"evil\u001b]0;owned\u0007\u202egnp\u009b2J"
+    broker.topics.create("of-evil")
+    with Client("127.0.0.1", broker.port) as client:
+        find_coordinator(client, hostile)
+        assert commit(client, 1, topic="of-evil", group_id=hostile, generation_id_or_member_epoch=-1, member_id="") == 0
+    outputs = [tool("kafka-consumer-groups", "--list")[1], tool("kafka-consumer-groups", "--describe", "--group", hostile)[1]]
+    for command in (["groups", "list"], ["groups", "list", "--json"], ["groups", "describe", hostile]):
+        done = subprocess.run(
+            [sys.executable, "-m", "ottla", *command, "-b", broker.bootstrap], capture_output=True, text=True, timeout=60, check=False
+        )
+        outputs.append(done.stdout + done.stderr)
+    for output in outputs:
+        assert shown in output
+        assert not any(character in output for character in "\x1b\x07\u202e\x9b")
