@@ -7,7 +7,9 @@ caller's buffer, so that a gigabyte is read in the memory of one window.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +21,13 @@ from pyarrow import fs as arrow_fs
 SCHEME_END: Final = "://"
 CLUSTER: Final = "kafka://"
 """What is read over the network, from brokers, and is no file system (see `wire`)."""
+
+
+NO_REGULAR_FILE: Final = "not a regular file"
+SMALL_FILE_BYTES: Final = 16 << 20
+"""The most that is read of a file as a whole: a checkpoint of 200,000 partitions, and their offsets."""
+SNAPSHOT_BYTES_MAX: Final = 256 << 20
+"""The same of a producer snapshot: 6,000,000 producers."""
 
 
 def absolute(path: str | Path) -> str:
@@ -33,12 +42,16 @@ def is_cluster(path: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name in a directory. `path` is as `Place.open` takes it. A link that leads nowhere counts as a directory: listing it fails."""
+    """A name in a directory. `path` is as `Place.open` takes it. A link that leads nowhere counts as a directory: listing it fails.
+
+    `is_file` is false for a FIFO, a device or a socket, and for a link to one: reading it may block, or never end.
+    """
 
     name: str
     path: str
     is_dir: bool
     size_bytes: int
+    is_file: bool = True
 
 
 @dataclass(frozen=True)
@@ -77,13 +90,20 @@ class Place:
     def entries(self, path: str) -> list[Entry]:
         """What is in a directory, by name. Raises OSError, FileNotFoundError where it is none."""
         found = [
-            Entry(each.base_name, f"{path}/{each.base_name}", each.type == arrow_fs.FileType.Directory, each.size or 0)
+            Entry(
+                each.base_name,
+                f"{path}/{each.base_name}",
+                each.type == arrow_fs.FileType.Directory,
+                each.size or 0,
+                each.type == arrow_fs.FileType.File,
+            )
             for each in self._system.get_file_info(arrow_fs.FileSelector(self._inside(path)))
             if each.type != arrow_fs.FileType.NotFound
         ]
         if self.is_local:  # Arrow passes over links that lead nowhere
             with os.scandir(path) as there:
-                found += [Entry(each.name, each.path, True, 0) for each in there if each.is_symlink() and not Path(each).exists()]
+                lost = [each for each in there if each.is_symlink() and not Path(each).exists()]
+            found += [Entry(each.name, each.path, True, 0, is_file=False) for each in lost]
         return sorted(found, key=lambda entry: entry.name)
 
     def readable(self, path: str) -> bool:
@@ -91,14 +111,18 @@ class Place:
         return not self.is_local or os.access(path, os.R_OK)
 
     def open(self, path: str) -> RandomAccess:
-        """A file for reading in any order. Raises OSError."""
+        """Open a file for reading in any order. Raises OSError, also for what is no regular file."""
+        if self.is_local and not stat.S_ISREG(Path(path).stat().st_mode):
+            raise OSError(errno.EINVAL, NO_REGULAR_FILE, path)
         return RandomAccess(self._system.open_input_file(self._inside(path)))
 
-    def read(self, path: str) -> bytes:
-        """A small file. Raises OSError."""
-        with self._system.open_input_file(self._inside(path)) as file:
-            content: bytes = file.read()
-            return content
+    def read(self, path: str, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
+        """Read a small file. Raises OSError, also where it has more than `most_bytes`."""
+        with self.open(path) as file:
+            content = file.read_at(0, most_bytes + 1)
+        if len(content) > most_bytes:
+            raise OSError(errno.EFBIG, f"larger than {most_bytes >> 20} MiB", path)
+        return content
 
     def _inside(self, path: str) -> str:
         return path.removeprefix(self._prefix)

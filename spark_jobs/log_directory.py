@@ -45,9 +45,10 @@ class Segment(LogFile):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFile(LogFile):
     """A file beside a segment: `kind` is `index`, `timeindex`, `txnindex`, `snapshot` or `leader-epoch-checkpoint` (its `base_offset` is
-    the first segment's)."""
+    the first segment's). `segment_bytes`: the size of the segment of the same base offset, -1 where there is none."""
 
     kind: str
+    segment_bytes: int = -1
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ottla.spark_jobs.filesystem import Entry, Place, place
+from ottla.spark_jobs.filesystem import NO_REGULAR_FILE, SMALL_FILE_BYTES, SNAPSHOT_BYTES_MAX, Entry, Place, place
 from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, Segment, SideFile, no_logs
 
 PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[1-9]\d{0,9})", re.ASCII)
@@ -27,6 +27,8 @@ CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+SIZES_MAX: Final = {LEADER_EPOCHS: SMALL_FILE_BYTES, "snapshot": SNAPSHOT_BYTES_MAX}
+"""What is read as a whole."""
 SWAPPING: Final = "the cleaner was putting it in place of other segments; start the broker, which ends that, and judge it again"
 PARTITION_MAX: Final = 2**31 - 1
 LISTINGS_AT_ONCE: Final = 16
@@ -112,7 +114,8 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
     logs = [entry for entry in entries if SEGMENT_FILE.fullmatch(entry.name)]
     sizes = {entry.name: entry.size_bytes for entry in entries}
     bases = [int(entry.name[:20]) for entry in logs]
-    unread = [f"{entry.path}: not readable" for entry in logs if not where.readable(entry.path)]
+    unread = [f"{entry.path}: {NO_REGULAR_FILE}" for entry in logs if not entry.is_file]
+    unread += [f"{entry.path}: not readable" for entry in logs if entry.is_file and not where.readable(entry.path)]
     unread += [f"{entry.path}: {SWAPPING}" for entry in entries if SWAP_FILE.fullmatch(entry.name)]
     if unread:
         # What is not read may be what a rule would miss: a gap, or an open transaction, that there is not.
@@ -144,13 +147,24 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
     for entry in entries:
         match = SIDE_FILE.fullmatch(entry.name)
         if match is not None or entry.name == LEADER_EPOCHS:
-            if not where.readable(entry.path):
-                found.problems.append(f"{entry.path}: not readable; it is not held against the log")
+            if not entry.is_file or not where.readable(entry.path):
+                reason = "not readable" if entry.is_file else NO_REGULAR_FILE
+                found.problems.append(f"{entry.path}: {reason}; it is not held against the log")
                 continue
             kind = entry.name if match is None else match["kind"]
+            if entry.size_bytes > SIZES_MAX.get(kind, entry.size_bytes):
+                found.problems.append(f"{entry.path}: larger than {SIZES_MAX[kind] >> 20} MiB; it is not held against the log")
+                continue
             base = min(bases, default=0) if match is None else int(match["offset"])
             found.side_files.append(
-                SideFile(base_offset=base, path=entry.path, size_bytes=entry.size_bytes, kind=kind, **common)  # type: ignore[arg-type]  # as above
+                SideFile(
+                    base_offset=base,
+                    path=entry.path,
+                    size_bytes=entry.size_bytes,
+                    kind=kind,
+                    segment_bytes=sizes.get(f"{entry.name[:20]}.log", -1),
+                    **common,  # type: ignore[arg-type]  # as above
+                )
             )
 
 

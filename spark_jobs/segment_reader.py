@@ -13,9 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple, Protocol
 
-from ottla.protocol.records.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, MAGIC_V2, crc_ok, read_header
+from ottla.protocol.records.batch import CRC_START, HEADER_BYTES, LOG_OVERHEAD, MAGIC_END, MAGIC_V2, BatchHeader, crc_ok, read_header
 from ottla.protocol.records.batch_walk import BAD_LENGTH, BAD_MAGIC, CUT, MORE, PEEK_BYTES, TOO_LARGE, Headers, walk_headers
-from ottla.protocol.records.crc32c import crc32c
+from ottla.protocol.records.compression import Codec
+from ottla.protocol.records.crc32c import Buffer, crc32c
+from ottla.protocol.records.errors import BatchTooLarge
+from ottla.protocol.records.record import records_section
 from ottla.spark_jobs.filesystem import place
 from ottla.spark_jobs.log_directory import Segment
 
@@ -23,6 +26,8 @@ WINDOW_BYTES: Final = 4 << 20
 """Read at a time: small enough to stay in the processor's cache, large enough for an object store's round trips."""
 BATCH_BYTES_MAX: Final = 256 << 20
 """A longer batch is not opened: far above any message.max.bytes, and the most that a damaged length can make this reader hold."""
+RECORDS_MAX: Final = 1_000_000
+"""What a compressed batch holds at most, as in a broker: 9,000,000 empty records compress to a few kilobytes, and take 25 s to judge."""
 ROWS_MAX: Final = 1 << 16
 JUMP_BYTES: Final = 1 << 20
 """Where batches are longer than this and only headers are wanted, the bytes between are not read. Shorter ones are read over faster than
@@ -41,6 +46,17 @@ class Part:
     def ends_log(self) -> bool:
         """Whether nothing of the partition follows."""
         return self.segment.is_last and self.end == self.segment.size_bytes
+
+
+def open_records(batch: memoryview, header: BatchHeader) -> Buffer:
+    """Return the uncompressed records of a batch whose CRC is right.
+
+    Raises RecordsError; BatchTooLarge for a batch that no broker takes: one that decompresses to more than 64 MiB, or holds more than
+    RECORDS_MAX compressed records.
+    """
+    if header.codec is not Codec.NONE and header.record_count > RECORDS_MAX:
+        raise BatchTooLarge(f"{header.codec.name.lower()}: {header.record_count} records, more than {RECORDS_MAX}")
+    return records_section(batch, header)
 
 
 class Run(NamedTuple):

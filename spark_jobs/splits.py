@@ -27,6 +27,8 @@ FILES_MAX: Final = 256
 """Parts in one task, so that thousands of empty partitions are shared out too."""
 
 _ENTRY: Final = struct.Struct(">ii")
+_INDEX_BYTES_MAX: Final = 64 << 20
+"""Of a segment of 34 GB at the usual 4 KiB an entry; a larger index is not looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,8 @@ def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
         return None
     where = place(segment.log_dir)
     try:
-        data = where.read(segment.path.removesuffix(".log") + ".index")
-    except FileNotFoundError:  # the segment was removed since it was listed
+        data = where.read(segment.path.removesuffix(".log") + ".index", _INDEX_BYTES_MAX)
+    except OSError:  # removed since it was listed, or no index at all
         return None
     marks: list[Mark] = []
     last = (-1, 0)

@@ -19,7 +19,8 @@ RULE = Rule(
         "Fewer records than offsets is what compaction leaves: no finding in a partition that the cleaner's checkpoint, an "
         "internal topic's name, a delete horizon, "
         "an emptied batch, or a batch whose records' own offsets leave holes (no producer can write one) marks as compacted. "
-        "A compressed section that gives more than 64 MiB is not opened, and a warning: nothing is known of its records."
+        "A compressed section that gives more than 64 MiB, or has more than 1,000,000 records, is not opened, and a warning: nothing is "
+        "known of its records."
     ),
     sql="""
         SELECT * FROM (

@@ -17,10 +17,9 @@ from ottla.protocol.records.batch import CODEC_MASK, CONTROL, DELETE_HORIZON, LO
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.control import parse_marker
 from ottla.protocol.records.errors import BatchTooLarge, InvalidRecord, RecordsError
-from ottla.protocol.records.record import records_section
 from ottla.spark_jobs.columns import SEGMENT_COLUMNS
 from ottla.spark_jobs.logs import read_runs
-from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches
+from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches, open_records
 from ottla.spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, to_arrow, wanted_rows
 from ottla.spark_jobs.tables.filters import Filters
 
@@ -105,7 +104,7 @@ def _open(run: Run, row: int) -> _Opened:
     data = run.batch(row)
     head = read_header(data)
     try:
-        section = records_section(data, head)
+        section = open_records(data, head)
         scan = walk.scan(section, head.record_count, head.base_timestamp)
         if scan.first_bad_index >= 0:
             return _Opened(scan.first_bad_index, None, None, f"record {scan.first_bad_index}: {scan.reason}")

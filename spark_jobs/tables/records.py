@@ -16,9 +16,9 @@ from ottla.protocol.records import walk
 from ottla.protocol.records.batch import LOG_APPEND_TIME, MAGIC_V2, read_header
 from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import InvalidRecord, RecordsError
-from ottla.protocol.records.record import Header, iter_section, records_section
+from ottla.protocol.records.record import Header, iter_section
 from ottla.spark_jobs.logs import read_runs
-from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches
+from ottla.spark_jobs.segment_reader import Part, Run, Stop, crc_matches, open_records
 from ottla.spark_jobs.tables.build import HeaderNumbers, Numbers, attribute_columns, chosen, sequence_after, to_arrow, wanted_rows
 from ottla.spark_jobs.tables.filters import Filters
 
@@ -52,7 +52,7 @@ def open_batches(run: Run, rows: Numbers) -> Iterator[list[Opened]]:
             continue
         data = run.batch(row)
         try:
-            section = records_section(data, read_header(data))
+            section = open_records(data, read_header(data))
         except RecordsError:
             continue
         group.append(Opened(row, section))

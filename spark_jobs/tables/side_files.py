@@ -14,12 +14,16 @@ import pyarrow as pa
 
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.producer_snapshot import ENTRY, entries_of
-from ottla.spark_jobs.filesystem import place
+from ottla.protocol.records.batch import HEADER_BYTES
+from ottla.spark_jobs.filesystem import SNAPSHOT_BYTES_MAX, RandomAccess, place
 from ottla.spark_jobs.log_directory import SideFile
 from ottla.spark_jobs.log_files import LEADER_EPOCHS
 from ottla.spark_jobs.tables.build import to_arrow
 
 ROWS_MAX: Final = 1 << 16
+WINDOW_BYTES: Final = 4 << 20
+INDEX_BYTES_MAX: Final = 2**31 - 1
+"""The size of an index is a setting (segment.index.bytes) of 32 bits."""
 PRODUCERS: Final = np.dtype(
     [
         ("producer_id", ">i8"),
@@ -47,7 +51,7 @@ RELATIVE: Final = frozenset({"index", "timeindex"})
 def snapshot_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """One row a producer of a snapshot file."""
     try:
-        entries = np.frombuffer(entries_of(place(file.log_dir).read(file.path)), PRODUCERS)
+        entries = np.frombuffer(entries_of(place(file.log_dir).read(file.path, SNAPSHOT_BYTES_MAX)), PRODUCERS)
     except ProtocolError as e:
         yield _one(file, schema, {"snapshot_offset": file.base_offset, "error": str(e)})
         return
@@ -59,20 +63,44 @@ def snapshot_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 def index_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     """One row an entry of an index file."""
-    data = place(file.log_dir).read(file.path)
     if file.kind == LEADER_EPOCHS:
-        yield from _epoch_rows(file, schema, data)
+        yield from _epoch_rows(file, schema, place(file.log_dir).read(file.path))
+        return
+    if file.size_bytes > INDEX_BYTES_MAX:
+        yield _one(file, schema, {"kind": file.kind, "position": 0, "error": f"{file.size_bytes} bytes: no index has 2 GiB"})
         return
     layout = INDEXES[file.kind]
-    used = len(data.rstrip(b"\0"))
-    count = min(-(-used // layout.itemsize), len(data) // layout.itemsize)
-    if count == 0 and used == 0:
-        yield _one(file, schema, {"kind": file.kind})
-    entries = np.frombuffer(data, layout, count)
-    for start in range(0, count, ROWS_MAX):
-        yield _index_entries(file, schema, entries[start : start + ROWS_MAX], start)
-    if used > count * layout.itemsize or (len(data) % layout.itemsize and used == len(data)):
-        yield _one(file, schema, {"kind": file.kind, "position": count * layout.itemsize, "error": "the file ends inside an entry"})
+    with place(file.log_dir).open(file.path) as data:
+        size, used = _sizes(data, file.size_bytes)
+        count = min(-(-used // layout.itemsize), size // layout.itemsize)
+        if count == 0 and used == 0:
+            yield _one(file, schema, {"kind": file.kind})
+        most = count if file.segment_bytes < 0 else min(count, file.segment_bytes // HEADER_BYTES + 1)
+        for start in range(0, most, ROWS_MAX):
+            rows = min(ROWS_MAX, most - start)
+            entries = np.frombuffer(data.read_at(start * layout.itemsize, rows * layout.itemsize), layout, rows)
+            yield _index_entries(file, schema, entries, start)
+    error = None
+    if most < count:
+        error = f"{count} entries for a segment that has room for {most} batches"
+    elif used > count * layout.itemsize or (size % layout.itemsize and used == size):
+        error = "the file ends inside an entry"
+    if error is not None:
+        yield _one(file, schema, {"kind": file.kind, "position": most * layout.itemsize, "error": error})
+
+
+def _sizes(data: RandomAccess, listed_bytes: int) -> tuple[int, int]:
+    """The bytes of a file that there are, and how many are left without the zero bytes at its end. At most a window is in memory."""
+    size = end = 0
+    for position in range(0, listed_bytes, WINDOW_BYTES):
+        window = data.read_at(position, min(WINDOW_BYTES, listed_bytes - position))
+        size = position + len(window)
+        there = np.frombuffer(window, np.uint8)
+        if there.any():
+            end = position + int(np.flatnonzero(there)[-1]) + 1
+        if len(window) < WINDOW_BYTES:
+            break
+    return size, end
 
 
 def _index_entries(file: SideFile, schema: pa.Schema, entries: Any, first: int) -> pa.RecordBatch:
