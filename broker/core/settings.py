@@ -285,7 +285,7 @@ class BrokerSettings:
     group_consumer_min_assignment_interval_ms: int = _key(_INT, 0, "Lowest value of the former.", _NOT_NEGATIVE)
     group_consumer_max_assignment_interval_ms: int = _key(_INT, 15_000, "Highest value of it.", _NOT_NEGATIVE)
     group_consumer_regex_refresh_interval_ms: int = _key(
-        _INT, 600_000, "A consumer group's regular expressions are resolved again after so long.", at_least(10_000)
+        _INT, 600_000, "A consumer group's regular expressions are resolved again after so long.", at_least(10_000), internal=True
     )
     group_consumer_max_size: int = _key(_INT, 2**31 - 1, "Members of one consumer group.", _POSITIVE)
     group_consumer_assignors: tuple[str, ...] = _key(
