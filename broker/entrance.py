@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -14,7 +15,6 @@ from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.security.client_properties import Entrance, as_lines, client_properties, login_module
 from ottla.broker.security.scram import SCRAM_KINDS
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings

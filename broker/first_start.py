@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.features import METADATA_VERSION
@@ -18,7 +19,6 @@ from ottla.broker.core.settings_load import SettingsError, data_dir
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, listeners_of
 from ottla.broker.security.add_scram import parsed_scram
 from ottla.broker.storage.formatting import format_directory
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings

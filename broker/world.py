@@ -6,14 +6,13 @@ A simulation that passes its own World decides everything that happens; two runs
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import field
+from dataclasses import dataclass, field
 from random import Random, SystemRandom
 
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.threads import Threads
 from ottla.broker.net.network import Network, Sockets
 from ottla.broker.storage.files import FILES, Files
-from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

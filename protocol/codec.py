@@ -7,12 +7,12 @@ large `records` stand in it as they are. Decoders raise a `ProtocolError` for wh
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 from typing import Any
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.headers import RequestHeader, read_request_header, read_response_header, request_header, skip_header_tags
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages.registry import KEYS, request_class, response_class
 from ottla.protocol.schema import Decode, Encode, Message, decoder, encoder
 from ottla.protocol.wire import Buffer

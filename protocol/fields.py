@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Generic, NamedTuple, TypeVar, overload
 
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.wire import Buffer
 
 T = TypeVar("T")

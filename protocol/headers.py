@@ -7,9 +7,9 @@ the client id is never compact, and an ApiVersions response never has the flexib
 from __future__ import annotations
 
 import struct
+from dataclasses import dataclass
 
 from ottla.protocol.errors import MalformedHeader
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.wire import Bad, skip_tags
 
 _REQUEST = struct.Struct(">hhih")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.schema import Message, boolean, decode, encode_prefixed, read_prefix, string
 
 

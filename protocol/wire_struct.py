@@ -5,13 +5,12 @@ Every field has a default, as all that `ottla.protocol.fields` declare. Two are 
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING
-
-from ottla.protocol import lazy_dataclasses
 
 __all__ = ["wire_struct"]
 
 if TYPE_CHECKING:
     from dataclasses import dataclass as wire_struct  # what it is to its users
 else:
-    wire_struct = lazy_dataclasses.dataclass(slots=True)
+    wire_struct = dataclasses.dataclass(slots=True)

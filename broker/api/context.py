@@ -7,14 +7,13 @@ changes the world only through services.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.reply import CLOSE, Reply
 from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.runtime.metadata.cluster_view import Dialled
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer

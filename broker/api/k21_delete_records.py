@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import denied
@@ -20,7 +21,6 @@ from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsPartitionResult,

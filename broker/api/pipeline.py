@@ -7,14 +7,13 @@ lets through goes the way of every request, since the dispatcher alone catches, 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.faults.engine import Exchange, Faults
 from ottla.broker.faults.subject import Subject, subject_of
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.api.context import Context

@@ -9,13 +9,13 @@ wait for messages that nobody sends. A broker in a test's own process begins wit
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import import_module
 from typing import Any
 
 from ottla.broker.api.context import Context
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.lazy_dataclasses import dataclass
 
 Handler = Callable[[Context, Any], Awaitable[Any] | Any]
 """`handle(ctx, request) -> response | Awaitable[response] | None`; Any because each handler takes and gives its own message class."""

@@ -9,13 +9,12 @@ import re
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.cli.admin_ports import AdminPorts, add_admin_options, wants_admin
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker

@@ -8,6 +8,8 @@ Rules that hold inside:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ottla.broker.cluster.image import EMPTY
 from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader, Published
@@ -15,7 +17,6 @@ from ottla.broker.cluster.raft_records import KRaftVersionRecord, VotersRecord
 from ottla.broker.cluster.record_frames import decode_record
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.batch import BatchHeader, crc_ok, split_batches
 from ottla.protocol.records.control import ControlType, control_type
 from ottla.protocol.records.record import Record, iter_records

@@ -11,7 +11,7 @@ Source: Kafka's `BrokerLifecycleManager`, `BrokerRegistrationTracker`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final
 
@@ -20,7 +20,6 @@ from ottla.broker.cluster.image import BrokerRegistration
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.cluster.registrations import in_order_of_ids
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse, Feature, Listener
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 

@@ -8,11 +8,11 @@ Rules that hold inside:
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.cluster.image import PartitionRegistration, TopicImage
 from ottla.broker.cluster.image_changes import ImageChanges, TopicChange
-from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

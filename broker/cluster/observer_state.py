@@ -15,13 +15,13 @@ RequestManager; KIP-595, KIP-630, KIP-853.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from random import Random
 from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.cluster.snapshots import SnapshotId
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages import k59_fetch_snapshot as k59
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData, ReplicaState
 from ottla.protocol.schema import Buffer

@@ -8,6 +8,7 @@ Rules that hold inside:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import dropwhile
 
 from ottla.broker.cluster.catalog import Catalog
@@ -22,7 +23,6 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.topic_names import name_problem
 
 UNKNOWN_TYPE = 0

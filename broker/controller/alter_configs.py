@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
@@ -37,7 +38,6 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.topic_names import name_problem
 
 _TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})

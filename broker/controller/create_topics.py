@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
@@ -25,7 +25,6 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.java_hash import in_hash_order, string_hash
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.topic_names import name_problem
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000

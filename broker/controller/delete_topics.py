@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.image import TopicImage
@@ -18,7 +19,6 @@ from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

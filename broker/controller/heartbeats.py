@@ -11,6 +11,8 @@ Source: KAFKA BrokerHeartbeatManager, ReplicationControlManager (processBrokerHe
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ottla.broker.cluster.image import BrokerRegistration
 from ottla.broker.cluster.metadata_records import BrokerRegistrationChangeRecord, MetadataRecord
 from ottla.broker.cluster.record_versions import CORDONED_DIRECTORIES, DIRECTORIES
@@ -24,7 +26,6 @@ from ottla.broker.controller.leader_changes import (
 )
 from ottla.broker.controller.state import ControllerState, SoftEffects
 from ottla.broker.core.effects import Effects
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 
 

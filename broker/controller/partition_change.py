@@ -10,7 +10,7 @@ Rules that hold inside:
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -22,7 +22,6 @@ from ottla.broker.cluster.metadata_records import (
 )
 from ottla.broker.cluster.record_versions import DIRECTORIES
 from ottla.broker.core.java_hash import in_hash_order
-from ottla.protocol.lazy_dataclasses import dataclass
 
 EPOCH_KEPT_BY_SHRINKING: Final = 12
 """The level of metadata.version, 3.6-IV0, from which on an in-sync set that shrinks begins no leader epoch (KAFKA-15021)."""

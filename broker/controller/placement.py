@@ -12,6 +12,7 @@ Source: KAFKA ReplicationControlManager, ClusterControlManager (usableBrokers, d
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.features import METADATA_LEVEL
@@ -23,7 +24,6 @@ from ottla.broker.controller.striped_placer import RandomBelow, UsableBroker, pl
 from ottla.broker.core.java_hash import in_hash_order
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.controller.state import ControllerState

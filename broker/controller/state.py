@@ -11,7 +11,7 @@ Source: KAFKA QuorumController, ClusterControlManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from random import Random
 from typing import Final, TypeVar
 
@@ -33,7 +33,6 @@ from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BrokerSettings
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 ResponseT = TypeVar("ResponseT")
 SESSION_TIMEOUT: Final = "broker.session.timeout.ms"

@@ -8,10 +8,9 @@ first of equal items, a boolean is `true` or `false` in any case.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple
-
-from ottla.protocol.lazy_dataclasses import dataclass
 
 Value = bool | int | float | str | tuple[str, ...] | None
 

@@ -6,9 +6,8 @@ The machine changes nothing itself (decide, append, apply, reply): the runtime a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Generic, TypeVar
-
-from ottla.protocol.lazy_dataclasses import dataclass
 
 RecordT = TypeVar("RecordT")
 ResponseT = TypeVar("ResponseT")

@@ -6,9 +6,8 @@ immutable: a change of configuration puts a new object in the log's place, so th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
-
-from ottla.protocol.lazy_dataclasses import dataclass
 
 INT64_MAX: Final = 2**63 - 1
 

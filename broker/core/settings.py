@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from ottla.broker.core.acl import AUTHORIZERS, PRINCIPALS, STANDARD_AUTHORIZER
@@ -30,7 +30,6 @@ from ottla.broker.core.ip_overrides import IP_OVERRIDES
 from ottla.broker.core.kept_keys import KEPT_KEYS
 from ottla.broker.core.quorum_addresses import BOOTSTRAP_SERVERS, VOTERS
 from ottla.broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
-from ottla.protocol.lazy_dataclasses import dataclass
 
 __all__ = ["BROKER_KEYS", "KEPT_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import lock_problem
 from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key, lock_key
 from ottla.protocol.bodiless import module_of
-from ottla.protocol.lazy_dataclasses import dataclass
 
 ENVIRONMENT_PREFIX = "OTTLA_"
 OF_THE_TOOLS = frozenset(

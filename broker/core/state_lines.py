@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Hashable
+from dataclasses import dataclass
 
 from ottla.broker.core import limits
-from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from ottla.broker.faults.rules import AT_STEPS, EXCLUSIVE, FaultAction, FaultRule
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     import asyncio

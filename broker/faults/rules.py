@@ -9,14 +9,13 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from enum import Enum
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Final
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.faults.subject import Subject

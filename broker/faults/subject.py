@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.lazy_dataclasses import dataclass
 
 TOPIC_NAMES: Final = ("topic", "name")
 PARTITION_NUMBERS: Final = ("partition_index", "partition", "index", "partition_id")

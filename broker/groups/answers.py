@@ -5,10 +5,10 @@ not matter here.
 """
 
 from collections.abc import Hashable
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 Ticket = Hashable
 

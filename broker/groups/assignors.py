@@ -17,11 +17,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from heapq import heapify, heapreplace
 
 from ottla.broker.groups.consumer_member import Assignment
-from ottla.protocol.lazy_dataclasses import dataclass
 
 UNIFORM = "uniform"
 RANGE = "range"

@@ -17,7 +17,7 @@ ClassicGroup; KIP-345, KIP-394.
 """
 
 from collections.abc import Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from ottla.broker.groups import subscriptions
 from ottla.broker.groups.answers import JoinAnswer, JoinedMember, Reply, SyncAnswer, Ticket
@@ -25,7 +25,6 @@ from ottla.broker.groups.group_records import GroupMetadataValue, MemberMetadata
 from ottla.broker.groups.roster import JoinProtocol, Member, Roster
 from ottla.broker.groups.states import MOVES, ClassicState, Now
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000

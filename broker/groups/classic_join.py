@@ -8,7 +8,7 @@ A member without an id gets one. A dynamic one must first show that it received 
 and takes the place of whoever held it (KIP-345): without a rebalance when the group is stable and would choose the same protocol again.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ottla.broker.groups.answers import JoinAnswer, Reply, Ticket
 from ottla.broker.groups.classic import NEW_MEMBER_JOIN_TIMEOUT_MS, ClassicGroup, ClassicOutcome
@@ -16,7 +16,6 @@ from ottla.broker.groups.roster import JoinProtocol, Member
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.broker.groups.topics_view import MayDescribe, every_topic
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ Source: KAFKA GroupMetadataManager.consumerGroupHeartbeat and what it calls, Tar
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.answers import Reply
@@ -27,7 +27,6 @@ from ottla.broker.groups.reconciliation import Target, reconcile
 from ottla.broker.groups.regexes import RegexChange, Resolution, is_due
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import MayDescribe, TopicsView, check_regex, hash_of
-from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

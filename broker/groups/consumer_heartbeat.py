@@ -15,7 +15,7 @@ consumerGroupLeave, consumerGroupFenceMember (4.3).
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups import migration
@@ -25,7 +25,6 @@ from ottla.broker.groups.deadlines import DeadlineKind
 from ottla.broker.groups.reconciliation import is_subset
 from ottla.broker.groups.topics_view import MayDescribe, every_topic
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 ID_BYTES_MAX = 32_767
 """What a key of the internal topic can carry of a group id, a member id or an expression."""

@@ -15,7 +15,7 @@ Source: KAFKA ConsumerGroupMember, MemberState.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import IntEnum
 
 from ottla.broker.groups.consumer_records import (
@@ -27,7 +27,6 @@ from ottla.broker.groups.consumer_records import (
     OwnedTopic,
 )
 from ottla.broker.groups.roster import JoinProtocol
-from ottla.protocol.lazy_dataclasses import dataclass
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

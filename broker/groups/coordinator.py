@@ -14,7 +14,7 @@ where Kafka refuses it: offsets may still be committed and fetched under it, as 
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -32,7 +32,6 @@ from ottla.broker.groups.regexes import Resolution
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.broker.groups.topics_view import NoTopics, TopicsView
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.offset_log import NO_EXPIRY, OffsetCommitKey, OffsetCommitValue
 
 NO_OFFSET = -1

@@ -13,9 +13,10 @@ Source: KAFKA group-coordinator message schemas (those of offsets are in `ottla.
 GroupCoordinatorRecordHelpers.
 """
 
+from dataclasses import dataclass
+
 from ottla.broker.groups.consumer_records import CONSUMER_CLASSES, ConsumerKey, ConsumerValue
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.offset_log import NO_EXPIRY, OFFSET_COMMIT, OFFSET_COMMIT_V0, OffsetCommitKey, OffsetCommitValue
 from ottla.protocol.schema import Buffer, Message, array, bytes_, decode, encode_prefixed, int32, int64, read_prefix, string, wire_struct
 

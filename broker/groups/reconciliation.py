@@ -15,12 +15,11 @@ Source: KAFKA CurrentAssignmentBuilder; KIP-848 "Assignment process".
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, epochs_of
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,11 @@ Rules that hold here:
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ottla.broker.groups.answers import Ticket
 from ottla.broker.groups.group_records import MemberMetadata
-from ottla.protocol.lazy_dataclasses import dataclass
 
 
 class JoinProtocol(NamedTuple):

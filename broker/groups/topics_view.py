@@ -10,13 +10,13 @@ Rules that hold here:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from struct import Struct
 from typing import Any, Protocol
 
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 PATTERNS_KEPT = 64
 PATTERN_BYTES = 1 << 20

@@ -18,6 +18,7 @@ import ssl
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
@@ -31,7 +32,6 @@ from ottla.broker.core.security_keys import SECURITY_KEYS
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.security.signed_tokens import SigningKey, read_key_set
 from ottla.broker.security.stores import trust_anchors
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.core.timers import Timers

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,7 +23,6 @@ from ottla.broker.security.mechanism import MakeMechanism
 from ottla.broker.security.plain import Plain
 from ottla.broker.security.sasl import SaslLock
 from ottla.broker.security.scram import SCRAM_KINDS, Credential, Scram, ScramKind
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.api.context import Listener

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, cast
@@ -24,7 +25,6 @@ from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import EncodeError, ProtocolError
 from ottla.protocol.frame import FrameReader
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.schema import Message
 

@@ -13,7 +13,7 @@ Source: KAFKA ChannelBuilders.clientChannelBuilder, JaasContext.loadServerContex
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -23,7 +23,6 @@ from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.net.locks import login_entries
 from ottla.broker.security.jaas import LoginFile, LoginModule
 from ottla.broker.security.scram import SCRAM_KINDS
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.login import Tokens, bearer_tokens, takes_long, tokens_of
 
 if TYPE_CHECKING:

@@ -13,10 +13,9 @@ Source: KAFKA Rate, SampledStat, WindowedSum, TokenBucket, QuotaUtils.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from math import floor, isnan
 from typing import Final, NamedTuple
-
-from ottla.protocol.lazy_dataclasses import dataclass
 
 _SECOND_MS: Final = 1000.0
 INT32_MAX: Final = 2**31 - 1

@@ -11,11 +11,11 @@ Source: KIP-497; KAFKA PartitionState (CommittedPartitionState, PendingExpandIsr
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 RECOVERED: Final = 0
 """LeaderRecoveryState: a leader that proposes has recovered, whatever the record of its election said."""

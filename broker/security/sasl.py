@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
@@ -24,7 +25,6 @@ from ottla.protocol.codec import decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError, UnsupportedVersion
 from ottla.protocol.headers import RequestHeader
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 from ottla.protocol.messages.k18_api_versions import ApiVersionsResponse
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse

@@ -18,12 +18,12 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, Protocol
 
 import jwt
 
 from ottla.broker.security.oauthbearer import BadToken, Bearer
-from ottla.protocol.lazy_dataclasses import dataclass
 
 _PARTS: Final = 3
 _OF_RSA: Final = tuple(f"{kind}{bits}" for kind in ("RS", "PS") for bits in (256, 384, 512))

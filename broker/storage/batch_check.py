@@ -14,13 +14,13 @@ epochs, offsets.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 from ottla.broker.core import limits
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records import walk
 from ottla.protocol.records.batch import (
     CODEC_MASK,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from pathlib import Path
 
 from ottla.broker.core.log_config import LogConfig
@@ -12,7 +13,6 @@ from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.producer_snapshots import ProducerSnapshots
 from ottla.broker.storage.producer_state import ProducerState
 from ottla.broker.storage.segment_list import SegmentList
-from ottla.protocol.lazy_dataclasses import dataclass
 
 
 @dataclass(slots=True)

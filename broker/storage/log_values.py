@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import Enum
 from typing import Final, NamedTuple
-
-from ottla.protocol.lazy_dataclasses import dataclass
 
 LATEST: Final = -1
 """This and those below ask ListOffsets for a special offset in place of a timestamp."""

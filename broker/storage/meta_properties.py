@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from ottla.broker.storage.partition_metadata import decode_uuid, encode_uuid
 from ottla.protocol.bodiless import module_of
-from ottla.protocol.lazy_dataclasses import dataclass
 
 FILE_NAME: Final = "meta.properties"
 _RESERVED_IDS: Final = 100

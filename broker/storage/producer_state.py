@@ -8,14 +8,13 @@ key of `_ongoing` is its least.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.batch import TRANSACTIONAL, BatchHeader
 from ottla.protocol.records.control import ControlType, Marker
 from ottla.protocol.records.sequence import decrement_sequence, increment_sequence

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import random
 import zlib
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -33,7 +33,6 @@ from ottla.broker.storage.segment import REPLAY_BYTES, Segment
 from ottla.broker.storage.segment_list import SegmentList
 from ottla.broker.storage.swap import finish_swaps
 from ottla.broker.storage.txn_index import AbortedTxn
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.batch import MAGIC_END, BatchHeader, crc_ok
 from ottla.protocol.records.errors import CorruptBatch
 

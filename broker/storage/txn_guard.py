@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.lazy_dataclasses import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(slots=True, eq=False)

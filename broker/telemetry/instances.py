@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -26,7 +26,6 @@ from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.telemetry.payloads import Payload, Payloads
 from ottla.broker.telemetry.subscriptions import MetricsSubscriptions, Pusher, Wanted
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest
 from ottla.protocol.records.compression import Codec, codec_of, decompress
 from ottla.protocol.records.errors import RecordsError

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.broker.testing.contents import Stored, Visibility
 from ottla.broker.testing.history import KeyValue, Read, Send
-from ottla.protocol.lazy_dataclasses import dataclass
 
 Identity = Callable[[bytes | None, bytes | None], Hashable]
 """Tells records apart by key and value; None leaves a record out."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.storage.log_values import Isolation
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.batch import BatchHeader, split_batches
 from ottla.protocol.records.control import ControlType, parse_marker
 from ottla.protocol.records.errors import RecordsError

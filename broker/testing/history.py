@@ -8,14 +8,13 @@ so that nobody judges half a history.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ottla.broker.faults.engine import Exchange
 from ottla.broker.faults.subject import TopicName
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.batch import BatchHeader, crc_ok, split_batches
 from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.records.record import iter_records

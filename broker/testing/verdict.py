@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -13,7 +13,6 @@ from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
 from ottla.broker.testing.contents import Stored, contents
 from ottla.broker.testing.story import story
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker

@@ -9,6 +9,7 @@ a rotation the producer goes on with an id that is not in force before the trans
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ottla.broker.txns.states import PREPARED, TxnState
 from ottla.broker.txns.transaction import (
@@ -20,7 +21,6 @@ from ottla.broker.txns.transaction import (
     epoch_exhausted,
 )
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 NewProducerId = Callable[[], int]
 

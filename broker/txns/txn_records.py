@@ -13,12 +13,12 @@ Source: KAFKA transaction-coordinator message schemas (TransactionLogKey, Transa
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
 
 from ottla.broker.txns.states import TxnState
 from ottla.broker.txns.transaction import NO_PRODUCER_ID, TopicPartition, Transaction
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.schema import Buffer, decode, encode_prefixed, read_prefix
 from ottla.protocol.transaction_log import TRANSACTION_KEY, PartitionsOfTopic, TransactionLogKey, TransactionLogValue
 

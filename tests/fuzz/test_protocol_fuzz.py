@@ -19,9 +19,7 @@ from hypothesis import strategies as st
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, decode_response, encode_request
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.fields import ArrayOf, wire_fields
 from ottla.protocol.headers import RequestHeader, request_header
-from ottla.protocol.lazy_dataclasses import OFTEN
 from ottla.protocol.messages.registry import KEYS, request_class, response_class
 from ottla.protocol.schema import Message, decode, encode
 from tests.support.message_strategies import messages
@@ -103,21 +101,9 @@ def versions(cls: type[Message]) -> st.SearchStrategy[int]:
 
 @cache
 def compile_all(cls: type[Message]) -> None:
-    """So that no compilation falls into a measured call: neither of the readers and writers nor of the structs' own functions."""
+    """So that no compilation of readers and writers falls into a measured call."""
     for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1):
         decode(cls, encode(cls(), version), version)
-    for struct in structs(cls):
-        for _ in range(OFTEN + 1):
-            struct()
-
-
-def structs(struct: type) -> Iterator[type]:
-    """It, and all that is nested in it."""
-    yield struct
-    for field in wire_fields(struct):
-        kind = field.type.element if isinstance(field.type, ArrayOf) else field.type
-        if isinstance(kind, type):
-            yield from structs(kind)
 
 
 @pytest.mark.parametrize("cls", CLASSES, ids=lambda cls: cls.__name__)

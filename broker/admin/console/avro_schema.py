@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 from ottla.broker.admin.console.shown import BytesShown
-from ottla.protocol.lazy_dataclasses import dataclass
 
 DECODED_MAX: Final = 256 << 10
 """Longer bytes are not decoded."""

@@ -8,6 +8,7 @@ description.
 from __future__ import annotations
 
 import base64
+from dataclasses import dataclass
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -15,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from ottla.broker.admin.console.avro_schema import DECODED_MAX, SchemaRefused
 from ottla.broker.admin.console.shown import BytesShown
 from ottla.broker.admin.protobuf_parts import parts_of
-from ottla.protocol.lazy_dataclasses import dataclass
 
 DESCRIPTORS_MAX: Final = 512 << 10
 PARTS_MAX: Final = 20_000

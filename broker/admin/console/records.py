@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from time import thread_time
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
@@ -22,7 +23,6 @@ from ottla.broker.admin.console.topics import partition_of
 from ottla.broker.admin.console.transactions import transactions_here
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.producer_state import NO_OFFSET
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.batch import BatchHeader, crc_ok, split_batches
 from ottla.protocol.records.control import parse_marker
 from ottla.protocol.records.errors import RecordsError

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
-from dataclasses import field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from fastapi import APIRouter, Query
@@ -17,7 +17,6 @@ from pydantic import BaseModel, Field
 
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.batch import BatchHeader, split_batches
 from ottla.protocol.records.errors import RecordsError
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.metadata_records import NO_LEADER
@@ -20,7 +21,6 @@ from ottla.broker.core.java_hash import partition_of
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -28,7 +29,6 @@ from ottla.broker.runtime.coordination.shard import Life, failure_of
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.core.clock import Clock

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.features import transaction_level
@@ -33,7 +34,6 @@ from ottla.broker.txns.states import PREPARED
 from ottla.broker.txns.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, Transaction
 from ottla.broker.txns.txn_records import TxnRecord, decode_record, encode_record
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog

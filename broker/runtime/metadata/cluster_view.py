@@ -7,13 +7,13 @@ Here there is one broker, which needs no registration; a member of a cluster has
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.topics_view import TopicInfo
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.catalog import Catalog

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,6 @@ from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.schema import Message
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Final
@@ -49,7 +49,6 @@ from ottla.broker.storage.quorum_state import read_election, write_election
 from ottla.broker.storage.raft_log import MetadataRetention, RaftLog
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.errors import RecordsError
 
 if TYPE_CHECKING:

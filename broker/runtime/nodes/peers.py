@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.schema import Message
 
 QuestionT = TypeVar("QuestionT")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
@@ -14,7 +15,6 @@ from ottla.broker.controller.cluster_configs import alter_cluster_configs
 from ottla.broker.controller.create_topics import create_partitions, create_topics
 from ottla.broker.controller.delete_topics import delete_topics
 from ottla.broker.controller.placement import Placement
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.cluster.image import QuotaTarget

@@ -7,6 +7,7 @@ RaftLog.validateOffsetAndEpoch, LeaderState.updateReplicaState.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ottla.broker.cluster.snapshots import SnapshotId
@@ -15,7 +16,6 @@ from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.broker.storage.log_values import Isolation
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages import k01_fetch as k01
 from ottla.protocol.messages import k55_describe_quorum as k55
 from ottla.protocol.messages import k59_fetch_snapshot as k59

@@ -12,12 +12,11 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.messages.k01_fetch import FetchPartition, PartitionData
 
 NO_SESSION = 0

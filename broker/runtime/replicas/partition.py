@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.core.log_config import INT64_MAX
@@ -21,7 +22,6 @@ from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition, Waits
 from ottla.broker.storage.batch_check import Checked, check_produce_batch
 from ottla.broker.storage.partition_log import AppendInfo, Origin, PartitionLog
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 from ottla.protocol.records.control import MARKER_BYTES, marker_batch
 from ottla.protocol.records.record import SimpleRecord, build_batch
 

@@ -7,13 +7,13 @@ for a partition that other brokers have is sent on to them.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.fetch_sessions import TopicKey
 from ottla.broker.runtime.replicas.partition import Membership, Partition
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.lazy_dataclasses import dataclass
 
 if TYPE_CHECKING:
     from ottla.broker.core.clock import Clock
