@@ -18,7 +18,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.protocol.schema import Message
 
 TOPIC: Final = "bystander"
-WAIT_MAX_S: Final = 30.0
+WAIT_MAX_S: Final = 20.0
 BETWEEN_S: Final = 0.003
 CALM_S: Final = 0.05
 """A response within this time comes from a broker that has nothing left to do of the last attack, ..."""
