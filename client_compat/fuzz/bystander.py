@@ -27,7 +27,7 @@ CALM_IN_A_ROW: Final = 5
 
 
 def requests() -> list[tuple[Message, int]]:
-    """What is asked for in turn, with versions that name the topic."""
+    """The requests that a bystander sends in turn, in versions that name the topic."""
     batch = build_batch([SimpleRecord(b"key", b"value" * 20)])
     return [
         (

@@ -81,7 +81,7 @@ LAST: Final = (
     ApiKey.ALTER_CLIENT_QUOTAS,
     ApiKey.CREATE_ACLS,
 )
-"""What changes metadata."""
+"""APIs that change metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +96,8 @@ class Attack:
 
 @dataclass(slots=True)
 class Found:
-    """What one broker and its bystander went through; `answers` counts the attacker's, `end` says what became of a broker that was started
-    again."""
+    """The measurements of one broker and its bystander. `answers` counts the responses to the attacker; `end` is the reason for a restart of
+    the broker."""
 
     waits_s: list[float]
     turn_ms: float | None = None
@@ -124,7 +124,7 @@ class Row:
 
     @property
     def complaints(self) -> list[str]:
-        """What makes this a failure of Ottla's."""
+        """The limits that Ottla exceeded."""
         ours = self.found[OTTLA]
         turn = f"the longest turn has {ours.turn_ms:,.0f} ms" if ours.turn_ms is not None and ours.turn_ms > TURN_MAX_MS else ""
         wait = f"the bystander's p99 is {ours.p99_ms:,.0f} ms" if ours.p99_ms > P99_MAX_MS else ""
@@ -184,7 +184,7 @@ def attack_for(seconds: float, row: Row, port: int) -> tuple[int, bool]:
 
 
 class _Attacker:
-    """A connection that sends and, at the same time, reads: a broker reads no more while its answers are not taken."""
+    """A connection that sends and reads at the same time, because a broker stops reading while its responses are not read."""
 
     def __init__(self, port: int, who: str) -> None:
         self._into = bytearray(1024 * 1024)

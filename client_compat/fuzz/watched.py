@@ -1,7 +1,7 @@
 """`python -m client_compat.fuzz.watched FILE serve …`: run `ottla serve …`, and keep the longest turn of its event loop in FILE.
 
 Rules: a turn is measured in processor time of the loop's thread, so a busy machine adds nothing to it. A timer reads that time once a
-millisecond, which needs next to no processor time of its own; so a turn is told too long by at most a few milliseconds, never too short.
+millisecond, which needs next to no processor time of its own; a turn is measured too long by a few milliseconds at most, never too short.
 FILE is memory that both processes map: reading it does not disturb the loop.
 """
 
