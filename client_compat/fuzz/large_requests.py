@@ -96,8 +96,8 @@ class Attack:
 
 @dataclass(slots=True)
 class Found:
-    """The measurements of one broker and its bystander. `answers` counts the responses to the attacker; `end` is the reason for a restart of
-    the broker."""
+    """The measurements of one broker and its bystander. `answers` counts the responses to the attacker; `end` is why the broker was
+    restarted."""
 
     waits_s: list[float]
     turn_ms: float | None = None
