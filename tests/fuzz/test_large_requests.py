@@ -12,9 +12,9 @@ from client_compat.fuzz.watched import LongestTurn
 from ottla.protocol.api_keys import ApiKey
 
 ELEMENTS = 40_000
-FAR_TOO_LONG_MS = 200.0
-"""Four times the limit of the long form, because other tests run beside this one. In one piece, each of these requests took more than that
-of a user without rights or of a super user."""
+FAR_TOO_LONG_MS = 100.0
+"""Twice the limit of the long form, because other tests run beside this one. When the broker handled a request in one piece, each of these
+APIs took more than that for a user without rights or for a super user."""
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Target]]:
 
 @pytest.mark.parametrize(
     "key",
-    [ApiKey.METADATA, ApiKey.FETCH, ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.DELETE_GROUPS],
+    [ApiKey.FETCH, ApiKey.DELETE_TOPICS, ApiKey.DESCRIBE_CONFIGS, ApiKey.INCREMENTAL_ALTER_CONFIGS, ApiKey.DELETE_GROUPS],
     ids=lambda key: key.name,
 )
 def test_the_largest_request_of_an_api_leaves_turns_for_others(brokers: list[Target], key: ApiKey) -> None:
