@@ -195,8 +195,7 @@ fuzz: $(STAMP) maven ## Fuzz frames, batches, TLS and log-ins against a live bro
 	@$(PY) -m client_compat.fuzz $(ARGS)
 	@$(PY) -m client_compat.fuzz --locked $(ARGS)
 	@$(PY) -m client_compat.fuzz.memory
-	@$(PY) -m tests.fuzz.longest_turns
-	@$(PY) -m client_compat.fuzz.turns
+	@$(PY) -m client_compat.fuzz.large_requests
 
 clean: ## Remove what the targets made, but for data directories
 	@rm -rf $(VENV) $(VENV)-* .compat .container .site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

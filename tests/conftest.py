@@ -22,7 +22,7 @@ ONE_SPARK = "tests/unit/spark_jobs/"
 """All of it goes to one worker: a second Spark session would cost a JVM, a gigabyte and half a minute."""
 
 SLOW = {
-    "fuzz/test_longest_turns.py",
+    "fuzz/test_large_requests.py",
     "golden/test_metadata_images.py",
     "golden/test_metadata_records.py",
     "golden/test_quotas.py",

@@ -74,6 +74,20 @@ def bomb(codec: Codec) -> bytes:
     return bytes(batch)
 
 
+@cache
+def renumbered(records: int) -> bytes:
+    """A batch of so many of the smallest records, all with the offset delta 0: a broker has to write their offsets anew."""
+    smallest = b"\x0c\x00\x00\x00\x01\x01\x00"
+    batch = bytearray(build_batch([SimpleRecord(None, b"")])[:HEADER_BYTES])
+    batch += compress(Codec.ZSTD, smallest * records)
+    struct.pack_into(">i", batch, LENGTH_AT, len(batch) - 12)
+    struct.pack_into(">h", batch, ATTRIBUTES_AT, int(Codec.ZSTD))
+    struct.pack_into(">i", batch, LAST_DELTA_AT, records - 1)
+    struct.pack_into(">i", batch, COUNT_AT, records)
+    with_crc(batch)
+    return bytes(batch)
+
+
 def _bad_crc(batch: bytearray, rng: random.Random) -> None:
     batch[rng.randrange(CRC_FROM, len(batch))] ^= 1 << rng.randrange(8)
 

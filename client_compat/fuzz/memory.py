@@ -164,7 +164,7 @@ def suffer(attack: Attack, broker: BrokerProcess, attacked_port: int, seconds: f
     return found
 
 
-def _listeners(port: int, log_in_port: int, **others: int) -> dict[str, str]:
+def listeners(port: int, log_in_port: int, **others: int) -> dict[str, str]:
     found = ",".join(f"{name}://{HOST}:{each}" for name, each in {"PLAINTEXT": port, LOG_IN: log_in_port, **others}.items())
     protocols = ",".join([f"PLAINTEXT:PLAINTEXT,{LOG_IN}:SASL_PLAINTEXT", *(f"{name}:PLAINTEXT" for name in others)])
     return {
@@ -181,7 +181,7 @@ def _listeners(port: int, log_in_port: int, **others: int) -> dict[str, str]:
 @contextmanager
 def _ottla(directory: Path, log_in_port: int) -> Iterator[BrokerProcess]:
     port, file = free_port(), directory / "ottla.properties"
-    file.write_text("".join(f"{name}={value}\n" for name, value in _listeners(port, log_in_port).items()))
+    file.write_text("".join(f"{name}={value}\n" for name, value in listeners(port, log_in_port).items()))
     broker = ottla(directory / "ottla", port=port)
     broker.argv = [part for part in broker.argv if part not in {"--port", str(port)}] + ["--config", str(file)]
     with broker:
@@ -191,7 +191,7 @@ def _ottla(directory: Path, log_in_port: int) -> Iterator[BrokerProcess]:
 @contextmanager
 def _kafka(directory: Path, log_in_port: int) -> Iterator[BrokerProcess]:
     node = ReferenceBroker(directory / "kafka", jvm=JVM)
-    node.settings = _listeners(node.port, log_in_port, CONTROLLER=node.controller_port)
+    node.settings = listeners(node.port, log_in_port, CONTROLLER=node.controller_port)
     with node:
         yield node.broker
 

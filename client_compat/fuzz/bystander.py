@@ -1,0 +1,97 @@
+"""A small client beside an attack: it produces, fetches and asks for metadata in turn, one request every few milliseconds, and notes how
+long each response took. A request without a response counts with the time that it waited."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from itertools import cycle
+from typing import Any, Final
+
+from client_compat.support.brokers import HOST, BrokerFailed
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, ProduceResponse, TopicProduceData
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.protocol.schema import Message
+
+TOPIC: Final = "bystander"
+WAIT_MAX_S: Final = 20.0
+BETWEEN_S: Final = 0.003
+CALM_S: Final = 0.05
+"""A response within this time comes from a broker that has nothing left to do of the last attack, ..."""
+CALM_IN_A_ROW: Final = 5
+"""... if so many in a row do."""
+
+
+def requests() -> list[tuple[Message, int]]:
+    """The requests that a bystander sends in turn, in versions that name the topic."""
+    batch = build_batch([SimpleRecord(b"key", b"value" * 20)])
+    return [
+        (
+            ProduceRequest(
+                acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, batch)])]
+            ),
+            9,
+        ),
+        (FetchRequest(max_bytes=1_000, topics=[FetchTopic(TOPIC, partitions=[FetchPartition(0, partition_max_bytes=1_000)])]), 12),
+        (MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)]), 9),
+    ]
+
+
+def p99_ms(waits_s: list[float]) -> float:
+    return 1000 * sorted(waits_s)[len(waits_s) * 99 // 100]
+
+
+class Bystander:
+    """A client of the broker at `port`, where the topic `TOPIC` exists."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._client: Client | None = None
+        self._next = cycle(requests())
+
+    def ask(self) -> float:
+        """Send the next request, and return how long its response took, in seconds."""
+        began = time.monotonic()
+        try:
+            self._client = self._client or Client(HOST, self._port, client_id=TOPIC, timeout_s=WAIT_MAX_S)
+            _check(self._client.call(*next(self._next)))
+        except OSError:
+            self.close()
+        return time.monotonic() - began
+
+    def waits_until(self, ended: Callable[[], bool]) -> list[float]:
+        """Ask at least once, and until `ended`."""
+        found: list[float] = []
+        while not found or not ended():
+            time.sleep(BETWEEN_S)
+            found.append(self.ask())
+        return found
+
+    def wait_until_calm(self, timeout_s: float = WAIT_MAX_S) -> None:
+        """Wait until the broker responds as soon as it does without an attack, or for `timeout_s`."""
+        end, calm = time.monotonic() + timeout_s, 0
+        while calm < CALM_IN_A_ROW and time.monotonic() < end:
+            time.sleep(BETWEEN_S)
+            calm = calm + 1 if self.ask() < CALM_S else 0
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+        self._client = None
+
+
+def _check(response: Any) -> None:
+    """Raise BrokerFailed for an error code: an error response takes less time than the response that is measured."""
+    match response:
+        case ProduceResponse():
+            codes = [each.error_code for topic in response.responses for each in topic.partition_responses]
+        case FetchResponse():
+            codes = [response.error_code, *(each.error_code for topic in response.responses for each in topic.partitions)]
+        case _:
+            codes = [topic.error_code for topic in response.topics]
+    if any(codes):
+        raise BrokerFailed(f"{type(response).__name__} of the bystander has the error code {ErrorCode(max(codes)).name}")

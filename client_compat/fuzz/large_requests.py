@@ -1,0 +1,410 @@
+"""`python -m client_compat.fuzz.large_requests`: what the largest legal request of each API costs everybody else, on Ottla and on Apache
+Kafka: the longest turn of Ottla's event loop, and how long a bystander waits at either broker.
+
+Rules:
+
+* Each request is sent alone and twelve times in one piece, before a log-in (nobody), by a user without rights (guest) and by a super user
+  (admin), again and again for a while, over one connection.
+* A request that Ottla refuses for its size is made half as large until it is answered; Apache Kafka gets the same bytes.
+* Requests that change metadata come last, because what they leave behind would be measured with every later request.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+from rich.table import Table
+
+from client_compat.differential.run import common_versions
+from client_compat.fuzz.batches import renumbered
+from client_compat.fuzz.bystander import TOPIC, Bystander, p99_ms
+from client_compat.fuzz.largest import ELEMENTS, largest
+from client_compat.fuzz.memory import JVM, LOG_IN, listeners
+from client_compat.fuzz.watched import LongestTurn
+from client_compat.kafka.jars import KafkaMissing
+from client_compat.kafka.reference import ReferenceBroker
+from client_compat.support import program
+from client_compat.support.admin import create_topic
+from client_compat.support.brokers import HOST, BrokerProcess, ottla
+from client_compat.support.ports import free_port
+from client_compat.support.program import or_exit
+from client_compat.support.progress import progress
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.client import Client
+from ottla.protocol.codec import encode_request
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
+from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
+from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
+from ottla.protocol.messages.registry import KEYS, request_class
+from ottla.protocol.schema import Message
+
+OTTLA, KAFKA = "Ottla", "Apache Kafka"
+NOBODY, GUEST, ADMIN = "nobody", "guest", "admin"
+DIED = "died"
+EVERYBODY = (NOBODY, GUEST, ADMIN)
+PASSWORD = "secret"
+PIPELINED: Final = 12
+SMALLEST: Final = 50
+"""A request that is refused with so few elements is not refused for its size."""
+GOAL_MS: Final = 20.0
+TURN_MAX_MS: Final = 50.0
+P99_MAX_MS: Final = 100.0
+ANSWER_MAX_S: Final = 30.0
+PIPELINED_MAX_S: Final = 10.0
+"""How long the answers to one piece may take. After that the broker is killed and started again, because it would go on beside the next
+attack. Twelve requests in one piece may take long: a bystander is what counts."""
+RECONNECTIONS_PER_S: Final = 50
+"""More would measure how many connections a broker accepts."""
+THREADS: Final = {"num.network.threads": "3", "num.io.threads": "8"}
+"""Kafka's own defaults: with fewer, bystanders wait for it much longer."""
+WARM_UP_S: Final = 3.0
+"""After its start Ottla collects garbage once, in one turn; that is no request's."""
+RECORDS: Final = 2_000_000
+PRODUCE_VERSION: Final = 9
+LAST: Final = (
+    ApiKey.CREATE_PARTITIONS,
+    ApiKey.ALTER_CONFIGS,
+    ApiKey.INCREMENTAL_ALTER_CONFIGS,
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS,
+    ApiKey.ALTER_CLIENT_QUOTAS,
+    ApiKey.CREATE_ACLS,
+)
+"""APIs that change metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attack:
+    """A request: `array` is the path of its long array, of `elements` elements; `frame` its bytes with their size."""
+
+    api: str
+    array: str
+    elements: int
+    frame: bytes
+
+
+@dataclass(slots=True)
+class Found:
+    """The measurements of one broker and its bystander. `answers` counts the responses to the attacker; `end` is why the broker was
+    restarted."""
+
+    waits_s: list[float]
+    turn_ms: float | None = None
+    answers: int = 0
+    end: str = ""
+
+    @property
+    def p99_ms(self) -> float:
+        return p99_ms(self.waits_s)
+
+    @property
+    def longest_ms(self) -> float:
+        return 1000 * max(self.waits_s)
+
+
+@dataclass(slots=True)
+class Row:
+    """One attack by one user, `times` in one piece, and what was found by the broker's name."""
+
+    attack: Attack
+    who: str
+    times: int
+    found: dict[str, Found] = field(default_factory=dict)
+
+    @property
+    def complaints(self) -> list[str]:
+        """The limits that Ottla exceeded."""
+        ours = self.found[OTTLA]
+        turn = f"the longest turn has {ours.turn_ms:,.0f} ms" if ours.turn_ms is not None and ours.turn_ms > TURN_MAX_MS else ""
+        wait = f"the bystander's p99 is {ours.p99_ms:,.0f} ms" if ours.p99_ms > P99_MAX_MS else ""
+        return [each for each in ("the broker died" if ours.end == DIED else "", turn, wait) if each]
+
+
+@dataclass(slots=True)
+class Target:
+    """A broker that runs, and its bystander. Only Ottla's turns can be measured."""
+
+    name: str
+    process: BrokerProcess
+    log_in_port: int
+    turns: LongestTurn | None = None
+    bystander: Bystander = field(init=False)
+
+    def __post_init__(self) -> None:
+        create_topic(self.process.bootstrap, TOPIC, 1)
+        time.sleep(WARM_UP_S)
+        self.bystander = Bystander(self.process.port)
+
+    def suffer(self, row: Row, seconds: float) -> None:
+        """Attack, and write what was found to `row`; a broker that dies of it is started again."""
+        self.bystander.wait_until_calm()
+        if self.turns is not None:
+            self.turns.reset()
+        with ThreadPoolExecutor(1) as pool:
+            attacker = pool.submit(attack_for, seconds, row, self.log_in_port)
+            waits_s = self.bystander.waits_until(lambda: attacker.done() or not self.process.alive)
+            found = row.found[self.name] = Found(waits_s, self.turns.ms if self.turns is not None else None)
+            found.answers, in_time = attacker.result()
+        if not self.process.alive:
+            found.end = DIED
+        elif not in_time:
+            found.end = "did not answer in time"
+            self.process.kill()
+        if found.end:
+            self.process.start()
+            time.sleep(WARM_UP_S)
+
+
+def attack_for(seconds: float, row: Row, port: int) -> tuple[int, bool]:
+    """Send the requests again and again for so long, at least once; returns how many were answered, and whether in time."""
+    end, answers = time.monotonic() + seconds, 0
+    while True:
+        try:
+            with _Attacker(port, row.who) as attacker:
+                while not answers or time.monotonic() < end:
+                    for _ in attacker.exchange(row.attack.frame, row.times):
+                        answers += 1
+        except TimeoutError:
+            return answers, False
+        except OSError:
+            time.sleep(1 / RECONNECTIONS_PER_S)
+        if time.monotonic() >= end:
+            return answers, True
+
+
+class _Attacker:
+    """A connection that sends and reads at the same time, because a broker stops reading while its responses are not read."""
+
+    def __init__(self, port: int, who: str) -> None:
+        self._into = bytearray(1024 * 1024)
+        self._socket = socket.create_connection((HOST, port), ANSWER_MAX_S)
+        try:
+            if who != NOBODY:
+                self._log_in(who)
+        except BaseException:
+            self._socket.close()
+            raise
+
+    def _log_in(self, user: str) -> None:
+        token = f"\0{user}\0{PASSWORD}".encode()
+        for request, version in ((SaslHandshakeRequest("PLAIN"), 1), (SaslAuthenticateRequest(token), 2)):
+            assert len(list(self.exchange(_frame(request, version)))) == 1
+
+    def __enter__(self) -> _Attacker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def exchange(self, frame: bytes, times: int = 1) -> Iterator[int]:
+        """Send the frame so many times; gives the size of each answer. Raises OSError where the broker closes, or takes too long."""
+        end = time.monotonic() + (ANSWER_MAX_S if times == 1 else PIPELINED_MAX_S)
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(self._send, frame, times)
+            try:
+                for _ in range(times):
+                    size = int.from_bytes(self._read(4, end), "big")
+                    self._read(size, end)
+                    yield size
+                sent.result()
+            finally:
+                if not sent.done():
+                    with suppress(OSError):
+                        self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _send(self, frame: bytes, times: int) -> None:
+        for _ in range(times):
+            self._socket.sendall(frame)
+
+    def _read(self, count: int, end: float) -> bytes:
+        """Take so many bytes; only the last piece of them is returned. Raises TimeoutError."""
+        view, size = memoryview(self._into), 0
+        while count:
+            self._socket.settimeout(max(0.001, end - time.monotonic()))
+            size = self._socket.recv_into(view[: min(count, len(view))])
+            if not size:
+                raise ConnectionError
+            count -= size
+        return bytes(view[:size]) if size <= 4 else b""
+
+
+def attacks(target: Target, versions: dict[int, int], apis: Sequence[int], elements: int) -> Iterator[Attack]:
+    """The largest requests that Ottla answers."""
+    if not apis or ApiKey.PRODUCE in apis:
+        yield Attack("PRODUCE", "records, zstd", RECORDS, _frame(_renumbered(), PRODUCE_VERSION))
+    for key in sorted(versions, key=lambda each: (LAST.index(ApiKey(each)) + 1 if each in LAST else 0, each)):
+        if apis and key not in apis:
+            continue
+        for array, request in largest(request_class(key), versions[key], elements):
+            count, wanted = elements, request
+            while not _is_answered(_frame(wanted, versions[key]), target.log_in_port) and count > SMALLEST:
+                count //= 2
+                wanted = dict(largest(request_class(key), versions[key], count))[array]
+            yield Attack(ApiKey(key).name, array, _elements(wanted, array.split(".")), _frame(wanted, versions[key]))
+
+
+def _renumbered() -> Message:
+    return ProduceRequest(
+        acks=-1, timeout_ms=30_000, topic_data=[TopicProduceData(TOPIC, partition_data=[PartitionProduceData(0, renumbered(RECORDS))])]
+    )
+
+
+def _elements(message: Any, path: list[str]) -> int:
+    for name in path[:-1]:
+        inner = getattr(message, name)
+        message = inner[0] if isinstance(inner, list) else inner
+    return len(getattr(message, path[-1]))
+
+
+def _frame(request: Message, version: int) -> bytes:
+    return b"".join(encode_request(request.API_KEY, version, 1, "attacker", request))
+
+
+def _is_answered(frame: bytes, port: int) -> bool:
+    """Whether a user without rights is answered: what is too large is refused before rights are looked at."""
+    try:
+        with _Attacker(port, GUEST) as attacker:
+            return len(list(attacker.exchange(frame))) == 1
+    except OSError:
+        return False
+
+
+def _settings(port: int, log_in_port: int, **others: int) -> dict[str, str]:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return {
+        **listeners(port, log_in_port, **others),
+        f"listener.name.{LOG_IN.lower()}.plain.sasl.jaas.config": f'{module} required user_{ADMIN}="{PASSWORD}" user_{GUEST}="{PASSWORD}";',
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:ANONYMOUS;User:{ADMIN}",
+    }
+
+
+@contextmanager
+def targets(directory: Path, *, beside: bool) -> Iterator[list[Target]]:
+    """Ottla, and Apache Kafka `beside` it, over new directories. Raises BrokerFailed and KafkaMissing."""
+    with ExitStack() as stack:
+        port, log_in_port, file = free_port(), free_port(), directory / "ottla.properties"
+        file.write_text("".join(f"{name}={value}\n" for name, value in _settings(port, log_in_port).items()))
+        broker, turns = ottla(directory / "ottla", port=port), directory / "longest-turn"
+        longest = LongestTurn(turns)
+        serve = ["serve", "--data-dir", str(directory / "ottla"), "--config", str(file)]
+        broker.argv = [sys.executable, "-m", "client_compat.fuzz.watched", str(turns), *serve]
+        found = [Target(OTTLA, stack.enter_context(broker), log_in_port, longest)]
+        if beside:
+            node, log_in_port = ReferenceBroker(directory / "kafka", jvm=JVM), free_port()
+            node.settings = {**_settings(node.port, log_in_port, CONTROLLER=node.controller_port), **THREADS}
+            found.append(Target(KAFKA, stack.enter_context(node).broker, log_in_port))
+        for target in found:
+            stack.callback(target.bystander.close)
+        yield found
+
+
+def measure(
+    brokers: Sequence[Target],
+    apis: Sequence[int] = (),
+    seconds: float = 0.5,
+    *,
+    who: Sequence[str] = EVERYBODY,
+    pipelined: Sequence[int] = (1, PIPELINED),
+    elements: int = ELEMENTS,
+    on_attack: Callable[[str], None] = lambda _: None,
+) -> Iterator[Row]:
+    """Each largest request of `apis` (none: all), by everybody in `who`."""
+    for attack in attacks(brokers[0], _versions(brokers), apis, elements):
+        for user in who:
+            for times in pipelined:
+                row = Row(attack, user, times)
+                on_attack(f"{attack.api} {attack.array} x{times} by {user}")
+                for broker in brokers:
+                    broker.suffer(row, seconds)
+                yield row
+
+
+def _versions(brokers: Sequence[Target]) -> dict[int, int]:
+    """The highest version of each API that all of them know."""
+    if len(brokers) == 1:
+        with Client(HOST, brokers[0].process.port) as client:
+            return {each.api_key: each.max_version for each in client.call(ApiVersionsRequest(), 0).api_keys if each.api_key in KEYS}
+    return {key: max(found) for key, found in common_versions(*(each.process.port for each in brokers)).items()}
+
+
+def columns(brokers: Sequence[str]) -> list[str]:
+    waits = [f"{name}: bystander's {what} ms" for name in brokers for what in ("p99", "longest")]
+    return ["API", "array", "elements", "bytes", "who", "times", "longest turn ms", *waits, ""]
+
+
+def cells(row: Row) -> list[str]:
+    waits = [f"{each:,.1f}" for found in row.found.values() for each in (found.p99_ms, found.longest_ms)]
+    attack, turn_ms = row.attack, row.found[OTTLA].turn_ms or 0.0
+    notes = [f"{name} {found.end or 'gave no answer'}" for name, found in row.found.items() if found.end or not found.answers]
+    told = "; ".join([*row.complaints, *(notes if row.who != NOBODY else [])])
+    return [
+        attack.api,
+        attack.array,
+        f"{attack.elements:,}",
+        f"{len(attack.frame):,}",
+        row.who,
+        f"{row.times}",
+        f"{turn_ms:,.1f}",
+        *waits,
+        told,
+    ]
+
+
+def as_markdown(rows: Sequence[Row]) -> str:
+    names = columns(list(rows[0].found)) if rows else []
+    return "".join(f"| {' | '.join(line)} |\n" for line in [names, ["---"] * len(names), *map(cells, rows)])
+
+
+def main(
+    apis: Annotated[list[int] | None, typer.Argument(help="API keys; all by default.")] = None,
+    *,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long each attack lasts at least.")] = 0.5,
+    beside: Annotated[bool, typer.Option("--kafka/--no-kafka", help="Attack Apache Kafka, too.")] = True,
+    who: Annotated[list[str] | None, typer.Option(help="nobody, guest or admin; all by default.")] = None,
+    table: Annotated[Path | None, typer.Option(help="A file for all rows, in Markdown.")] = None,
+    every: Annotated[bool, typer.Option("--all", help="Print all rows, not only those above the goals.")] = False,
+) -> None:
+    """Exit code 1 when a turn of Ottla's event loop takes more than 50 ms, its bystander's 99th percentile is above 0.1 s, or it dies."""
+    console, rows = program.new_console(), list[Row]()
+    directory = Path(tempfile.mkdtemp())
+    try:
+        with (
+            or_exit(console, "The run could not be done", KafkaMissing),
+            targets(directory, beside=beside) as brokers,
+            progress(console) as display,
+        ):
+            bar = display.add_task("attacks", total=None, note="")
+            for row in measure(brokers, apis or [], seconds, who=who or EVERYBODY, on_attack=lambda what: display.update(bar, note=what)):
+                rows.append(row)
+                display.advance(bar)
+                if table is not None:
+                    table.write_text(as_markdown(rows))
+    finally:
+        shutil.rmtree(directory, ignore_errors=True)
+    above = [row for row in rows if row.complaints]
+    late = sum((row.found[OTTLA].turn_ms or 0.0) > GOAL_MS for row in rows)
+    shown = Table(title="The largest requests, and what they cost others")
+    for name in columns(list(rows[0].found) if rows else []):
+        shown.add_column(name, justify="left" if name in {"API", "array", "who", ""} else "right")
+    for row in rows if every else above:
+        shown.add_row(*cells(row))
+    console.print(shown)
+    longest_ms = max((row.found[OTTLA].turn_ms or 0.0 for row in rows), default=0.0)
+    console.print(f"{len(rows)} attacks; longest turn {longest_ms:,.1f} ms; {late} above {GOAL_MS:.0f} ms; {len(above)} above a limit.")
+    raise typer.Exit(1 if above else 0)
+
+
+if __name__ == "__main__":
+    program.run(main)
