@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ottla.protocol.printable import printable
 from ottla.spark_jobs import report
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory, choose
@@ -272,7 +273,7 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
                 wire=Wire(command_config, max_bytes_per_second, spool),
             )
     except CannotJudge as e:
-        print(f"Could not judge: {e}", file=sys.stderr)
+        print(printable(f"Could not judge: {e}"), file=sys.stderr)
         raise typer.Exit(2) from e
     _tell(verdict, samples, json_file, partial(_write_reports, verdict, pictures, html, junit, parquet))
     raise typer.Exit(verdict.exit_code)

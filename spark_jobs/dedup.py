@@ -19,6 +19,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from ottla.protocol.printable import printable
 from ottla.spark_jobs import views
 from ottla.spark_jobs.audit import PRODUCER_EXPIRATION_MS, EngineName, check_rate, spark_runs, start
 from ottla.spark_jobs.engines import AUTO, MEMORY_MB, SPARK, Engine, Memory, choose
@@ -192,7 +193,7 @@ def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
             wire = Wire(command_config, max_bytes_per_second, spool)
             counts = dedup(read, to, topics=topic or (), key_field=key_field, engine=engine, master=master, memory_mb=memory_mb, wire=wire)
     except (CannotJudge, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(printable(f"error: {error}"), file=sys.stderr)
         raise typer.Exit(2) from error
     if as_json:
         print(json.dumps([asdict(count) for count in counts], indent=2))

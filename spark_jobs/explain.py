@@ -19,6 +19,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from ottla.protocol.printable import printable, printable_name
 from ottla.protocol.records.batch import MAGIC_V2
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
@@ -289,7 +290,7 @@ def explain_command(
         with sources([path], (), Wire(command_config)) as given:
             found = explain(place, given.paths[0])
     except (NotThere, OSError, ValueError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(printable(f"error: {error}"), file=sys.stderr)
         raise typer.Exit(2) from error
     if as_json:
         visible, why = found.visible
@@ -297,7 +298,7 @@ def explain_command(
         return
     print(place)
     for heading, text in lines(found):
-        print(f"  {heading:<15} {text}")
+        print(f"  {heading:<15} {printable_name(text)}")
 
 
 if __name__ == "__main__":

@@ -112,14 +112,21 @@ class Place:
 
     def open(self, path: str) -> RandomAccess:
         """Open a file for reading in any order. Raises OSError, also for what is no regular file."""
-        if self.is_local and not stat.S_ISREG(Path(path).stat().st_mode):
+        if not self.is_local:
+            return RandomAccess(self._system.open_input_file(self._inside(path)))
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without O_NONBLOCK a FIFO waits for its writer
+        if not stat.S_ISREG(os.fstat(opened).st_mode):
+            os.close(opened)
             raise OSError(errno.EINVAL, NO_REGULAR_FILE, path)
-        return RandomAccess(self._system.open_input_file(self._inside(path)))
+        return RandomAccess(os.fdopen(opened, "rb"))
 
     def read(self, path: str, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
         """Read a small file. Raises OSError, also where it has more than `most_bytes`."""
         with self.open(path) as file:
-            content = file.read_at(0, most_bytes + 1)
+            try:
+                content = file.read_at(0, most_bytes + 1)
+            except OSError as e:
+                raise OSError(e.errno, e.strerror or str(e), path) from e  # which file it was, reading does not say
         if len(content) > most_bytes:
             raise OSError(errno.EFBIG, f"larger than {most_bytes >> 20} MiB", path)
         return content
@@ -143,8 +150,8 @@ class RandomAccess:
     def read_at(self, position: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file. Raises OSError."""
         self._file.seek(position)
-        content: bytes = self._file.read(size)
-        return content
+        content: bytes | None = self._file.read(size)  # None: a file of /proc that would block
+        return content or b""
 
     def read_into(self, position: int, room: memoryview) -> int:
         """Fill `room`; how many bytes there were. Raises OSError."""

@@ -31,6 +31,8 @@ SIZES_MAX: Final = {LEADER_EPOCHS: SMALL_FILE_BYTES, "snapshot": SNAPSHOT_BYTES_
 """What is read as a whole."""
 SWAPPING: Final = "the cleaner was putting it in place of other segments; start the broker, which ends that, and judge it again"
 PARTITION_MAX: Final = 2**31 - 1
+OFFSET_MAX: Final = 2**63 - 1
+NO_OFFSET: Final = "no log has this offset"
 LISTINGS_AT_ONCE: Final = 16
 """Directories listed at a time where each listing is a round trip."""
 
@@ -61,6 +63,11 @@ def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirecto
         clean_shutdown=where.is_file(f"{root}/{CLEAN_SHUTDOWN}"),
     )
     found.high_watermarks = _read_checkpoint(where, f"{root}/{HIGH_WATERMARK_CHECKPOINT}", found)
+    found.problems += [
+        f"{entry.path}: not a directory, not judged"
+        for entry in entries
+        if not entry.is_dir and (match := PARTITION_DIR.fullmatch(entry.name)) and (not topics or match["topic"] in topics)
+    ]
     partitions = [(name, at) for dir_name, at in directories.items() if (name := _parse_dir(dir_name, topics, found)) is not None]
     for (name, at), listed in zip(partitions, _list_all(where, [at for _, at in partitions]), strict=True):
         if isinstance(listed, OSError):
@@ -115,6 +122,7 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
     sizes = {entry.name: entry.size_bytes for entry in entries}
     bases = [int(entry.name[:20]) for entry in logs]
     unread = [f"{entry.path}: {NO_REGULAR_FILE}" for entry in logs if not entry.is_file]
+    unread += [f"{entry.path}: {NO_OFFSET}" for entry, base in zip(logs, bases, strict=True) if base > OFFSET_MAX]
     unread += [f"{entry.path}: not readable" for entry in logs if entry.is_file and not where.readable(entry.path)]
     unread += [f"{entry.path}: {SWAPPING}" for entry in entries if SWAP_FILE.fullmatch(entry.name)]
     if unread:
@@ -156,6 +164,9 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
                 found.problems.append(f"{entry.path}: larger than {SIZES_MAX[kind] >> 20} MiB; it is not held against the log")
                 continue
             base = min(bases, default=0) if match is None else int(match["offset"])
+            if base > OFFSET_MAX:
+                found.problems.append(f"{entry.path}: {NO_OFFSET}; it is not held against the log")
+                continue
             found.side_files.append(
                 SideFile(
                     base_offset=base,
@@ -178,7 +189,10 @@ def _read_checkpoint(where: Place, path: str, found: LogDirectory) -> dict[tuple
         rows = [line.split() for line in lines[2:] if line]
         if lines[0] != "0" or len(rows) != int(lines[1]):
             raise ValueError("version or count")
-        return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+        offsets = {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
+        if any(abs(offset) > OFFSET_MAX for offset in offsets.values()):
+            raise ValueError(NO_OFFSET)
+        return offsets
     except FileNotFoundError:
         return {}
     except OSError as e:

@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
+from ottla.protocol.printable import printable_name
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.checks.rule import Rule
 from ottla.spark_jobs.costs import TopicCosts
@@ -50,9 +51,9 @@ def show(verdict: Verdict, samples: int, console: Console | None = None) -> None
             out.print(_costs(f"Cost of transactions in {name}", directory.costs))
     for directory, name in zip(verdict.directories, names, strict=True):
         for note in directory.notes:
-            out.print(Text(f"note: {name}: {note}", style="dim"), soft_wrap=True)
+            out.print(Text(printable_name(f"note: {name}: {note}"), style="dim"), soft_wrap=True)
         for problem in directory.problems:
-            out.print(Text(f"could not judge: {problem}", style="yellow"), soft_wrap=True)
+            out.print(Text(printable_name(f"could not judge: {problem}"), style="yellow"), soft_wrap=True)
     out.print(_last_line(verdict))
 
 
@@ -125,7 +126,7 @@ def _findings(title: str, findings: list[Finding], path: str) -> Group:
     for finding, following in zip(findings, [*findings[1:], None], strict=True):
         style = {"violation": "red", "warning": "yellow", "info": "dim"}[finding.severity]
         file = finding.file.removeprefix(path).lstrip("/")
-        evidence = ", ".join(f"{name} {value}" for name, value in finding.evidence.items() if value not in ("", None))
+        evidence = printable_name(", ".join(f"{name} {value}" for name, value in finding.evidence.items() if value not in ("", None)))
         told = f"{finding.severity}, {finding.rule}: {finding.kind}"
         lines.append(Text.assemble("  ", (finding.where, "bold"), "  ", (told, style)))
         lines.append(Padding(Text(f"{file}:{finding.position}\n{evidence}"), (0, 0, 0, 6)))

@@ -29,6 +29,10 @@ BATCH_BYTES_MAX: Final = 256 << 20
 RECORDS_MAX: Final = 1_000_000
 """What a compressed batch holds at most, as in a broker: 9,000,000 empty records compress to a few kilobytes, and take 25 s to judge."""
 ROWS_MAX: Final = 1 << 16
+SEARCH_BYTES: Final = 256 << 20
+SEARCH_TIMES: Final = 64
+"""How many bytes are checksummed in search of batches behind damage: twice what random bytes need. Bytes that were made for it, a header
+in every 61 of them, each of a batch up to the end, would keep the search of a segment busy for days."""
 JUMP_BYTES: Final = 1 << 20
 """Where batches are longer than this and only headers are wanted, the bytes between are not read. Shorter ones are read over faster than
 they are jumped over."""
@@ -162,6 +166,7 @@ class _Reader:
         self._buffer = bytearray()
         self._last: tuple[int, int, int] | None = None
         """Position, size and last offset of the batch before."""
+        self._search_left = SEARCH_BYTES + SEARCH_TIMES * (part.end - part.start)
 
     def items(self) -> Iterator[Run | Stop]:
         position, size = self._part.start, self._window_bytes
@@ -238,6 +243,8 @@ class _Reader:
         resumed = self._find_batch(position + 1, self._last[2] if self._last is not None and trusted else -1)
         if resumed is not None:
             return Stop(position, resumed - position, _LONGER if reason == _REASONS[CUT] else reason, torn=False)
+        if self._search_left < 0:
+            return Stop(position, left, f"{reason}; the search for batches behind it was given up", torn=False)
         if part.ends_log and self._all_zero(position):
             return Stop(position, left, "zero bytes up to the end of the file", torn=True)
         if reason == _REASONS[CUT] and self._is_whole_but_for_its_length(position, left):
@@ -260,7 +267,8 @@ class _Reader:
         return True
 
     def _find_batch(self, position: int, last_offset: int) -> int | None:
-        """The position of the first batch from there on whose CRC is right and whose base offset is above `last_offset`; None without."""
+        """The position of the first batch from there on whose CRC is right and whose base offset is above `last_offset`. None
+        without one, and where the search takes too long."""
         end = self._end
         while end - position >= HEADER_BYTES:
             chunk = self._file.read_at(position, min(WINDOW_BYTES, end - position))
@@ -272,6 +280,9 @@ class _Reader:
                 header = read_header(chunk, at)
                 fits = HEADER_BYTES <= header.size_bytes <= min(end - position - at, BATCH_BYTES_MAX)
                 if fits and header.base_offset > last_offset and header.record_count >= 0 and not header.attributes >> 7:
+                    self._search_left -= header.size_bytes
+                    if self._search_left < 0:
+                        return None
                     whole_here = at + header.size_bytes <= len(chunk)
                     batch = (
                         memoryview(chunk)[at : at + header.size_bytes]

@@ -10,22 +10,6 @@ EXIT_NO_RESULT: Final = 2
 """Of commands whose exit code 1 is a verdict (audit, explain, dedup, verify, acls explain, transactions find-hanging): there is none."""
 
 
-_UNSAFE: Final = (
-    *(code for code in range(0x20) if code not in {0x09, 0x0A}),
-    *range(0x7F, 0xA0),
-    *(0x200E, 0x200F, 0x2028, 0x2029),
-    *range(0x202A, 0x202F),
-    *range(0x2066, 0x206A),
-)
-"""Control characters but for tab and newline, and marks that turn the direction of a text around."""
-_ESCAPES: Final = {code: f"\\u{code:04x}" for code in _UNSAFE}
-
-
-def printable(text: str) -> str:
-    """Return the text with escapes in place of characters that command a terminal: brokers, and clients before them, choose names."""
-    return text.translate(_ESCAPES)
-
-
 class CliError(Exception):
     """Something the user can act on; printed as it is. `exit_code` becomes the command's."""
 

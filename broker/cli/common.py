@@ -18,7 +18,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ottla.broker.cli.basics import DEFAULT_PORT, EXIT_NO_RESULT, CliError, host_port, pairs, printable
+from ottla.broker.cli.basics import DEFAULT_PORT, EXIT_NO_RESULT, CliError, host_port, pairs
+from ottla.protocol.printable import printable, printable_name
 
 __all__ = [
     "BOOTSTRAP",
@@ -110,7 +111,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
         numeric = bool(body) and all(isinstance(row[index], int | None) for row in body)
         table.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=not terminal)
     for row in body:
-        table.add_row(*("-" if cell is None else printable(str(cell)) for cell in row))
+        table.add_row(*("-" if cell is None else printable_name(str(cell)) for cell in row))
     Console(width=None if terminal else PLAIN_WIDTH, highlight=False, markup=False).print(table)
 
 

@@ -31,6 +31,8 @@ TXN_ENTRY = struct.Struct(">hqqqq")
 SNAPSHOT_HEAD = struct.Struct(">hIi")
 SNAPSHOT_CRC_END = 6
 SNAPSHOT_VERSION = 1
+SMALL_FILE_BYTES = 16 << 20
+"""What is read of a file of text: a checkpoint of 200,000 partitions."""
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 SEGMENT_NAME = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)(\.deleted|\.cleaned|\.swap)?")
 OFFSET_CHECKPOINTS = (
@@ -188,10 +190,9 @@ def read_txnindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
 
 
 def _entries(path: Path, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    data = path.read_bytes()
-    whole = len(data) - len(data) % entry.size
-    for position in range(0, whole, entry.size):
-        yield position, entry.unpack_from(data, position)
+    with _mapped(path) as data:
+        for position in range(0, len(data) - len(data) % entry.size, entry.size):
+            yield position, entry.unpack_from(data, position)
 
 
 def _torn_tail(path: Path, entry: struct.Struct) -> Iterator[Corruption]:
@@ -202,7 +203,11 @@ def _torn_tail(path: Path, entry: struct.Struct) -> Iterator[Corruption]:
 
 def read_snapshot(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     """A producer snapshot: what the broker knows of each producer at the offset in the file's name."""
-    data = path.read_bytes()
+    with _mapped(path) as data:
+        yield from _snapshot_rows(data)
+
+
+def _snapshot_rows(data: memoryview) -> Iterator[Row | Corruption]:
     if len(data) < SNAPSHOT_HEAD.size:
         yield Corruption(0, f"{len(data)} bytes are no producer snapshot")
         return
@@ -210,13 +215,13 @@ def read_snapshot(path: Path, _options: Options) -> Iterator[Row | Corruption]:
     if version != SNAPSHOT_VERSION:
         yield Corruption(0, f"producer snapshot of version {version}")
         return
-    if crc32c(memoryview(data)[SNAPSHOT_CRC_END:]) != crc:
+    if crc32c(data[SNAPSHOT_CRC_END:]) != crc:
         yield Corruption(2, "its bytes do not have the CRC that it states")
     if not 0 <= count * SNAPSHOT_ENTRY.size == len(data) - SNAPSHOT_HEAD.size:
         yield Corruption(SNAPSHOT_CRC_END, f"{count} producers in {len(data)} bytes")
         return
     for producer, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_start in SNAPSHOT_ENTRY.iter_unpack(
-        memoryview(data)[SNAPSHOT_HEAD.size :]
+        data[SNAPSHOT_HEAD.size :]
     ):
         yield {
             "producer": producer,
@@ -282,6 +287,19 @@ def read_shutdown_marker(path: Path, _options: Options) -> Iterator[Row | Corrup
     yield {"name": "clean shutdown", "value": json.dumps(found)}
 
 
+def _small(read: Reader) -> Reader:
+    """A reader that loads a file as a whole, for files that are never large."""
+
+    def bounded(path: Path, options: Options) -> Iterator[Row | Corruption]:
+        size = path.stat().st_size
+        if size > SMALL_FILE_BYTES:
+            yield Corruption(0, f"{size} bytes, of such a file at most {SMALL_FILE_BYTES} are read")
+            return
+        yield from read(path, options)
+
+    return bounded
+
+
 _BY_SUFFIX: dict[str, tuple[str, Reader]] = {
     "log": ("segment", read_log),
     "index": ("offset index", read_index),
@@ -290,9 +308,9 @@ _BY_SUFFIX: dict[str, tuple[str, Reader]] = {
     "snapshot": ("producer snapshot", read_snapshot),
 }
 _BY_NAME: dict[str, tuple[str, Reader]] = {
-    "leader-epoch-checkpoint": ("leader epochs", read_epochs),
-    "partition.metadata": ("partition metadata", read_properties),
-    "meta.properties": ("broker metadata", read_properties),
-    ".kafka_cleanshutdown": ("clean-shutdown marker", read_shutdown_marker),
-    **dict.fromkeys(OFFSET_CHECKPOINTS, ("offset checkpoint", read_offset_checkpoint)),
+    "leader-epoch-checkpoint": ("leader epochs", _small(read_epochs)),
+    "partition.metadata": ("partition metadata", _small(read_properties)),
+    "meta.properties": ("broker metadata", _small(read_properties)),
+    ".kafka_cleanshutdown": ("clean-shutdown marker", _small(read_shutdown_marker)),
+    **dict.fromkeys(OFFSET_CHECKPOINTS, ("offset checkpoint", _small(read_offset_checkpoint))),
 }

@@ -52,6 +52,8 @@ def _files(paths: list[Path], only: tuple[str, ...]) -> Iterator[Path]:
             yield from (file for file in found if not only or file.name.endswith(only))
         elif not path.exists():
             raise CliError(f"{path} does not exist", EXIT_NOT_A_LOG)
+        elif not path.is_file():
+            raise CliError(f"{path} is neither a regular file nor a directory", EXIT_NOT_A_LOG)
         elif reader_of(path) is None:
             message = f"{path} is not named as a file of a log directory (20 digits and .log, .index, …, or a checkpoint)"
             raise CliError(message, EXIT_NOT_A_LOG)

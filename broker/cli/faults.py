@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from ottla.broker.admin.tokens import TOKEN_ENV, found
-from ottla.broker.cli.common import AsJson, CliError, command, note, print_json, print_table
+from ottla.broker.cli.common import AsJson, CliError, command, note, print_json, print_table, say
 from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, parse_rule
 
 app = typer.Typer(
@@ -70,7 +70,7 @@ def add(rule: Annotated[str, typer.Argument(metavar="ACTION[:NAME=VALUE,…]")],
     if as_json:
         print_json(made)
     else:
-        typer.echo(made["name"])
+        say(made["name"])
 
 
 @app.command("list")

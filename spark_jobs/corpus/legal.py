@@ -10,6 +10,7 @@ from ottla.protocol.records.control import end_txn_marker
 from ottla.protocol.records.record import DECOMPRESSED_MAX_BYTES, SimpleRecord, build_batch
 from ottla.spark_jobs.corpus.case import Case
 from ottla.spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, cleaned, numbered, old_message, reheaded
+from ottla.spark_jobs.segment_reader import RECORDS_MAX
 
 DAY_MS = 86_400_000
 EPOCH_MAX = 32_767
@@ -89,6 +90,12 @@ def too_large_to_open(root: Path) -> None:
     log.data(5)
 
 
+def too_many_records_to_open(root: Path) -> None:
+    log = PartitionWriter(root, "t", 0)
+    log.batch(reheaded(build_batch(numbered(1), codec=Codec.ZSTD), record_count=RECORDS_MAX + 1, last_offset_delta=RECORDS_MAX))
+    log.data(5)
+
+
 def exhausted_epochs(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
     log.data(5, pid=1, epoch=EPOCH_MAX - 1, seq=0, transactional=True)
@@ -131,6 +138,7 @@ LEGAL: dict[str, Case] = {
     "compacted_where_no_checkpoint_says_so": Case(compacted_where_no_checkpoint_says_so, [("offsets", "info", "offset gap", "t-0@30")]),
     "times_of_no_calendar": Case(times_of_no_calendar, []),
     "too_large_to_open": Case(too_large_to_open, [("counts", "warning", "records not opened", "t-0@0")]),
+    "too_many_records_to_open": Case(too_many_records_to_open, [("counts", "warning", "records not opened", "t-0@0")]),
     "exhausted_epochs": Case(exhausted_epochs, []),
     "fenced_by_a_new_instance": Case(fenced_by_a_new_instance, []),
     "segments_of_a_retained_tail": Case(segments_of_a_retained_tail, []),

@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
+from ottla.protocol.printable import printable_name
 from ottla.spark_jobs import views
 from ottla.spark_jobs.checks.rule import Severity
 from ottla.spark_jobs.filesystem import absolute
@@ -121,7 +122,8 @@ def line(_number: int, finding: Mapping[str, Any]) -> str:
     """A finding on one line for a person."""
     where = f"{finding['topic']}-{finding['partition']}@{'?' if finding['offset'] is None else finding['offset']}"
     evidence = ", ".join(f"{name} {value}" for name, value in finding["evidence"].items() if value not in {"", None})
-    return f"{finding['severity']}  {finding['rule']}: {finding['kind']}  {where}  {finding['file']}:{finding['position']}  {evidence}"
+    told = f"{finding['severity']}  {finding['rule']}: {finding['kind']}  {where}  {finding['file']}:{finding['position']}  {evidence}"
+    return printable_name(told)
 
 
 def json_line(number: int, finding: Mapping[str, Any]) -> str:

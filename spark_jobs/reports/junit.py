@@ -7,6 +7,7 @@ from pathlib import Path
 from junitparser import Error as CouldNotJudge
 from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
+from ottla.protocol.printable import printable_name
 from ottla.spark_jobs.checks import RULES
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, Verdict
 
@@ -35,11 +36,11 @@ def _suite(directory: DirectoryVerdict) -> TestSuite:
         suite.add_testcase(case)
     for problem in directory.problems:
         case = TestCase("everything could be read", classname="audit.problems")
-        case.result = [CouldNotJudge(problem)]
+        case.result = [CouldNotJudge(printable_name(problem))]
         suite.add_testcase(case)
     return suite
 
 
 def _line(finding: Finding) -> str:
     evidence = ", ".join(f"{name}={value}" for name, value in finding.evidence.items() if value not in ("", None))
-    return f"{finding.severity}: {finding.where} {finding.kind} ({finding.file}:{finding.position}) {evidence}"
+    return printable_name(f"{finding.severity}: {finding.where} {finding.kind} ({finding.file}:{finding.position}) {evidence}")

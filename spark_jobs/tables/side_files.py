@@ -17,10 +17,11 @@ from ottla.protocol.producer_snapshot import ENTRY, entries_of
 from ottla.protocol.records.batch import HEADER_BYTES
 from ottla.spark_jobs.filesystem import SNAPSHOT_BYTES_MAX, RandomAccess, place
 from ottla.spark_jobs.log_directory import SideFile
-from ottla.spark_jobs.log_files import LEADER_EPOCHS
+from ottla.spark_jobs.log_files import LEADER_EPOCHS, OFFSET_MAX
 from ottla.spark_jobs.tables.build import to_arrow
 
 ROWS_MAX: Final = 1 << 16
+EPOCH_MAX: Final = 2**31 - 1
 WINDOW_BYTES: Final = 4 << 20
 INDEX_BYTES_MAX: Final = 2**31 - 1
 """The size of an index is a setting (segment.index.bytes) of 32 bits."""
@@ -117,7 +118,7 @@ def _entries(file: SideFile, schema: pa.Schema, entries: Any, known: dict[str, A
         if field.name in known:
             value = known[field.name]
             columns[field.name] = value if isinstance(value, np.ndarray) else pa.repeat(pa.scalar(value, field.type), len(entries))
-        elif field.name in entries.dtype.names:
+        elif field.name in (entries.dtype.names or ()):
             columns[field.name] = pa.array(entries[field.name].astype(entries.dtype[field.name].newbyteorder("="))).cast(field.type)
         elif not _is_constant(file, field.name):
             columns[field.name] = pa.nulls(len(entries), field.type)
@@ -140,10 +141,15 @@ def _epoch_rows(file: SideFile, schema: pa.Schema, data: bytes) -> Iterator[pa.R
         rows = [tuple(map(int, line.split())) for line in lines[2:]]
         if lines and (lines[0] != "0" or len(rows) != int(lines[1]) or any(len(row) != 2 for row in rows)):
             raise ValueError("version or count")
+        if any(abs(epoch) > EPOCH_MAX or abs(offset) > OFFSET_MAX for epoch, offset in rows):
+            raise ValueError("a number that no log has")
     except (ValueError, IndexError) as e:
         yield _one(file, schema, {"kind": file.kind, "error": f"damaged: {e}"})
         return
     if not rows:
         yield _one(file, schema, {"kind": file.kind})
-    for entry, (epoch, offset) in enumerate(rows):
-        yield _one(file, schema, {"kind": file.kind, "entry": entry, "leader_epoch": epoch, "offset": offset})
+    for start in range(0, len(rows), ROWS_MAX):
+        epochs, offsets = np.array(rows[start : start + ROWS_MAX], np.int64).T
+        known = {"kind": file.kind, "entry": np.arange(start, start + len(epochs), dtype=np.int32)}
+        known |= {"leader_epoch": epochs.astype(np.int32), "offset": offsets}
+        yield _entries(file, schema, epochs, known)

@@ -16,7 +16,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Final, TextIO
 
-from ottla.broker.cli.basics import printable
+from ottla.protocol.printable import printable
 
 _HERE: Final = "ottla.broker.cli.kafka_tools"
 TOOLS: Final[Mapping[str, str]] = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import fsspec
@@ -77,3 +78,20 @@ def test_a_url_stays_as_it_is_and_a_path_gets_its_root(tmp_path: Path, monkeypat
     monkeypatch.chdir(tmp_path)
     assert absolute("data") == absolute(Path("data")) == str(tmp_path / "data")
     assert absolute("s3://bucket/kafka?region=eu") == "s3://bucket/kafka?region=eu"
+
+
+def test_what_is_no_regular_file_does_not_open_and_nobody_waits_for_its_writer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "link").symlink_to("/dev/zero")
+    here = place(str(tmp_path))
+    for name in ("fifo", "link", "."):
+        with pytest.raises(OSError, match="not a regular file"):
+            here.open(f"{tmp_path}/{name}")
+
+
+def test_a_file_that_is_read_as_a_whole_has_a_size_that_it_may_have(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"12345")
+    here = place(str(tmp_path))
+    assert here.read(f"{tmp_path}/file", 5) == b"12345"
+    with pytest.raises(OSError, match="larger than"):
+        here.read(f"{tmp_path}/file", 4)

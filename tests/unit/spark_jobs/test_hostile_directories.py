@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import os
 import resource
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import typer
+from rich.console import Console
+from typer.testing import CliRunner
 
+from ottla.protocol.records.batch import HEADER_BYTES, LOG_OVERHEAD
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.record import SimpleRecord, build_batch
+from ottla.spark_jobs import report
 from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.checks.rule import Severity
+from ottla.spark_jobs.corpus.groups import Pipeline
+from ottla.spark_jobs.explain import explain_command
 from ottla.spark_jobs.log_files import CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCHS, LOG_START_CHECKPOINT
+from ottla.spark_jobs.reports import junit
 from ottla.spark_jobs.verdict import DirectoryVerdict
-from tests.support.kafka_logs import PartitionWriter
+from tests.support.kafka_logs import PartitionWriter, numbered
 
 FIRST = "00000000000000000000"
 MEMORY_BYTES = 3 << 30
@@ -106,3 +116,89 @@ def test_a_bomb_of_records_is_not_opened_and_said_to_be(tmp_path: Path) -> None:
         "not opened: zstd: 1000001 records, more than 1000000"
     ]
     assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 20
+
+
+TOO_LARGE = 10**30
+
+
+@pytest.mark.parametrize("name", [LOG_START_CHECKPOINT, CLEANER_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT])
+def test_a_checkpoint_with_an_offset_that_no_log_has_is_damaged(tmp_path: Path, name: str) -> None:
+    sound_log(tmp_path)
+    (tmp_path / name).write_text(f"0\n1\nt 0 {TOO_LARGE}\n")
+    found = judged(tmp_path)
+    assert found.notes == [f"{name}: damaged, not used"]
+    assert found.batches == 1
+
+
+@pytest.mark.parametrize("line", [f"0 {TOO_LARGE}", f"{TOO_LARGE} 0"])
+def test_leader_epochs_with_numbers_that_no_log_has_are_an_unreadable_index(tmp_path: Path, line: str) -> None:
+    sound_log(tmp_path)
+    (tmp_path / "t-0" / LEADER_EPOCHS).write_text(f"0\n1\n{line}\n")
+    assert [sample.kind for sample in judged(tmp_path).rules["indexes"].samples] == ["unreadable index"]
+
+
+@pytest.mark.parametrize(("suffix", "judges"), [("log", False), ("snapshot", True), ("index", True)])
+def test_a_file_named_for_an_offset_that_no_log_has_is_a_problem(tmp_path: Path, suffix: str, judges: bool) -> None:
+    log = sound_log(tmp_path)
+    (tmp_path / "t-0" / f"{'9' * 20}.{suffix}").write_bytes(log.file.read_bytes())
+    found = judged(tmp_path)
+    assert [problem for problem in found.problems if "no log has this offset" in problem]
+    assert (found.batches == 1) == judges
+
+
+@pytest.mark.parametrize("kind", ["a FIFO", "a file", "a link to a device"])
+def test_what_has_the_name_of_a_partition_and_is_no_directory_is_a_problem(tmp_path: Path, kind: str) -> None:
+    sound_log(tmp_path)
+    place = tmp_path / "t-1"
+    if kind == "a FIFO":
+        os.mkfifo(place)
+    elif kind == "a file":
+        place.touch()
+    else:
+        place.symlink_to("/dev/zero")
+    found = judged(tmp_path)
+    assert found.problems == [f"{place}: not a directory, not judged"]
+    assert found.batches == 1
+
+
+def test_headers_made_to_keep_the_search_for_batches_busy_end_it(tmp_path: Path) -> None:
+    """Each of 61 bytes, of a batch up to the end of the file: without a bound the search takes the square of its length."""
+    log = sound_log(tmp_path)
+    sound, count = log.file.stat().st_size, 60_000
+    size = count * HEADER_BYTES
+    head = build_batch(numbered(1))[:HEADER_BYTES]
+    with log.file.open("ab") as file:
+        file.write(b"\xff" * 17)
+        for at in range(0, size, HEADER_BYTES):
+            file.write(struct.pack(">qi", 5, size - at - LOG_OVERHEAD) + head[LOG_OVERHEAD:])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_utime
+    found = judged(tmp_path)
+    (sample,) = found.rules["crc"].samples
+    assert (sample.severity, sample.position, sample.evidence["size_bytes"]) == (Severity.VIOLATION, sound, size + 17)
+    assert "the search for batches behind it was given up" in sample.evidence["detail"]
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 10
+
+
+def test_reports_show_no_characters_of_a_group_that_command_a_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    hostile, shown = "evil\x1b]0;owned\x07\n\u202e", r"evil\u001b]0;owned\u0007\n\u202e"
+    pipeline = Pipeline(tmp_path)
+    for offset in (5, 2):
+        pipeline.commit(offset, group=hostile)
+    PartitionWriter(tmp_path, "in", 0).data(5)
+    (tmp_path / "lost\x1b[2J").mkdir()
+    verdict = audit(tmp_path, engine="duckdb")
+    report.show(verdict, 10, Console(file=sys.stdout, width=400))
+    told = capsys.readouterr().out
+    assert shown in told
+    assert r"lost\u001b[2J: passed over" in told
+    assert not any(character in told for character in "\x1b\x07\u202e")
+    finding = verdict.directories[0].rules["group-offsets"].samples[0]
+    verdict.directories[0].rules["crc"].violations = 1
+    verdict.directories[0].rules["crc"].samples = [finding]
+    junit.write(verdict, tmp_path / "audit.xml")
+    assert shown in (tmp_path / "audit.xml").read_text()
+    app = typer.Typer()
+    app.command()(explain_command)
+    result = CliRunner().invoke(app, ["in-0@1", str(tmp_path)])
+    assert shown in result.output
+    assert "\x1b" not in result.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from pathlib import Path
 from typing import Any
@@ -183,3 +184,28 @@ def test_a_path_that_is_no_log_file_is_refused_by_name(tmp_path: Path, name: str
     result = run(str(tmp_path / name))
     assert result.exit_code == 2
     assert name in result.stderr
+
+
+def test_a_fifo_is_refused_and_in_a_directory_passed_over(partition: Path) -> None:
+    fifo = partition / "00000000000000000009.log"
+    os.mkfifo(fifo)
+    refused = run(str(fifo))
+    assert (refused.exit_code, "neither a regular file nor a directory" in refused.output) == (2, True)
+    (partition / SEGMENT).write_bytes(batch(0, b"a"))
+    assert [row["base offset"] for row in rows(str(partition))] == [0]
+
+
+@pytest.mark.parametrize("name", ["leader-epoch-checkpoint", "log-start-offset-checkpoint", "partition.metadata", ".kafka_cleanshutdown"])
+def test_a_sparse_file_in_the_place_of_a_small_one_is_damage_and_not_read(partition: Path, name: str) -> None:
+    with (partition / name).open("wb") as file:
+        file.truncate(1 << 40)
+    shown = run(str(partition / name), "--json")
+    assert (shown.exit_code, "1099511627776 bytes" in shown.output) == (1, True)
+
+
+def test_a_sparse_index_is_read_as_far_as_its_entries_go(partition: Path) -> None:
+    index = partition / "00000000000000000000.index"
+    with index.open("wb") as file:
+        file.write(struct.pack(">iiii", 3, 70, 9, 4096))
+        file.truncate(1 << 40)
+    assert [row["offset"] for row in rows(str(index))] == [3, 9]

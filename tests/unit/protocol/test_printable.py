@@ -1,0 +1,26 @@
+"""Text of peers on a terminal."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.protocol.printable import printable, printable_name
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b]0;owned\x07", r"\u001b]0;owned\u0007"),
+        ("\x9b2J\x7f\r", r"\u009b2J\u007f\u000d"),
+        ("\u202egnp.exe\u2066\u200f", r"\u202egnp.exe\u2066\u200f"),
+        ("\ud800\uffff", r"\ud800\uffff"),
+        ("a\tb\nc", "a\tb\nc"),
+        ("Grüße, 世界 🚀", "Grüße, 世界 🚀"),
+    ],
+)
+def test_characters_that_command_a_terminal_are_escaped_and_all_others_stay(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+def test_a_name_stays_on_one_line() -> None:
+    assert printable_name("a\nb\tc\x1b") == r"a\nb\tc\u001b"
