@@ -16,6 +16,17 @@ from ottla.protocol.schema import Message
 
 ELEMENTS: Final = 200_000
 """Below the 250,000 that a request may hold, since nested arrays count as well."""
+_OF_AN_ACL: Final = {
+    "resource_type": 2,
+    "resource_type_filter": 2,
+    "resource_pattern_type": 3,
+    "pattern_type_filter": 3,
+    "operation": 3,
+    "permission_type": 3,
+    "principal": "User:n",
+    "principal_filter": "User:n",
+}
+"""READ of a topic is allowed. A broker refuses a whole request with an unknown type, and closes the connection."""
 BYTES: Final = 7 << 20
 """Below the 8 MiB of any request but Produce."""
 
@@ -61,6 +72,8 @@ def _filled(struct: type, version: int, path: tuple[str, ...], count: int, numbe
             ]
         elif field.tag is None or wanted:
             values[field.name] = _value(field.name, field.type, version, path[1:] if wanted else (), count=count, number=number)
+    if "permission_type" in values:  # an ACL, or a filter of ACLs
+        values |= {name: value for name, value in _OF_AN_ACL.items() if name in values}
     return struct(**values)
 
 
