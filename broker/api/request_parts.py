@@ -99,7 +99,7 @@ WHOLE: Final[Mapping[int, Mapping[str, int]]] = {
     ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {"deletions": 10_000, "upsertions": 10_000},
     ApiKey.UPDATE_FEATURES: {"feature_updates": 1_000},
     ApiKey.LIST_TRANSACTIONS: {"state_filters": 1_000, "producer_id_filters": 10_000},
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: {"subscribed_topic_names": 100_000, "topic_partitions.partitions": 50_000},
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: {"subscribed_topic_names": 20_000, "topic_partitions.partitions": 50_000},
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": 25_000},
     ApiKey.ADD_RAFT_VOTER: {"listeners": 1_000},
 }
