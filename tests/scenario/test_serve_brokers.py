@@ -35,8 +35,12 @@ def leader_of(client: Client, topic: str) -> tuple[int, list[int]]:
             return next(node.port for node in answer.brokers if node.node_id == partition.leader_id), sorted(partition.isr_nodes)
 
 
+ADMIN_TOKEN = "a-token"
+
+
 def get_json(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=20) as answer:
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {ADMIN_TOKEN}"})
+    with urllib.request.urlopen(request, timeout=20) as answer:
         return json.load(answer)
 
 
@@ -55,7 +59,8 @@ def produce_to(port: int, value: bytes, connect: Connect = lambda port: Client(H
 
 
 def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(tmp_path: Path) -> None:
-    process = ServeProcess(tmp_path / "data", "--brokers=3", "--set=broker.heartbeat.interval.ms=200", "--console", "--admin-port=0")
+    admin = ("--console", "--admin-port=0", f"--admin-token={ADMIN_TOKEN}")
+    process = ServeProcess(tmp_path / "data", "--brokers=3", "--set=broker.heartbeat.interval.ms=200", *admin)
     with process as running:
         consoles = re.findall(r"The console is (http://127\.0\.0\.1:\d+/console)", running.log_text())
         assert [get_json(f"{url}/broker")["node_id"] for url in consoles] == [1, 2, 3]
