@@ -97,7 +97,7 @@ MAP = "listener.security.protocol.map=SECURE:{}"
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (("--port", "65536"), 2, "argument --port: '65536' is no port: it is a number from 0 to 65535"),
+        (("--port", "65536"), 2, "argument --port: '65536' is not a port: use a number from 0 to 65535"),
         (("--admin-port", "x"), 2, "argument --admin-port: 'x' is no port"),
         (("--user", "a:b", "--set", MAP.format("PLAINTEXT")), 2, f"ottla serve: {MAP.format('PLAINTEXT')}: users are given"),
         (("--port-file", "{there}/no/port"), 1, "ottla serve: the port file {there}/no/port cannot be written: No such file or directory"),
@@ -106,7 +106,7 @@ MAP = "listener.security.protocol.map=SECURE:{}"
         (
             ("--admin-port", "0", "--admin-token", "two words"),
             1,
-            "ottla serve: the admin port's token (--admin-token, OTTLA_ADMIN_TOKEN) has to be ASCII",
+            "ottla serve: the admin port's token (--admin-token, OTTLA_ADMIN_TOKEN) must be ASCII",
         ),
         (("--admin-port", "{taken}"), 1, "ottla serve: cannot listen on http://127.0.0.1:{taken}, the admin port: Address already in use"),
     ],
@@ -180,7 +180,7 @@ def test_a_lock_of_its_own_does_not_pass_over_listeners_that_were_asked_for(
     for brokers in ([], ["--brokers=3"]):
         assert main([*options, *brokers, "--fault=none"]) == 2  # which would stop the start later, and saying something else
         said = capsys.readouterr().err
-        assert f"listeners is given, too (from the {source})" in said
+        assert f"listeners is given too (from the {source})" in said
         assert lock.partition("=")[0] in said
         assert "--host and --port" in said
     assert not list(tmp_path.glob("data*"))
@@ -194,7 +194,7 @@ def test_an_address_does_not_pass_over_listeners_that_were_asked_for(
     options = ["--data-dir", str(tmp_path / "data"), "--fault=none", *listeners_from(source, tmp_path, monkeypatch)]
     assert main([*options, opener]) == 2
     said = capsys.readouterr().err
-    assert f"{opener.partition('=')[0]} opens a listener of its own, and listeners is given, too (from the {source})" in said
+    assert f"{opener.partition('=')[0]} configures the listeners, but the setting listeners is given too (from the {source})" in said
     assert main(options) == 2
     assert "listeners" not in capsys.readouterr().err  # alone they may be given: what stops the start now is the fault
 
@@ -203,7 +203,7 @@ def test_an_address_does_not_pass_over_the_listeners_of_kafkas_variables(tmp_pat
     asked = InKafkasPlace({"listeners": "PLAINTEXT://127.0.0.1:0"}, variables={"listeners": "KAFKA_LISTENERS"})
     assert main(["--data-dir", str(tmp_path / "data"), "--fault=none", "--port=0"], asked) == 2
     said = capsys.readouterr().err
-    assert "--port opens a listener of its own, and listeners is given, too (from the KAFKA_ variables): take one of them away" in said
+    assert "--port configures the listeners, but the setting listeners is given too (from the KAFKA_ variables): remove one of them" in said
     assert "(listeners comes from KAFKA_LISTENERS)" in said
 
 

@@ -164,10 +164,10 @@ def test_transactions_are_listed_and_described(bootstrap: str, client: Client, t
 
 def test_what_does_not_exist_is_said(bootstrap: str, topic: str) -> None:
     assert "TRANSACTIONAL_ID_NOT_FOUND" in refused(bootstrap, "describe", "nobody")
-    assert "no transaction that is open" in refused(bootstrap, "abort", topic, "0", "--start-offset", "5", "--yes")
+    assert "no open transaction" in refused(bootstrap, "abort", topic, "0", "--start-offset", "5", "--yes")
     assert "no partition 9" in refused(bootstrap, "abort", topic, "9", "--start-offset", "5", "--yes")
     assert "no partition 9" in refused(bootstrap, "find-hanging", "--topic", topic, "--partition", "9", code=2)
     assert "--partition needs one --topic" in refused(bootstrap, "find-hanging", "--partition", "9", code=2)
-    assert "there is no state" in refused(bootstrap, "list", "--state", "Sleeping")
+    assert "is not a state" in refused(bootstrap, "list", "--state", "Sleeping")
     with AdminClient(bootstrap) as cluster:
         assert cluster.by_leader([TopicPartition(topic, 0)])

@@ -167,7 +167,7 @@ def test_what_is_configured_is_written_down_without_the_cluster(
     assert main(["run", "apache", "nothing"]) == 2
     monkeypatch.setenv("OTTLA_OPTIONS", "--admin-token 'half")
     for start, argv in ((main, ["run", "apache"]), (server_start, [str(file)])):
-        assert (start(argv), "OTTLA_OPTIONS cannot be read as a command line is: No closing quotation" in capsys.readouterr().err) == (
+        assert (start(argv), "OTTLA_OPTIONS is not a valid command line: No closing quotation" in capsys.readouterr().err) == (
             2,
             True,
         )
