@@ -98,7 +98,7 @@ MAP = "listener.security.protocol.map=SECURE:{}"
     ("options", "code", "says"),
     [
         (("--port", "65536"), 2, "argument --port: '65536' is not a port: use a number from 0 to 65535"),
-        (("--admin-port", "x"), 2, "argument --admin-port: 'x' is no port"),
+        (("--admin-port", "x"), 2, "argument --admin-port: 'x' is not a port"),
         (("--user", "a:b", "--set", MAP.format("PLAINTEXT")), 2, f"ottla serve: {MAP.format('PLAINTEXT')}: users are given"),
         (("--port-file", "{there}/no/port"), 1, "ottla serve: the port file {there}/no/port cannot be written: No such file or directory"),
         (("--data-dir", "{there}/file"), 1, "ottla serve: the data directory {there}/file cannot be made: File exists"),

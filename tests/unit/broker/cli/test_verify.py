@@ -19,7 +19,7 @@ APP.command()(verify)
     ("words", "why"),
     [
         ((), "name the program after --"),
-        (("--scenario", "earthquake", "--", "true"), "there is no scenario earthquake; there are coordinator-failover"),
+        (("--scenario", "earthquake", "--", "true"), "there is no scenario earthquake; use coordinator-failover"),
         (("--skip", "earthquake", "--", "true"), "there is no scenario earthquake"),
         (("--by", "colour", "--", "true"), "tells no records apart"),
         (("--keep", ".", "--", "true"), "not an empty directory"),
