@@ -1,7 +1,7 @@
 """Kafka's broker settings that have no meaning here (yet). A server.properties of a real Kafka may hold them: they are accepted with a
 note.
 
-A name that is neither here nor in KEPT_KEYS or BROKER_KEYS stops the start, so that a misspelt setting is never silently without effect.
+A name that is in none of these, STORED_SETTINGS and BROKER_KEYS stops the start, so that a misspelt setting is never ignored silently.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ottla.broker.core.kept_keys import KEPT_KEYS
+from ottla.broker.core.stored_settings import STORED_SETTINGS
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 
@@ -147,4 +147,4 @@ def is_ignored(name: str) -> bool:
     """Whether `name` is a setting of Kafka's that changes nothing here, be it for one listener or for all."""
     match = _OF_A_LISTENER.fullmatch(name)
     base = name if match is None else match[1]
-    return base in KEPT_KEYS or base in IGNORED_NAMES or base in IGNORED_SECRETS or base.startswith(IGNORED_PREFIXES)
+    return base in STORED_SETTINGS or base in IGNORED_NAMES or base in IGNORED_SECRETS or base.startswith(IGNORED_PREFIXES)

@@ -1,7 +1,7 @@
 """What clients are told of the cluster: its brokers, who leads a partition and who has it, and which replicas are out of reach.
 
 What topics exist is the catalog's to say, in the cluster's words; whether this broker can serve one of its own replicas, the registry's.
-Here there is one broker, which needs no registration; a member of a cluster has a `member_view.MemberView` in its place.
+Here there is one broker, which needs no registration; a member of a cluster has a `cluster_broker_view.ClusterBrokerView` in its place.
 """
 
 from __future__ import annotations
