@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
     from ottla.broker.api.routes import Route
     from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster_broker import ClusterBroker
+    from ottla.broker.cluster_broker import ClusterComponents
     from ottla.broker.controller_node import ControllerPart
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
@@ -96,7 +96,7 @@ class Broker:
         self._authentication = self._listener_authentication(listeners) if any(at.protocol for at in listeners) else NO_AUTHENTICATION
         self._links = self._make_links() if settings.is_member else None
         self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
-        self._member: ClusterBroker | None = None
+        self._cluster: ClusterComponents | None = None
         self._controller = self._own_controller() if settings.is_controller else None
         self._publisher: Publisher
         self._dispatcher: Dispatcher
@@ -123,7 +123,7 @@ class Broker:
 
     @property
     def _routes(self) -> Mapping[int, Route]:
-        return served(member=self._member is not None, telemetry=self.settings.client_telemetry_enable)
+        return served(in_cluster=self._cluster is not None, telemetry=self.settings.client_telemetry_enable)
 
     @property
     def connection_count(self) -> int:
@@ -177,12 +177,12 @@ class Broker:
                 if self._controller is not None:
                     await self._controller.start(self.log_dir)
                 self.services = await self._open_services()
-                if self._member is not None:
-                    await self._member.unfence()
+                if self._cluster is not None:
+                    await self._cluster.unfence()
                 await self._accept()
             except BaseException:
-                if self._member is not None:
-                    await self._member.stop()
+                if self._cluster is not None:
+                    await self._cluster.stop()
                 self._driver.stop()
                 self.log_dir.close(clean=False)
                 raise
@@ -203,8 +203,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop in order; what cannot be answered in time is cut."""
-        if self._member is not None:
-            await self._member.leave()
+        if self._cluster is not None:
+            await self._cluster.leave()
         self.accept_no_more()
         self._housekeeping.stop()
         self.services.fetch_waits.release_all()
@@ -215,8 +215,8 @@ class Broker:
             logger.warning("%d requests were not answered in time", late)
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
         await self.services.topic_maker.stop()
-        if self._member is not None:
-            await self._member.stop()
+        if self._cluster is not None:
+            await self._cluster.stop()
         if self._controller is not None:
             await self._controller.stop()
         self._driver.stop()
@@ -233,8 +233,8 @@ class Broker:
     def crash(self) -> None:
         """For tests, as far as one process can: what SIGKILL leaves. Sockets and files are closed, nothing more is written."""
         self._driver.stop()
-        if self._member is not None:
-            self._member.crash()
+        if self._cluster is not None:
+            self._cluster.crash()
         if self._controller is not None:
             self._controller.crash()
         self._server.abort()
@@ -284,7 +284,7 @@ class Broker:
         metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         groups.shards.follow(metadata.publisher)
         await groups.load()
-        producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._member is None)
+        producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._cluster is None)
         markers, others = LocalMarkers(partitions, groups), metadata.other_brokers
         txns = TxnService(
             settings,
@@ -400,10 +400,10 @@ class Broker:
         return ControllerPart(self.settings, self.environment, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
 
     async def _join(self) -> MetadataParts:
-        from ottla.broker.cluster_broker import ClusterBroker  # noqa: PLC0415 # a start of one node does not pay for it
+        from ottla.broker.cluster_broker import ClusterComponents  # noqa: PLC0415 # a start of one node does not pay for it
 
         assert self._links is not None, "a broker by itself joins nothing"
-        self._member = ClusterBroker(
+        self._cluster = ClusterComponents(
             self.settings,
             self.environment,
             self._links,
@@ -414,8 +414,8 @@ class Broker:
             on_lost=self.stop_at_once,
             controller=None if self._controller is None else self._controller.role,
         )
-        await self._member.join()
-        return self._member.parts
+        await self._cluster.join()
+        return self._cluster.parts
 
     async def _accept(self) -> None:
         settings = self.settings

@@ -74,7 +74,7 @@ CHANNEL_MS: Final = 60_000
 "directory-assignments")."""
 
 
-class ClusterBroker:
+class ClusterComponents:
     """`on_lost` is told why this broker cannot be a member any longer; its process has to end. `controller` is that of this process, if it
     has one."""
 
