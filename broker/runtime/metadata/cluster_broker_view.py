@@ -1,6 +1,6 @@
-"""What clients of a cluster's member are told: what the image of the metadata says, as it looks from the listener that they dialled.
+"""The cluster as clients of a cluster broker see it: the metadata image, for the listener of the client's connection.
 
-Source: KAFKA KRaftMetadataCache (getTopicMetadata, describeTopicResponse, getAliveBrokerNode), KafkaApis.getCoordinator.
+Source: Kafka's KRaftMetadataCache (getTopicMetadata, describeTopicResponse, getAliveBrokerNode), KafkaApis.getCoordinator.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_CONTROLLER: Final = -1
 
 
 class ClusterBrokerView(ClusterView):
-    """`choose` takes one of several brokers, at random."""
+    """The view of a cluster broker. `choose` picks one of several brokers at random."""
 
     decides = False
 
@@ -31,7 +31,7 @@ class ClusterBrokerView(ClusterView):
 
     @property
     def controller_id(self) -> int:
-        """Any broker that lives: controllers are hidden from clients, and what is for them is forwarded."""
+        """A random live broker. Clients never see the controllers: any broker forwards their requests."""
         alive = [node for node, broker in self.catalog.image.brokers.items() if not broker.fenced]
         return self._choose(alive) if alive else NO_CONTROLLER
 
@@ -44,7 +44,10 @@ class ClusterBrokerView(ClusterView):
         return _node(broker, at.listener) if broker is not None and _is_alive(broker, at.listener) else None
 
     def place(self, topic: TopicImage, index: int, at: Dialled) -> Place:
-        """A leader is named as long as it is registered with such a listener: who is fenced leads nothing, as soon as that is known."""
+        """Return the leader and replicas of a partition.
+
+        A registered leader is reported even if it is fenced: the change that fences it also elects another leader.
+        """
         state = topic.partitions[index]
         registered = self.catalog.image.brokers
         leader = registered.get(state.leader)

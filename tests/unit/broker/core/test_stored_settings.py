@@ -8,7 +8,7 @@ from ottla.broker.core.settings_load import SettingsError, load
 from ottla.broker.core.stored_settings import STORED_SETTINGS
 
 
-def test_every_default_obeys_its_own_rule() -> None:
+def test_every_default_is_valid() -> None:
     assert [
         key.name
         for key in STORED_SETTINGS.values()
@@ -16,14 +16,14 @@ def test_every_default_obeys_its_own_rule() -> None:
     ] == []
 
 
-def test_a_setting_has_one_home() -> None:
+def test_a_setting_is_defined_in_one_table_only() -> None:
     assert not STORED_SETTINGS.keys() & (BROKER_KEYS.keys() | IGNORED_NAMES)
     assert all(is_ignored(name) for name in STORED_SETTINGS)
 
 
-def test_a_kept_setting_is_checked_kept_and_noted_at_the_start() -> None:
+def test_a_setting_without_effect_is_validated_stored_and_noted_at_the_start() -> None:
     loaded = load({"num.io.threads": "16"}, {}, None)
     assert (loaded.settings.value("num.io.threads"), loaded.settings.value("background.threads")) == (16, 10)
-    assert loaded.notes == ["num.io.threads (command line) is a setting of Kafka's that has no effect here"]
+    assert loaded.notes == ["num.io.threads (command line) is a Kafka setting that has no effect here"]
     with pytest.raises(SettingsError, match=r"num\.io\.threads: Value must be at least 1"):
         load({"num.io.threads": "0"}, {}, None)

@@ -122,7 +122,7 @@ JWKS_URL, ALLOWED = "sasl.oauthbearer.jwks.endpoint.url", "org.apache.kafka.sasl
         ({**JUDGED, JWKS_URL: "file:///keys", ALLOWED: "file:///others"}, "The URL cannot be accessed due to restrictions"),
         ({**JUDGED, JWKS_URL: "file:///no/keys", ALLOWED: "x,file:///no/keys"}, "the keys cannot be had: .*No such file"),
         ({**JUDGED, JWKS_URL: "http://127.0.0.1:1/k", ALLOWED: "http://127.0.0.1:1/k"}, "the keys cannot be had: .*Connection refused"),
-        ({**JUDGED, "sasl.oauthbearer.jwt.validator.class": "com.example.V"}, "a class of Java cannot be loaded here"),
+        ({**JUDGED, "sasl.oauthbearer.jwt.validator.class": "com.example.V"}, "a Java class cannot be loaded here"),
         ({**JUDGED, "sasl.oauthbearer.clock.skew.seconds": "-1"}, r"clock\.skew\.seconds=-1 at SECURE: allowed is at least 0"),
     ],
 )
