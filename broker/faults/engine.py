@@ -113,7 +113,7 @@ class Faults:
         for rule in self.rules:
             if rule.name == name:
                 return rule
-        raise KeyError(f"there is no fault {name!r}; loaded are {', '.join(each.name for each in self.rules) or 'none'}")
+        raise KeyError(f"there is no fault {name!r}; loaded: {', '.join(each.name for each in self.rules) or 'none'}")
 
     def release(self, name: str | None = None) -> int:
         """Release what the rule `name` holds (everything, without a name), in order of arrival; return the number of released items."""

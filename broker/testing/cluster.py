@@ -248,7 +248,7 @@ class InProcessCluster(ClusterNodes):
 
 def _import_ahead() -> None:
     """Import what a single broker imports while it serves, and what a cluster broker imports beside that."""
-    import ottla.broker.member  # noqa: F401, PLC0415 # see import_ahead
+    import ottla.broker.cluster_broker  # noqa: F401, PLC0415 # see import_ahead
 
     import_ahead()
     for route in ROUTES_OF_A_MEMBER.values():

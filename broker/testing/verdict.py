@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
 from ottla.broker.testing.contents import Stored, contents
-from ottla.broker.testing.story import story
+from ottla.broker.testing.explanation import explain
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
@@ -36,7 +36,7 @@ class NotExactlyOnce(AssertionError):
     """Records were duplicated, lost, reordered, or read although aborted. `anomalies` and `findings` have the details for programs."""
 
     def __init__(self, anomalies: Sequence[Anomaly], findings: Sequence[str]) -> None:
-        super().__init__(story(anomalies, findings))
+        super().__init__(explain(anomalies, findings))
         self.anomalies = list(anomalies)
         self.findings = list(findings)
 
@@ -73,7 +73,7 @@ def _check_topics(running: Broker, history: History, wanted: Collection[str]) ->
     """Raise KeyError for an unknown topic, so that a misspelt name is not judged clean. A deleted topic that was written to is known."""
     names = set(running.services.partitions.topic_names())
     for topic in sorted(set(wanted) - names - {send.topic for send in history.sends}):
-        raise KeyError(f"there is no topic {topic!r}; the topics are {', '.join(sorted(names)) or 'none'}")
+        raise KeyError(f"there is no topic {topic!r}; existing topics: {', '.join(sorted(names)) or 'none'}")
 
 
 def _observations(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Observations:

@@ -200,7 +200,7 @@ def test_a_checkout_that_nobody_installed_says_what_to_do(command: str) -> None:
     argv = [sys.executable, "-S", "-m", "ottla", command]  # -S: without the packages of this environment
     said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (said.returncode, said.stderr.count("\n")) == (2, 1), said.stderr
-    assert "install Ottla, by 'pip install .' in the checkout or 'make setup'" in said.stderr
+    assert "install it with 'pip install .' in the checkout or 'make setup'" in said.stderr
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:

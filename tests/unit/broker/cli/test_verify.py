@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from ottla.broker.cli.verify import verify
-from ottla.broker.exam.scenarios import SCENARIOS
+from ottla.broker.verification.scenarios import SCENARIOS
 
 APP = typer.Typer()
 APP.command()(verify)
@@ -21,7 +21,7 @@ APP.command()(verify)
         ((), "name the program after --"),
         (("--scenario", "earthquake", "--", "true"), "there is no scenario earthquake; use coordinator-failover"),
         (("--skip", "earthquake", "--", "true"), "there is no scenario earthquake"),
-        (("--by", "colour", "--", "true"), "tells no records apart"),
+        (("--by", "colour", "--", "true"), "identifies no records"),
         (("--keep", ".", "--", "true"), "not an empty directory"),
         (("--", "./pyproject.toml"), "cannot be run: Permission denied"),
         (("--keep", "pyproject.toml", "--", "true"), "not an empty directory"),

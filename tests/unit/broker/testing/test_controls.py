@@ -100,5 +100,5 @@ def test_the_brokers_time_is_the_tests_to_ask() -> None:
     with InProcessBroker() as broker:
         broker.clock.advance(3600)
         assert broker.clock.now_ms() >= time_ns() // 1_000_000 + 3_599_000
-    with InProcessBroker(clock=Clock()) as fixed, pytest.raises(TypeError, match="Clock cannot be put forward"):
+    with InProcessBroker(clock=Clock()) as fixed, pytest.raises(TypeError, match="Clock cannot be advanced"):
         fixed.clock.advance(1)

@@ -1,0 +1,62 @@
+"""Faults of the program's own process: it is killed, or replaced while it is only paused."""
+
+from __future__ import annotations
+
+from ottla.broker.verification.scenario import Calm, Scenario, always
+from ottla.broker.verification.stage import Script, Stage
+from ottla.protocol.api_keys import ApiKey
+
+SESSION_MARGIN_MS = 1_000
+ZOMBIE_S = 4.0
+"""Time limit for a zombie that nothing ends."""
+
+
+def crash_restart(stage: Stage, calm: Calm) -> Script:
+    """Kill the program with SIGKILL between the broker's write and its response; before an offset commit is handled; between the end of a
+    transaction and its response. Restart it each time.
+    """
+    kills = [("hold-response", calm.mark, 0.4)]
+    if calm.observer.calls[ApiKey.OFFSET_COMMIT]:
+        kills.append(("hold-request", ApiKey.OFFSET_COMMIT, 0.7))
+    if calm.observer.calls[ApiKey.END_TXN] > 1:
+        kills.append(("hold-response", ApiKey.END_TXN, 0.8))
+    for action, api, share in kills:
+        name = f"{action}-of-{api.name}"
+        stage.fault(f"{action}:api={api.name},after={max(0, calm.part_way(api, share) - stage.observer.calls[api])},times=1,name={name}")
+        stage.start()
+        yield stage.held(name)
+        for instance in stage.running():
+            instance.kill()
+        if action == "hold-response":
+            stage.release(name)
+        _expire_session(stage, calm)
+    stage.start()
+
+
+def zombie_restart(stage: Stage, calm: Calm) -> Script:
+    """Pause the program, replace it, and resume it when the replacement is done."""
+    stage.fault(f"hold-response:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name=asleep")
+    stage.start()
+    yield stage.held("asleep")
+    zombies = stage.running()
+    for zombie in zombies:
+        zombie.pause()
+    _expire_session(stage, calm)
+    stage.start()
+    yield stage.over()
+    for zombie in zombies:
+        zombie.resume()
+    stage.release("asleep")
+    yield stage.ended(zombies, ZOMBIE_S)
+
+
+def _expire_session(stage: Stage, calm: Calm) -> None:
+    """Advance the clock so that the program's group membership expires."""
+    if calm.session_ms:
+        stage.pass_time(calm.session_ms + SESSION_MARGIN_MS)
+
+
+SCENARIOS = (
+    Scenario("crash-restart", "the program is killed in the middle of its work and restarted", crash_restart, always),
+    Scenario("zombie-restart", "the program is paused, replaced, and resumes when its replacement is done", zombie_restart, always),
+)
