@@ -32,8 +32,8 @@ def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
             lines.append(f"  {reason}")
     if len(alike) > TOLD_MAX:
         lines += ["", f"… and {sum(map(len, alike[TOLD_MAX:]))} more"]
+    if findings:
         lines += ["", "the audit of the log reports:", *(f"  {finding}" for finding in findings)]
-        lines += ["", "the audit of the log says:", *(f"  {finding}" for finding in findings)]
     return "\n".join(lines)
 
 

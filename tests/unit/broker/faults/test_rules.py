@@ -112,9 +112,9 @@ def test_every_action_says_what_it_does() -> None:
         ("drop-ack:seed=1.5", "invalid literal"),
         ("drop-ack:shares=1", "unknown shares; known are api, client_id"),
         ("drop-ack:times=-1", "times must not be negative"),
-        ("error:api=Produce", "it needs code"),
+        ("error:api=Produce", "code=… is required"),
         ("error:code=OOPS", "no error code 'OOPS'"),
-        ("delay", "it needs ms"),
+        ("delay", "ms=… is required"),
         ("pause:step=nowhere", "step must be one of prepared, marker, marked"),
     ],
 )

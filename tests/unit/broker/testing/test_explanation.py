@@ -74,5 +74,5 @@ def test_records_that_were_sent_together_are_told_once() -> None:
     alone = [stored(b"x", 6), stored(b"x", 7), stored(b"y", 8), stored(b"y", 9)]
     text = explain(judge(Observations(together, (), [*logs, *alone], by_value)))
     assert "5 duplicate" in text
-    assert text.count("is 2 times readable") == 3, "a stands for b and c; x and y were sent by nobody known, each by itself"
+    assert text.count("is readable 2 times") == 3, "a stands for b and c; x and y were sent by nobody known, each by itself"
     assert "a is readable 2 times: t-0@0, t-0@3 (and 2 more records of the same sends)" in text
