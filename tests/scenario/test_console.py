@@ -1,7 +1,7 @@
-"""The console in a real browser, over brokers that real requests are sent to: what a reader sees, room by room.
+"""The console in a real browser, over brokers that handle real requests: what a user sees in each view.
 
-One Chromium and one broker for all; what one test leaves is what the later ones find, so they only count on topics and ids of their own.
-`make console-pictures` runs this file and keeps the pictures of docs/console.md.
+All tests share one Chromium and one broker, and see what earlier tests left, so they check only their own topics and ids.
+`make console-pictures` runs this file and stores the screenshots of docs/console.md.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def test_from_another_host_the_page_asks_for_the_token_before_it_shows_anything(
 
 
 def file_that_describes_files() -> bytes:
-    """A FileDescriptorSet of the messages that such sets are made of."""
+    """Return a FileDescriptorSet that describes the messages of such sets."""
     from google.protobuf import descriptor_pb2
 
     files = descriptor_pb2.FileDescriptorSet()
@@ -314,6 +314,6 @@ def file_that_describes_files() -> bytes:
 
 
 def holder_batch(producer_id: int, epoch: int, value: bytes) -> bytes:
-    """A transaction's first batch."""
+    """Make a transaction's first batch."""
     records = [SimpleRecord(b"account-7", value, time_ns() // 1_000_000)]
     return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)

@@ -1,4 +1,4 @@
-"""Real clients that come in by tickets of a real KDC: Java's, librdkafka (as kcat), aiokafka and kafka-python; and a node."""
+"""Real clients that authenticate with tickets of a real KDC: Java's, librdkafka (as kcat), aiokafka and kafka-python; and a node."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def bootstrap(broker: InProcessBroker) -> str:
 
 
 def tickets_of(realm: Realm, user: str) -> dict[str, str]:
-    """Where a client of python-gssapi finds who it is."""
+    """Return environment variables with which python-gssapi finds the user's tickets."""
     return {"KRB5_CLIENT_KTNAME": str(realm.keytab(user)), "KRB5CCNAME": realm.tickets(user)}
 
 

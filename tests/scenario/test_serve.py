@@ -1,4 +1,4 @@
-"""`ottla serve` as a process: its start-up line, its refusals, its signals."""
+"""`ottla serve` as a process: its start-up line, its errors, its signals."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ sys.exit(main(["--port", "0", "--data-dir", sys.argv[1]]))
 
 
 def test_sigterm_ends_a_start_also_where_the_broker_is_a_containers_first_process(tmp_path: Path) -> None:
-    """Without a handler of its own the exit code would be the signal's, and the first process would not even hear it."""
+    """Without a handler the exit code would be the signal's, and process 1 of a container would ignore the signal."""
     data = str(tmp_path / "data")
     ended = subprocess.run([sys.executable, "-c", SIGNALLED_IN_ITS_START, data], capture_output=True, text=True, timeout=30, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (128 + signal.SIGTERM, "", "")
@@ -155,7 +155,7 @@ SOURCES = ("file", "environment", "command line")
 
 
 def listeners_from(source: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Gives listeners there; the options that tell `ottla serve` of it."""
+    """Give listeners in this source; return the options that `ottla serve` needs for it."""
     listeners = "PLAINTEXT://127.0.0.1:0"
     if source == "file":
         (directory / "server.properties").write_text(f"listeners={listeners}\n")
