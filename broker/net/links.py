@@ -1,6 +1,6 @@
-"""How a member of a cluster makes links to the others, as its settings say that their listeners want it.
+"""The connections of a cluster broker to other nodes, with the security that their listeners require.
 
-Where they are PLAINTEXT nothing of TLS or log-ins is imported, and nothing is between a link and its socket.
+With PLAINTEXT listeners no TLS or SASL code is imported.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class NodeLinks(NamedTuple):
-    """To brokers, to the leaders that this broker follows, and to controllers; and the keys to their TLS, by the names of listeners."""
+    """Functions that connect to brokers, to leaders that this broker follows, and to controllers, and the TLS contexts by listener name."""
 
     to_broker: Connect
     to_leader: Connect
@@ -38,7 +38,10 @@ class NodeLinks(NamedTuple):
 def links_of(
     settings: BrokerSettings, locks: Mapping[str, ListenerLock], *, network: Network, clock: Clock, timers: Timers, random: Random
 ) -> NodeLinks:
-    """Those of a member whose own listeners have these locks. Raises SettingsError for a lock to which it has no key."""
+    """Return the connections of a cluster broker whose own listeners have these `locks`. Raises SettingsError if the broker has
+    no credentials for a
+    listener of other nodes.
+    """
     first_ms, max_ms = settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
     leader_ms = settings.replica_socket_timeout_ms
     usual, to_leaders = Patience(first_ms, max_ms), Patience(min(first_ms, leader_ms), min(max_ms, leader_ms))
@@ -49,8 +52,8 @@ def links_of(
     def to(at: BetweenNodes, patience: Patience = usual) -> Connect:
         if not at.protocol:
             return partial(NodeClient, patience=patience, **common)
-        from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # who secures nothing does not pay for it
-        from ottla.broker.net.ways_in import Traveller, way_in  # noqa: PLC0415 # as above
+        from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
+        from ottla.broker.net.ways_in import Traveller, way_in  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
 
         way = way_in(settings, at, Traveller(random.randbytes, clock.now_ms))
         if way.tls is not None:
@@ -65,11 +68,13 @@ def links_of(
 
 
 def _check_own_listener(at: BetweenNodes, key: TlsKey, lock: ListenerLock) -> None:
-    """All brokers are meant to be alike: who could not come in at itself is let in by nobody."""
-    from ottla.broker.security.pem import StoreError  # noqa: PLC0415 # as above
-    from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # as above
+    """Check that the broker could connect to its own listener. All brokers have similar settings, so a broker that fails this
+    could connect to none.
+    """
+    from ottla.broker.security.pem import StoreError  # noqa: PLC0415 # only with TLS
+    from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # only with TLS
 
-    assert lock.tls is not None, "a listener that is dialled with TLS has it"
+    assert lock.tls is not None, "the inter-broker listener uses TLS, so it has a TLS context"
     try:
         check_handshake(key.context, lock.tls.context)
     except StoreError as error:
