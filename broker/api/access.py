@@ -110,9 +110,8 @@ def operations_of_cluster(ctx: Guarded) -> int:
 
 
 def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) -> Rejected | None:
-    """Return the error if the client may not describe or alter the settings of a resource, else None. The settings of brokers,
-    and of unknown resource
-    types, belong to the cluster.
+    """Return the error if the client may not describe or alter the settings of a resource, else None. The settings of brokers, and of
+    unknown resource types, belong to the cluster.
     """
     authorizer = ctx.services.authorizer
     if authorizer is None:

@@ -3,9 +3,8 @@
 Invariants:
 * Super users are authorized for everything, whatever ACLs deny. For all others `ottla.broker.cluster.acl_index` decides.
 * ACLs are those of the newest metadata, from the moment at which this node has it. Decisions are cached until the ACLs change.
-* Each denial is one line of the audit log, in Kafka's words. Because clients can cause any number of denials, only the first
-  lines of a window are
-  written, each distinct one once; the next window's first line has the number of suppressed lines.
+* Each denial is one line of the audit log, in Kafka's words. Because clients can cause any number of denials, only the first lines of a
+  window are written, each distinct one once; the next window's first line has the number of suppressed lines.
 
 Source: KAFKA StandardAuthorizer, StandardAuthorizerData, AuthHelper.
 """
@@ -80,9 +79,8 @@ class Authorizer:
     def allowed(
         self, asking: Asking, operation: Operation, resource: Resource, name: str, *, quietly: bool = False, count: int = 1
     ) -> bool:
-        """Return whether the client is authorized. A denial is logged unless `quietly` is set, because the resource is silently
-        omitted or another permission
-        is tried. `count` is how often the request names the resource.
+        """Return whether the client is authorized. A denial is logged unless `quietly` is set, because the resource is silently omitted or
+        another permission is tried. `count` is how often the request names the resource.
         """
         peer = asking.peer
         asked = _Asked(peer.principal, peer.host, operation, resource, name)

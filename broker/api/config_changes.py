@@ -2,9 +2,8 @@
 
 Invariants:
 * A change is authorized before anything is applied, whatever else is wrong with the request. No other check replaces authorization.
-* Each node changes the levels of its own loggers. A standalone node and a controller decide all other changes; a cluster broker
-  validates its own
-  settings and forwards the rest to the controller.
+* Each node changes the levels of its own loggers. A standalone node and a controller decide all other changes; a cluster broker validates
+  its own settings and forwards the rest to the controller.
 """
 
 from __future__ import annotations
@@ -44,9 +43,8 @@ async def change_configs(ctx: Context, request: Request, changes: Sequence[Alter
 def _settled_here(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> dict[int, Rejected | None]:
     """Return, by position, the results that are final: errors, and None for logger levels that were set.
 
-    Every change is authorized, whatever its form (a cluster broker leaves all but loggers to the controller). Kafka checks the
-    form first, so an error in
-    the form replaces a denial in the response.
+    Every change is authorized, whatever its form (a cluster broker leaves all but loggers to the controller). Kafka checks the form
+    first, so an error in the form replaces a denial in the response.
     """
     is_member = ctx.services.forwarding is not None
     asked = [index for index, change in enumerate(changes) if is_of_loggers(change) or not is_member]
@@ -68,9 +66,8 @@ def _is_controllers(ctx: object) -> bool:
 
 
 def _errors_before_denials(ctx: Context, changes: Sequence[AlterResource]) -> Mapping[int, Rejected]:
-    """Return, by position, the errors that Kafka returns to every client. Kafka's broker also validates its own settings and
-    leaves their authorization to
-    the controller.
+    """Return, by position, the errors that Kafka returns to every client. Kafka's broker also validates its own settings and leaves their
+    authorization to the controller.
     """
     services = ctx.services
     if _is_controllers(ctx):

@@ -1,8 +1,7 @@
 """The arguments of a handler besides its request.
 
-Rules: a Context lives as long as its request. Long-lived objects are in `Services`, which `broker/app.py` builds once. A handler
-changes state only
-through services.
+Rules: a Context lives as long as its request. Long-lived objects are in `Services`, which `broker/app.py` builds once. A handler changes
+state only through services.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""The controller's handlers for brokers: BrokerRegistration (key 62), BrokerHeartbeat (63), UnregisterBroker (64),
-AllocateProducerIds (67) and
-ControllerRegistration (70).
+"""The controller's handlers for brokers: BrokerRegistration (key 62), BrokerHeartbeat (63), UnregisterBroker (64), AllocateProducerIds (67)
+and ControllerRegistration (70).
 
 Promise: a heartbeat counts from its arrival, however many decisions are queued before it, so that a busy controller fences no broker.
 """

@@ -1,11 +1,10 @@
 """Envelope (key 58), version 0: a client's request that a broker forwards, handled as if the client had sent it to the controller
 (KIP-590).
 
-Only a broker may send one, with CLUSTER_ACTION; the request inside is authorized for the client that the envelope names. A
-request that must not be
-forwarded is INVALID_REQUEST. A request that cannot be parsed, or has an unsupported version, is UNSUPPORTED_VERSION; the broker
-then closes that
-client's connection (Kafka's `EnvelopeUtils`). The broker's own connection is never closed because of a client's request.
+Only a broker may send one, with CLUSTER_ACTION; the request inside is authorized for the client that the envelope names. A request that
+must not be forwarded is INVALID_REQUEST. A request that cannot be parsed, or has an unsupported version, is UNSUPPORTED_VERSION; the
+broker then closes that client's connection (Kafka's `EnvelopeUtils`). The broker's own connection is never closed because of a client's
+request.
 """
 
 from __future__ import annotations

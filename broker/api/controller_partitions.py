@@ -1,6 +1,5 @@
-"""The controller's handlers for partitions: ElectLeaders (key 43), AlterPartitionReassignments (45), ListPartitionReassignments
-(46), AlterPartition (56)
-and AssignReplicasToDirs (73).
+"""The controller's handlers for partitions: ElectLeaders (key 43), AlterPartitionReassignments (45), ListPartitionReassignments (46),
+AlterPartition (56) and AssignReplicasToDirs (73).
 
 A request that is rejected as a whole is rejected as in Kafka: requests of clients have the error at each partition, too.
 """

@@ -1,6 +1,5 @@
-"""The controller's handlers for its quorum: Fetch (key 1) and FetchSnapshot (59) of the metadata log, DescribeQuorum (55), and
-the rejection of Vote
-(52), BeginQuorumEpoch (53), EndQuorumEpoch (54), AddRaftVoter (80), RemoveRaftVoter (81) and UpdateRaftVoter (82).
+"""The controller's handlers for its quorum: Fetch (key 1) and FetchSnapshot (59) of the metadata log, DescribeQuorum (55), and the
+rejection of Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), AddRaftVoter (80), RemoveRaftVoter (81) and UpdateRaftVoter (82).
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@
 Rules:
 * A request is handled as soon as it is parsed. Only a response that has to wait becomes a task.
 * Invalid bytes raise ProtocolError, and the session closes that connection.
-* An unexpected exception of a handler is logged once with its traceback. The response is UNKNOWN_SERVER_ERROR if it has a field
-  for it; otherwise the
-  connection is closed.
+* An unexpected exception of a handler is logged once with its traceback. The response is UNKNOWN_SERVER_ERROR if it has a field for it;
+  otherwise the connection is closed.
 * Observers and scripted faults wrap the handler (`api/pipeline`) and change none of this. While there are any, the fast path
   (`at_once`) is off.
 """
@@ -77,9 +76,8 @@ class Served(Protocol):
 
 
 class Dispatcher:
-    """Decodes requests, calls handlers and encodes responses; one for all connections. `context` makes the handlers' second
-    argument. `compute` runs long
-    computations on a thread; without it everything runs on the loop.
+    """Decodes requests, calls handlers and encodes responses; one for all connections. `context` makes the handlers' second argument.
+    `compute` runs long computations on a thread; without it everything runs on the loop.
     """
 
     def __init__(

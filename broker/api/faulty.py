@@ -1,10 +1,8 @@
 """Scripted faults as interceptors: they delay, drop or duplicate requests and responses, or change the handler's result.
 
-Rules: a held request is handled when it is released even if its connection is closed, like a request that was late on the
-network. Waiting uses the
-broker's timers or lasts until a release, and ends when the broker stops. Later requests of the connection wait in the session, as
-behind any pending
-request.
+Rules: a held request is handled when it is released even if its connection is closed, like a request that was late on the network.
+Waiting uses the broker's timers or lasts until a release, and ends when the broker stops. Later requests of the connection wait in the
+session, as behind any pending request.
 """
 
 from __future__ import annotations

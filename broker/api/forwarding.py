@@ -1,8 +1,7 @@
 """Requests that a cluster broker forwards to the controller (KIP-590), and their versions in ApiVersions.
 
-If the controller does not respond, the request is rejected with an error for each element (`Request.getErrorResponse`). A version
-that the controller
-does not support closes the connection, so that the client requests the versions again.
+If the controller does not respond, the request is rejected with an error for each element (`Request.getErrorResponse`). A version that
+the controller does not support closes the connection, so that the client requests the versions again.
 """
 
 from __future__ import annotations
@@ -38,9 +37,8 @@ async def handle(ctx: Context, request: Message) -> Any:
 
 
 def listed(forwarding: Forwarding, routes: Mapping[int, Route] = ROUTES_OF_A_MEMBER) -> list[ApiVersion]:
-    """Return the APIs for ApiVersions. For APIs that the controller handles, only the versions that it supports, too, are listed
-    once they are known
-    (`ApiVersionsResponse.intersectForwardableApis`).
+    """Return the APIs for ApiVersions. For APIs that the controller handles, only the versions that it supports, too, are listed once they
+    are known (`ApiVersionsResponse.intersectForwardableApis`).
     """
     known = forwarding.versions(ApiKey.API_VERSIONS) is not None
     out = []

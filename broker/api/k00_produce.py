@@ -2,13 +2,12 @@
 
 Promises:
 * Each partition succeeds or fails by itself.
-* With acks=1 the response is sent when this broker's replica has the batch (and has synced it, if flush.messages requires that);
-  with acks=all when
-  every in-sync replica has it. With acks=0 there is no response; an error closes the connection, because it cannot be reported otherwise.
+* With acks=1 the response is sent when this broker's replica has the batch (and has synced it, if flush.messages requires that); with
+  acks=all when every in-sync replica has it. With acks=0 there is no response; an error closes the connection, because it cannot be
+  reported otherwise.
 * A batch that an idempotent producer sends again gets its original offset.
 * A transactional batch is written only if the transaction coordinator confirms that the partition belongs to the transaction
-  (`txn_verification`).
-  From version 12 on a write adds the partition to the transaction (KIP-890).
+  (`txn_verification`). From version 12 on a write adds the partition to the transaction (KIP-890).
 
 Versions 0-2 are advertised but not served, as in Kafka: librdkafka before 2.11 checks for Produce 0 before it compresses (KAFKA-18659).
 """
@@ -446,9 +445,8 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
 
 
 async def _answer_after(ctx: Context, waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
-    """Wait for the acknowledgements. A partition that takes longer than the request's timeout gets REQUEST_TIMED_OUT; its records
-    stay in the log at the
-    offset in the response (KAFKA DelayedProduce).
+    """Wait for the acknowledgements. A partition that takes longer than the request's timeout gets REQUEST_TIMED_OUT; its records stay in
+    the log at the offset in the response (KAFKA DelayedProduce).
     """
     services = ctx.services
     timer = services.timers.schedule(services.clock.mono_ms() + timeout_ms, partial(_time_out, waits))

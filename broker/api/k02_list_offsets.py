@@ -1,17 +1,14 @@
 """ListOffsets (key 2), versions 1-11: the offset for a timestamp, or a special offset.
 
 Promises:
-* Special timestamps: -1 latest (the high watermark, or the last stable offset for READ_COMMITTED, with the current leader epoch);
-  -2 earliest; -3 the
-  record with the maximum timestamp (version 7); -4 earliest local (8; here the earliest, because nothing is tiered); -5 latest
-  tiered (9) and -6
-  earliest pending upload (11), which do not exist here. Any other timestamp: the first record that is not older.
+* Special timestamps: -1 latest (the high watermark, or the last stable offset for READ_COMMITTED, with the current leader epoch); -2
+  earliest; -3 the record with the maximum timestamp (version 7); -4 earliest local (8; here the earliest, because nothing is tiered); -5
+  latest tiered (9) and -6 earliest pending upload (11), which do not exist here. Any other timestamp: the first record that is not older.
 * Records that the consumer cannot read yet are not found: offset -1, timestamp -1, no error.
 * A partition that is named twice gets one error response.
 * Only the leader responds, except to a debugging client (replica -2). Replicas see the log up to its end.
-* While a new leader's high watermark is below the log end offset at its election, consumers get a retriable error instead of an
-  offset that would go
-  back (KIP-207): OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
+* While a new leader's high watermark is below the log end offset at its election, consumers get a retriable error instead of an offset
+  that would go back (KIP-207): OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations

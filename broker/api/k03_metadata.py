@@ -1,17 +1,14 @@
 """Metadata (key 3), versions 0-13: the live brokers, and the requested topics with their partitions.
 
 Promises:
-* All topics are requested by an empty list in version 0, by null in later versions. From version 12 on a request with topic ids
-  is answered by id
-  only.
+* All topics are requested by an empty list in version 0, by null in later versions. From version 12 on a request with topic ids is
+  answered by id only.
 * An unknown topic that is requested by name is created automatically if broker and request allow it. This response has
-  UNKNOWN_TOPIC_OR_PARTITION, so
-  that the client retries (KAFKA: DefaultAutoTopicCreationManager). If the creation fails the topic stays unknown and the log has
-  the reason; only an
-  invalid name is rejected at once. A request for all topics creates none.
-* Brokers have their address at the listener to which the client connected: a standalone node the advertised address, or else the
-  one at which the
-  connection arrived. A partition whose leader has no such listener is LISTENER_NOT_FOUND, one without a leader LEADER_NOT_AVAILABLE.
+  UNKNOWN_TOPIC_OR_PARTITION, so that the client retries (KAFKA: DefaultAutoTopicCreationManager). If the creation fails the topic stays
+  unknown and the log has the reason; only an invalid name is rejected at once. A request for all topics creates none.
+* Brokers have their address at the listener to which the client connected: a standalone node the advertised address, or else the one at
+  which the connection arrived. A partition whose leader has no such listener is LISTENER_NOT_FOUND, one without a leader
+  LEADER_NOT_AVAILABLE.
 * A topic that is being deleted is returned completely, or as UNKNOWN_TOPIC_OR_PARTITION without partitions.
 """
 
@@ -85,9 +82,8 @@ def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataRespon
 
 
 def _describe_names(ctx: Context, request: MetadataRequest, asked: Iterable[str]) -> list[MetadataResponseTopic]:
-    """Describe topics by name. A client that may not describe a topic does not learn whether it exists; one that may not create
-    it learns that it does
-    not.
+    """Describe topics by name. A client that may not describe a topic does not learn whether it exists; one that may not create it learns
+    that it does not.
     """
     names = list(dict.fromkeys(asked))
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, names)

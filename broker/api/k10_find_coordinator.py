@@ -2,8 +2,7 @@
 
 Promises: on a standalone node the first request creates the coordinator's internal topic and still gets the coordinator (Kafka answers
 COORDINATOR_NOT_AVAILABLE meanwhile). The address is the advertised one, or else the one to which the client connected. An empty
-transactional id is
-INVALID_REQUEST.
+transactional id is INVALID_REQUEST.
 
 Deviation: share groups and unknown key types are INVALID_REQUEST.
 """

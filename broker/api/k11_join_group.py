@@ -1,9 +1,8 @@
 """JoinGroup (key 11), versions 0-9: joins a group's next generation.
 
 Promises:
-* The response is sent when all known members have joined, or after the rebalance timeout. If group.initial.rebalance.delay.ms is
-  0, a group's first
-  member gets its response at once.
+* The response is sent when all known members have joined, or after the rebalance timeout. If group.initial.rebalance.delay.ms is 0, a
+  group's first member gets its response at once.
 * From version 4 on a new dynamic member first gets its member id (MEMBER_ID_REQUIRED, KIP-394). A static member that rejoins is
   recognized (KIP-345).
 * A pending join does not poll. A join whose client disconnected ends with the join phase, and the member is removed when it does not sync.

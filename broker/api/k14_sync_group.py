@@ -1,8 +1,7 @@
 """SyncGroup (key 14), versions 0-5: the group leader distributes assignments, and each member gets its own.
 
-Promises: members wait until the leader's assignment is in the log and then all get their responses; a late member gets the
-current assignment. From
-version 5 on the member must send its protocol type and name, which are checked (KIP-559).
+Promises: members wait until the leader's assignment is in the log and then all get their responses; a late member gets the current
+assignment. From version 5 on the member must send its protocol type and name, which are checked (KIP-559).
 """
 
 from __future__ import annotations

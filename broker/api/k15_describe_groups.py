@@ -1,10 +1,8 @@
 """DescribeGroups (key 15), versions 0-6: state and members of classic groups.
 
-Promises: an unknown group, or one of another type, has the state Dead without an error; from version 6 on it is
-GROUP_ID_NOT_FOUND with a message
-(KIP-1043). Subscriptions and protocol are returned only while the group is stable. Authorized operations are returned on request
-(version 3). A group
-that is named twice is described once.
+Promises: an unknown group, or one of another type, has the state Dead without an error; from version 6 on it is GROUP_ID_NOT_FOUND with a
+message (KIP-1043). Subscriptions and protocol are returned only while the group is stable. Authorized operations are returned on request
+(version 3). A group that is named twice is described once.
 """
 
 from __future__ import annotations

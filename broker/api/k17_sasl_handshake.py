@@ -1,8 +1,7 @@
 """SaslHandshake (key 17), versions 0-1, outside of an authentication.
 
-Promise: on a connection that is already authenticated, or needs no authentication, the response is ILLEGAL_SASL_STATE without
-mechanisms. The
-authentication itself is in `ottla.broker.security.sasl`.
+Promise: on a connection that is already authenticated, or needs no authentication, the response is ILLEGAL_SASL_STATE without mechanisms.
+The authentication itself is in `ottla.broker.security.sasl`.
 """
 
 from __future__ import annotations

@@ -1,16 +1,14 @@
 """ApiVersions (key 18), versions 0-4: the served APIs, taken from the routes, and the features of the cluster.
 
 Promises:
-* Exactly the routes are listed. Produce has a minimum of 0, for which old librdkafka checks. On a cluster broker, forwarded APIs
-  are limited to the
-  controller's versions. The telemetry APIs are listed if they are enabled.
+* Exactly the routes are listed. Produce has a minimum of 0, for which old librdkafka checks. On a cluster broker, forwarded APIs are
+  limited to the controller's versions. The telemetry APIs are listed if they are enabled.
 * A version above 4 is answered in the format of version 0 with UNSUPPORTED_VERSION and the supported range, so that the client
   can retry (KIP-511).
 * The tagged fields 0, 1 and 2 are set as in Kafka. Tag 3 is never sent, because librdkafka before 2.2 fails on it with "Read underflow".
-* Finalized levels are those of the metadata log (`ottla.broker.cluster.features`), without features of level 0. Their epoch is
-  the offset of the log's
-  last record, as in Kafka, because clients keep the response with the greatest epoch. Clients use transaction version 2 if that
-  is the level.
+* Finalized levels are those of the metadata log (`ottla.broker.cluster.features`), without features of level 0. Their epoch is the offset
+  of the log's last record, as in Kafka, because clients keep the response with the greatest epoch. Clients use transaction version 2 if
+  that is the level.
 * A supported feature whose range begins at 0 is returned from version 4 on, because older clients fail on the 0 (KAFKA-17011).
 """
 
@@ -50,7 +48,7 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 @cache
 def _own_api_keys(telemetry: bool) -> list[ApiVersion]:
-    routes = served(member=False, telemetry=telemetry)
+    routes = served(in_cluster=False, telemetry=telemetry)
     return [ApiVersion(key, route.advertised_min, route.max_version) for key, route in routes.items()]
 
 
@@ -79,7 +77,7 @@ def is_valid(request: ApiVersionsRequest, version: int) -> bool:
 def _listed(forwarding: Forwarding, telemetry: bool) -> list[ApiVersion]:
     from ottla.broker.api.forwarding import listed  # noqa: PLC0415 # only a cluster broker needs it
 
-    return listed(forwarding, served(member=True, telemetry=telemetry))
+    return listed(forwarding, served(in_cluster=True, telemetry=telemetry))
 
 
 def unsupported_version_response() -> ApiVersionsResponse:

@@ -1,8 +1,8 @@
 """CreateTopics (key 19), versions 2-7: creates topics, each completely or not at all.
 
 Promises: a topic without an error in the response is durable and ready to use; an error of one topic does not affect others;
-validate_only checks
-everything and creates nothing. From version 5 on the response has the topic's configuration with its sources, from version 7 on its id.
+validate_only checks everything and creates nothing. From version 5 on the response has the topic's configuration with its sources, from
+version 7 on its id.
 
 `timeout_ms` is ignored: on a standalone node there is nothing to wait for.
 """
@@ -88,8 +88,7 @@ def _result(created: CreatedTopic, broker_configs: BrokerConfigs, is_hidden: boo
 
 
 def _as_written(entry: ConfigEntry) -> str | None:
-    """Return the value of an entry. A value that was set at run time is returned as it was written, like the client's own
-    settings (KAFKA
+    """Return the value of an entry. A value that was set at run time is returned as it was written, like the client's own settings (KAFKA
     KafkaConfigSchema).
     """
     is_changed = entry.source in {ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER}

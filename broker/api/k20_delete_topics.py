@@ -1,8 +1,7 @@
 """DeleteTopics (key 20), versions 1-6: by name, and from version 6 on by name or id.
 
-Promises: the deletion of a topic without an error in the response is durable. Requests for its partitions, including pending
-fetches, fail from then
-on. Its files are removed after `file.delete.delay.ms`.
+Promises: the deletion of a topic without an error in the response is durable. Requests for its partitions, including pending fetches,
+fail from then on. Its files are removed after `file.delete.delay.ms`.
 
 Deviation: internal topics are rejected with INVALID_TOPIC_EXCEPTION, while Kafka deletes them together with all groups.
 """
@@ -41,9 +40,8 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
 
 
 def _denials(ctx: Context, refs: Sequence[TopicRef]) -> dict[TopicRef, DeletedTopic]:
-    """Return an error for each topic that the client may not delete, whether or not it exists. The client learns the name of an
-    id, and whether a name
-    exists, only if it may describe the topic.
+    """Return an error for each topic that the client may not delete, whether or not it exists. The client learns the name of an id, and
+    whether a name exists, only if it may describe the topic.
     """
     if allowed_of_cluster(ctx, Operation.DELETE, quietly=True):
         return {}

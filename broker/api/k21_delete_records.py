@@ -1,13 +1,12 @@
 """DeleteRecords (key 21), versions 0-2: raises a partition's log start offset; -1 means the high watermark.
 
 Promises:
-* Records below the returned low watermark are not readable on any live replica, not even after a crash of the leader. (Kafka
-  writes the checkpoint
-  within a minute; this broker writes it before the response.)
+* Records below the returned low watermark are not readable on any live replica, not even after a crash of the leader. (Kafka writes the
+  checkpoint within a minute; this broker writes it before the response.)
 * An offset at or below the log start offset succeeds without any change.
-* Rejected are an offset above the high watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted
-  (POLICY_VIOLATION), an internal
-  topic (INVALID_TOPIC_EXCEPTION), and a partition that another broker leads (NOT_LEADER_OR_FOLLOWER). An error has a low watermark of -1.
+* Rejected are an offset above the high watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted (POLICY_VIOLATION), an
+  internal topic (INVALID_TOPIC_EXCEPTION), and a partition that another broker leads (NOT_LEADER_OR_FOLLOWER). An error has a low
+  watermark of -1.
 * If the followers do not finish in time (REQUEST_TIMED_OUT), the low watermark is the previous one, and the leader's records stay deleted.
 """
 

@@ -3,9 +3,8 @@
 Promises:
 * Without a transactional id every request gets a new producer id with epoch 0, whatever id it carries (as in Kafka's
   TransactionCoordinator).
-* With a transactional id the producer gets the next epoch, and earlier producers are fenced. An open transaction is aborted
-  first; meanwhile the
-  response is CONCURRENT_TRANSACTIONS.
+* With a transactional id the producer gets the next epoch, and earlier producers are fenced. An open transaction is aborted first;
+  meanwhile the response is CONCURRENT_TRANSACTIONS.
 * From version 3 on the producer may send its current id and epoch (KIP-360).
 * A fenced producer gets PRODUCER_FENCED from version 4 on, before that INVALID_PRODUCER_EPOCH.
 """

@@ -1,8 +1,7 @@
 """OffsetForLeaderEpoch (key 23), versions 2-4: the end offset of a leader epoch, by which clients detect log truncation (KIP-320).
 
-Promises: the response has the largest known epoch that is not above the requested one, with its end offset (the log end offset
-for the current epoch);
--1, -1 if no such epoch is known. Only the leader responds, to replicas and consumers alike.
+Promises: the response has the largest known epoch that is not above the requested one, with its end offset (the log end offset for the
+current epoch); -1, -1 if no such epoch is known. Only the leader responds, to replicas and consumers alike.
 """
 
 from __future__ import annotations

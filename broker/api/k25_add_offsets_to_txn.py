@@ -1,8 +1,8 @@
 """AddOffsetsToTxn (key 25), versions 0-4: adds a group's offsets partition to a transaction, before offsets are committed in it.
 
-Promises: the partition of `__consumer_offsets` that stores the group is added. The topic is created if necessary, because Java's
-producer adds offsets
-before it looks for the group's coordinator. A fenced producer gets PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
+Promises: the partition of `__consumer_offsets` that stores the group is added. The topic is created if necessary, because Java's producer
+adds offsets before it looks for the group's coordinator. A fenced producer gets PRODUCER_FENCED from version 2 on, before that
+INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations

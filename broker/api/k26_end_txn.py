@@ -2,9 +2,9 @@
 
 Promises:
 * The response is sent when the decision is durable. The decision then reaches every partition, even after a crash.
-* From version 5 on (transaction version 2, KIP-890) the response has the producer id and epoch of the next transaction, so that a
-  late EndTxn cannot end
-  that transaction; a retry gets the same response. Before version 5 a late EndTxn ends the next transaction, as in Kafka.
+* From version 5 on (transaction version 2, KIP-890) the response has the producer id and epoch of the next transaction, so that a late
+  EndTxn cannot end that transaction; a retry gets the same response. Before version 5 a late EndTxn ends the next transaction, as in
+  Kafka.
 * A fenced producer gets PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
 """
 

@@ -2,9 +2,8 @@
 
 Promises:
 * The offsets are visible only after the transaction commits; an abort discards them.
-* The offsets partition must belong to the transaction. From version 5 on it is added by this request; before, AddOffsetsToTxn
-  adds it, which is
-  verified (KIP-890).
+* The offsets partition must belong to the transaction. From version 5 on it is added by this request; before, AddOffsetsToTxn adds it,
+  which is verified (KIP-890).
 * From version 3 on a member that was fenced by its group is rejected by its generation. A fenced producer gets
   INVALID_PRODUCER_EPOCH in every version.
 * Unknown partitions are rejected one by one.

@@ -1,10 +1,8 @@
 """DescribeAcls (key 29), versions 1-3: the ACLs that match a filter, grouped by resource.
 
-Promises: null and ANY match everything. The pattern type MATCH finds every ACL that applies to the name: the literal name, the
-literal `*` and
-prefixes. Without an authorizer the response is SECURITY_DISABLED, even if the metadata has ACLs. A client that may not DESCRIBE
-the cluster gets
-CLUSTER_AUTHORIZATION_FAILED. A filter with an unknown part (0) closes the connection, like an invalid request in Kafka.
+Promises: null and ANY match everything. The pattern type MATCH finds every ACL that applies to the name: the literal name, the literal
+`*` and prefixes. Without an authorizer the response is SECURITY_DISABLED, even if the metadata has ACLs. A client that may not DESCRIBE
+the cluster gets CLUSTER_AUTHORIZATION_FAILED. A filter with an unknown part (0) closes the connection, like an invalid request in Kafka.
 """
 
 from __future__ import annotations

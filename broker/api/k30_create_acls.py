@@ -1,9 +1,8 @@
 """CreateAcls (key 30), versions 1-3: creates ACLs.
 
 Promises:
-* An ACL without an error in the response is durable, and applies to every request after the response. An existing ACL is not an
-  error and not created
-  again. An invalid ACL does not affect the others.
+* An ACL without an error in the response is durable, and applies to every request after the response. An existing ACL is not an error and
+  not created again. An invalid ACL does not affect the others.
 * Without an authorizer each ACL is SECURITY_DISABLED. A client that may not ALTER the cluster gets CLUSTER_AUTHORIZATION_FAILED.
 * As in Kafka, an ACL with ANY fails the whole request with UNKNOWN_SERVER_ERROR, and one with an unknown part (0) closes the connection.
 """

@@ -1,10 +1,8 @@
 """DeleteAcls (key 31), versions 1-3: deletes the ACLs that match filters.
 
-Promises: the ACLs in the response are deleted durably and apply to no later request. An ACL that matches two filters is returned
-for both. A request
-that matches more than 10,000 ACLs deletes none. Filters are those of DescribeAcls. Without an authorizer each filter is
-SECURITY_DISABLED; a client that
-may not ALTER the cluster gets CLUSTER_AUTHORIZATION_FAILED.
+Promises: the ACLs in the response are deleted durably and apply to no later request. An ACL that matches two filters is returned for
+both. A request that matches more than 10,000 ACLs deletes none. Filters are those of DescribeAcls. Without an authorizer each filter is
+SECURITY_DISABLED; a client that may not ALTER the cluster gets CLUSTER_AUTHORIZATION_FAILED.
 """
 
 from __future__ import annotations

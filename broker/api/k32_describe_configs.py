@@ -1,12 +1,9 @@
-"""DescribeConfigs (key 32), versions 1-4: the settings of topics, groups, client metrics subscriptions, this broker and its
-loggers, with their
-sources.
+"""DescribeConfigs (key 32), versions 1-4: the settings of topics, groups, client metrics subscriptions, this broker and its loggers, with
+their sources.
 
-Promises: a null or empty list of keys requests all, and unknown keys are omitted. Synonyms and documentation are returned on
-request. Sensitive values
-are null. Entries are sorted by name. A resource that is named twice is described once, as requested last. If the request contains
-an unknown resource
-type, every resource is INVALID_REQUEST.
+Promises: a null or empty list of keys requests all, and unknown keys are omitted. Synonyms and documentation are returned on request.
+Sensitive values are null. Entries are sorted by name. A resource that is named twice is described once, as requested last. If the request
+contains an unknown resource type, every resource is INVALID_REQUEST.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """AlterConfigs (key 33), versions 0-2: replaces all settings of a topic, group or broker; omitted settings return to their defaults.
 
-Promises: a resource without an error in the response has its new settings in force, for open logs, too, and keeps them across
-restarts. An error changes
-nothing of its resource and does not affect others. IncrementalAlterConfigs changes individual settings.
+Promises: a resource without an error in the response has its new settings in force, for open logs, too, and keeps them across restarts.
+An error changes nothing of its resource and does not affect others. IncrementalAlterConfigs changes individual settings.
 """
 
 from __future__ import annotations

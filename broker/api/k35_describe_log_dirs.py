@@ -1,8 +1,8 @@
 """DescribeLogDirs (key 35), versions 1-5: the contents of the data directory, and the size of its volume.
 
 Promises: the only data directory is always returned; requested partitions that are not in it are omitted. Sizes are those of the
-segments. In a cluster
-the directory is cordoned if this broker's `cordoned.log.dirs` says so; a standalone node has no other place for partitions.
+segments. In a cluster the directory is cordoned if this broker's `cordoned.log.dirs` says so; a standalone node has no other place for
+partitions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import groupby
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.core.acl import Operation
-from ottla.broker.core.kept_keys import CORDONED
+from ottla.broker.core.stored_settings import CORDONED
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k35_describe_log_dirs import (

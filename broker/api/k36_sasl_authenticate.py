@@ -1,8 +1,7 @@
 """SaslAuthenticate (key 36), versions 0-2, outside of an authentication.
 
-Promise: on a connection that is already authenticated, or needs no authentication, the response is ILLEGAL_SASL_STATE with
-Kafka's text. The
-authentication itself is in `ottla.broker.security.sasl`.
+Promise: on a connection that is already authenticated, or needs no authentication, the response is ILLEGAL_SASL_STATE with Kafka's text.
+The authentication itself is in `ottla.broker.security.sasl`.
 """
 
 from __future__ import annotations

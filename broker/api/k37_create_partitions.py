@@ -1,8 +1,7 @@
 """CreatePartitions (key 37), versions 0-3: adds partitions to topics.
 
-Promises: a topic without an error in the response has all of its new partitions, durable and ready to use. The number of
-partitions can only increase.
-validate_only checks everything and changes nothing.
+Promises: a topic without an error in the response has all of its new partitions, durable and ready to use. The number of partitions can
+only increase. validate_only checks everything and changes nothing.
 
 Deviation: internal topics keep their number of partitions (INVALID_TOPIC_EXCEPTION), because it determines the partition of each
 group and transaction.

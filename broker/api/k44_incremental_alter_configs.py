@@ -1,10 +1,8 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1: sets, deletes, appends to or subtracts from individual settings of a topic,
-group, broker or client
-metrics subscription, and changes the levels of loggers.
+"""IncrementalAlterConfigs (key 44), versions 0-1: sets, deletes, appends to or subtracts from individual settings of a topic, group, broker
+or client metrics subscription, and changes the levels of loggers.
 
-Promises: a resource without an error in the response has its new settings in force, for open logs, too, and keeps them across
-restarts. Omitted settings
-are unchanged. Only lists can be appended to and subtracted from, starting from the value in force.
+Promises: a resource without an error in the response has its new settings in force, for open logs, too, and keeps them across restarts.
+Omitted settings are unchanged. Only lists can be appended to and subtracted from, starting from the value in force.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """OffsetDelete (key 47), version 0: deletes committed offsets of a group.
 
-Promises: offsets of topics to which a live consumer of the group subscribes are kept (GROUP_SUBSCRIBED_TO_TOPIC). A group with
-members that are not
-consumers is NON_EMPTY_GROUP. Deleting an offset that does not exist succeeds; unknown partitions are rejected one by one.
+Promises: offsets of topics to which a live consumer of the group subscribes are kept (GROUP_SUBSCRIBED_TO_TOPIC). A group with members
+that are not consumers is NON_EMPTY_GROUP. Deleting an offset that does not exist succeeds; unknown partitions are rejected one by one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """AlterClientQuotas (key 49), versions 0-1: changes the quotas of users, client ids and IP addresses (KIP-546).
 
-Promises: a quota without an error in the response is durable and in force. An error of one entity does not affect others.
-validate_only checks
-everything and changes nothing.
+Promises: a quota without an error in the response is durable and in force. An error of one entity does not affect others. validate_only
+checks everything and changes nothing.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """DescribeUserScramCredentials (key 50), version 0: the users with SCRAM credentials, and their mechanisms (KIP-554).
 
-Promises: an empty list of users requests all. Only the mechanism and the iterations of a credential are returned, nothing that
-helps to guess the
-password.
+Promises: an empty list of users requests all. Only the mechanism and the iterations of a credential are returned, nothing that helps to
+guess the password.
 Source: KAFKA ScramImage.describe.
 """
 

@@ -1,8 +1,7 @@
 """DescribeCluster (key 60), versions 0-2: the cluster's id, brokers and controller.
 
-Promises: brokers and addresses are those of Metadata; from version 2 on fenced brokers are returned on request. A request for
-controllers at a broker's
-listener is MISMATCHED_ENDPOINT_TYPE, for any other type UNSUPPORTED_ENDPOINT_TYPE (KIP-919).
+Promises: brokers and addresses are those of Metadata; from version 2 on fenced brokers are returned on request. A request for controllers
+at a broker's listener is MISMATCHED_ENDPOINT_TYPE, for any other type UNSUPPORTED_ENDPOINT_TYPE (KIP-919).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """DescribeTransactions (key 65), version 0: state, producer and partitions of transactional ids (KIP-664).
 
-Promises: an unknown id is TRANSACTIONAL_ID_NOT_FOUND and an empty one INVALID_REQUEST, each by itself. A start time of -1 means
-that no transaction was
-begun since the producer was initialized. An id that is named twice is described once.
+Promises: an unknown id is TRANSACTIONAL_ID_NOT_FOUND and an empty one INVALID_REQUEST, each by itself. A start time of -1 means that no
+transaction was begun since the producer was initialized. An id that is named twice is described once.
 """
 
 from __future__ import annotations

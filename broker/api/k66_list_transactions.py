@@ -1,10 +1,8 @@
 """ListTransactions (key 66), versions 0-2: lists transactional ids with their states (KIP-664).
 
-Promises: a transaction must match all filters: state, producer id, duration (version 1, KIP-994), and a regular expression for
-the whole id (version 2,
-KIP-1152). Unknown state names are returned in the response and match nothing. The expression is RE2's, matched in linear time; an
-invalid one is
-INVALID_REGULAR_EXPRESSION.
+Promises: a transaction must match all filters: state, producer id, duration (version 1, KIP-994), and a regular expression for the whole
+id (version 2, KIP-1152). Unknown state names are returned in the response and match nothing. The expression is RE2's, matched in linear
+time; an invalid one is INVALID_REGULAR_EXPRESSION.
 """
 
 from __future__ import annotations

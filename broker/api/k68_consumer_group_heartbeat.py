@@ -5,9 +5,8 @@ Promises:
 * A partition is assigned to a member only after the previous owner has revoked it or was removed.
 * The assignment is returned when it has changed, and whenever the member sent its full state.
 * A regular expression (version 1) is resolved after the response; a later heartbeat returns its topics.
-* An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH. If `group.coordinator.rebalance.protocols` lacks
-  `consumer`, the response is
-  UNSUPPORTED_VERSION.
+* An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH. If `group.coordinator.rebalance.protocols` lacks `consumer`,
+  the response is UNSUPPORTED_VERSION.
 
 The rack id is stored and returned but does not affect assignments.
 """

@@ -1,9 +1,9 @@
 """ConsumerGroupDescribe (key 69), versions 0-1: state, members and assignments of consumer groups.
 
-Promises: an unknown group, or a classic one, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself.
-Partitions of deleted topics
-are omitted. From version 1 on each member has its protocol type (KIP-1099). Authorized operations are returned on request. If
-`group.coordinator.rebalance.protocols` lacks `consumer`, every group is UNSUPPORTED_VERSION. A group that is named twice is described once.
+Promises: an unknown group, or a classic one, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself. Partitions of
+deleted topics are omitted. From version 1 on each member has its protocol type (KIP-1099). Authorized operations are returned on request.
+If `group.coordinator.rebalance.protocols` lacks `consumer`, every group is UNSUPPORTED_VERSION. A group that is named twice is described
+once.
 """
 
 from __future__ import annotations

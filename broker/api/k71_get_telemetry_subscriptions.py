@@ -1,8 +1,7 @@
 """GetTelemetrySubscriptions (key 71), version 0: the metrics that a client should push (KIP-714).
 
-Promises: a client without an instance id gets one. Current subscriptions are merged as in Kafka, with Kafka's subscription id. A
-client that asks again
-within its push interval gets THROTTLING_QUOTA_EXCEEDED. No authorization is required. The API is served only with
+Promises: a client without an instance id gets one. Current subscriptions are merged as in Kafka, with Kafka's subscription id. A client
+that asks again within its push interval gets THROTTLING_QUOTA_EXCEEDED. No authorization is required. The API is served only with
 `client.telemetry.enable`.
 """
 

@@ -1,6 +1,5 @@
 """ListConfigResources (key 74), versions 0-1: the names of resources whose settings can be described: topics, registered brokers,
-configured groups and
-client metrics subscriptions.
+configured groups and client metrics subscriptions.
 
 Promises: an empty list of types requests all; in version 0 it requests client metrics. An unknown type is UNSUPPORTED_VERSION, as in Kafka.
 """

@@ -1,10 +1,8 @@
 """DescribeTopicPartitions (key 75), version 0: topics in the order of their names, in pages (KIP-966).
 
-Promises: an empty list of topics requests all. A response has at most `response_partition_limit` partitions (between 1 and 2000)
-of at most 2000 topics.
-If there are more, `next_cursor` is the first partition that was left out, and a request with this cursor continues there. If the
-cursor's topic is not in
-the list, or its partition is negative, every requested topic is INVALID_REQUEST.
+Promises: an empty list of topics requests all. A response has at most `response_partition_limit` partitions (between 1 and 2000) of at
+most 2000 topics. If there are more, `next_cursor` is the first partition that was left out, and a request with this cursor continues
+there. If the cursor's topic is not in the list, or its partition is negative, every requested topic is INVALID_REQUEST.
 """
 
 from __future__ import annotations

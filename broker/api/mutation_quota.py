@@ -12,9 +12,8 @@ Charge = Callable[[int], None]
 
 
 def charged(ctx: Context, strict_since: int) -> tuple[Charge, Callable[[], int]]:
-    """Return a function that charges the request for partitions, and one that returns the throttle time in milliseconds. From
-    version `strict_since` on the
-    first raises Rejected(THROTTLING_QUOTA_EXCEEDED).
+    """Return a function that charges the request for partitions, and one that returns the throttle time in milliseconds. From version
+    `strict_since` on the first raises Rejected(THROTTLING_QUOTA_EXCEEDED).
     """
     quotas = ctx.services.quotas
     if quotas is None or not quotas.mutation:

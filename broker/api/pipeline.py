@@ -1,8 +1,7 @@
 """Interceptors around handlers: observers and scripted faults (`api/faulty`). Imported only if there are any.
 
-Rule: an interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. Only
-the dispatcher catches
-exceptions, waits and encodes.
+Rule: an interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. Only the
+dispatcher catches exceptions, waits and encodes.
 """
 
 from __future__ import annotations

@@ -102,9 +102,8 @@ WHOLE: Final[Mapping[int, Mapping[str, int]]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": 25_000},
     ApiKey.ADD_RAFT_VOTER: {"listeners": 1_000},
 }
-"""Arrays that are handled in one step, and their maximum sizes; of a request that is split, the maximum for one element. Kafka's
-controller accepts
-10,000 records in one request (MAX_RECORDS_PER_USER_OP).
+"""Arrays that are handled in one step, and their maximum sizes; of a request that is split, the maximum for one element. Kafka's controller
+accepts 10,000 records in one request (MAX_RECORDS_PER_USER_OP).
 """
 
 

@@ -1,11 +1,9 @@
 """The table of served API keys, with versions and handler modules. ApiVersions is answered from this table, so every advertised
 API has a handler.
 
-A module `kNN_name` is imported with its first request, or in the background from a second after the start, one module in each
-turn of the loop, so that
-rarely used APIs do not delay the start. An in-process broker of a test imports all at the start (`load_all`). Each module has
-`handle(ctx, request)`;
-request classes are in `ottla.protocol.messages`.
+A module `kNN_name` is imported with its first request, or in the background from a second after the start, one module in each turn of the
+loop, so that rarely used APIs do not delay the start. An in-process broker of a test imports all at the start (`load_all`). Each module
+has `handle(ctx, request)`; request classes are in `ottla.protocol.messages`.
 """
 
 from __future__ import annotations
@@ -151,9 +149,9 @@ TELEMETRY: dict[ApiKey, Route] = {
 
 
 @cache
-def served(*, member: bool, telemetry: bool) -> Mapping[int, Route]:
+def served(*, in_cluster: bool, telemetry: bool) -> Mapping[int, Route]:
     """Return the APIs that a broker serves, in the order of the keys."""
-    tables = (ROUTES, FORWARDED if member else {}, TELEMETRY if telemetry else {})
+    tables = (ROUTES, FORWARDED if in_cluster else {}, TELEMETRY if telemetry else {})
     routes = {int(key): route for table in tables for key, route in table.items()}
     return dict(sorted(routes.items()))
 

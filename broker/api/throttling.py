@@ -1,15 +1,13 @@
-"""Enforcement of client quotas: usage is measured when a request is answered, the response has the throttle time, and the
-connection is paused for that
-time (KIP-219).
+"""Enforcement of client quotas: usage is measured when a request is answered, the response has the throttle time, and the connection is
+paused for that time (KIP-219).
 
 Rules:
 * While no client quota is configured, dispatchers do not use this module, and it is not imported.
-* A Produce is charged by its bytes, even if it is rejected; a consumer's Fetch by its response's bytes. A Fetch that exceeds the
-  quota is answered
-  without records and not charged. No Fetch returns more than the quota allows in all windows.
-* Every request is charged by the time that it takes on the loop until it is answered or waits; 100 % is all of the loop's time.
-  Not charged are requests
-  of other brokers and controllers, Produce with acks=0, and requests before authentication (SaslServerAuthenticator answers them itself).
+* A Produce is charged by its bytes, even if it is rejected; a consumer's Fetch by its response's bytes. A Fetch that exceeds the quota is
+  answered without records and not charged. No Fetch returns more than the quota allows in all windows.
+* Every request is charged by the time that it takes on the loop until it is answered or waits; 100 % is all of the loop's time. Not
+  charged are requests of other brokers and controllers, Produce with acks=0, and requests before authentication (SaslServerAuthenticator
+  answers them itself).
 * A longer throttle time in the response, from the controller or the handler, is kept (`RequestHandlerHelper`).
 
 Source: KAFKA KafkaApis (handleProduceRequest, handleFetchRequest), RequestHandlerHelper.

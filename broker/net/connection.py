@@ -28,9 +28,8 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class MostConnections(NamedTuple):
-    """The connection limits that apply to one connection: in all, at its listener, and from its address. If the broker-wide limit
-    is exceeded, a
-    connection with `of_brokers`, at the inter-broker listener, replaces a connection at another listener (KIP-402).
+    """The connection limits that apply to one connection: in all, at its listener, and from its address. If the broker-wide limit is
+    exceeded, a connection with `of_brokers`, at the inter-broker listener, replaces a connection at another listener (KIP-402).
     """
 
     in_all: int = 2**31 - 1
@@ -40,9 +39,8 @@ class MostConnections(NamedTuple):
 
 
 def connection_limits(settings: BrokerSettings, between_brokers: str | None = None) -> Callable[[str, str], MostConnections]:
-    """Return a function that returns the current limits for a listener and an address. `between_brokers` is the inter-broker
-    listener, if it is
-    separate from the clients' listeners.
+    """Return a function that returns the current limits for a listener and an address. `between_brokers` is the inter-broker listener, if
+    it is separate from the clients' listeners.
     """
     return lambda listener, host: MostConnections(
         settings.max_connections,
@@ -239,9 +237,8 @@ class Connection(asyncio.Protocol):
     def _close(self) -> None:
         """Close the connection so that the last responses arrive.
 
-        With unread data, close() resets the connection: data on its way to the peer is lost, and a peer that writes meanwhile
-        fails before it has read
-        the response. Therefore the write side is closed first, and the peer has time to close its side.
+        With unread data, close() resets the connection: data on its way to the peer is lost, and a peer that writes meanwhile fails
+        before it has read the response. Therefore the write side is closed first, and the peer has time to close its side.
         """
         if self._lingers or self._transport.is_closing():  # an earlier write may have found that the peer closed
             return

@@ -21,9 +21,8 @@ _SALT_BITS = 128
 
 
 class Credentials:
-    """The SCRAM credentials of a broker. `image` returns the newest metadata. `users` are additional users with their passwords,
-    which are salted with
-    `random_bits(n)`. Without `token_secret` no delegation token is valid.
+    """The SCRAM credentials of a broker. `image` returns the newest metadata. `users` are additional users with their passwords, which are
+    salted with `random_bits(n)`. Without `token_secret` no delegation token is valid.
     """
 
     def __init__(
@@ -38,9 +37,8 @@ class Credentials:
         self._of_tokens: dict[tuple[str, str], Credential] = {}
 
     def find(self, kind: ScramKind, name: str, by_token: bool) -> Credential | None:
-        """Return the credential of a user or, with `by_token`, of the delegation token with this id. Changed metadata applies to
-        the next login. An expired
-        token is found, too; its session expires at once.
+        """Return the credential of a user or, with `by_token`, of the delegation token with this id. Changed metadata applies to the next
+        login. An expired token is found, too; its session expires at once.
         """
         if by_token:
             return self._of_token(kind, name)

@@ -1,12 +1,10 @@
 """The keys that verify tokens: a JWKS document in a file, or at a URL that is fetched regularly.
 
 Invariants:
-* No login waits for the network. Keys are fetched on a separate thread, and the current keys are used meanwhile. Only the
-  broker's start waits,
-  and fails if the keys cannot be fetched.
-* A token with an unknown key id triggers a fetch, for each id at most once a minute; only a few ids are remembered. Because
-  clients can make up
-  ids, there is always a pause between two such fetches.
+* No login waits for the network. Keys are fetched on a separate thread, and the current keys are used meanwhile. Only the broker's start
+  waits, and fails if the keys cannot be fetched.
+* A token with an unknown key id triggers a fetch, for each id at most once a minute; only a few ids are remembered. Because clients can
+  make up ids, there is always a pause between two such fetches.
 * The size of a response is limited. A fetch that does not end is abandoned when the next one is due.
 
 Source: KAFKA RefreshingHttpsJwks, JwksFileVerificationKeyResolver, Retry.
@@ -164,9 +162,8 @@ class _SameScheme(HTTPRedirectHandler):
 
 
 def fetcher(url: str, options: Mapping[str, str], read: Callable[[str], bytes]) -> Fetch:
-    """Return a function that fetches an http or https URL. `options` are the login module's; if they contain `ssl.truststore.…`,
-    only these certificates
-    are trusted. Raises ValueError, or OSError if a truststore cannot be read.
+    """Return a function that fetches an http or https URL. `options` are the login module's; if they contain `ssl.truststore.…`, only these
+    certificates are trusted. Raises ValueError, or OSError if a truststore cannot be read.
     """
     handlers: list[Any] = [ProxyHandler({}), _SameScheme()]
     if urlsplit(url).scheme.lower() == "https":

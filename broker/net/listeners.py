@@ -31,9 +31,8 @@ _KAFKAS_MECHANISM: Final = "GSSAPI"
 
 
 class BetweenNodes(NamedTuple):
-    """A listener of other nodes to which a broker connects, and the SASL mechanism for it. `setting` and `mechanism_setting` are
-    the settings that name
-    them.
+    """A listener of other nodes to which a broker connects, and the SASL mechanism for it. `setting` and `mechanism_setting` are the
+    settings that name them.
     """
 
     name: str
@@ -58,9 +57,8 @@ def controller_listeners_of(settings: BrokerSettings) -> list[Listener]:
 
 
 def _at_voters_address(settings: BrokerSettings, listener: Listener) -> Listener:
-    """Return the first controller listener with this node's address in controller.quorum.voters, if it is bound to every address
-    and not advertised
-    (KAFKA KafkaConfig.effectiveAdvertisedControllerListeners).
+    """Return the first controller listener with this node's address in controller.quorum.voters, if it is bound to every address and not
+    advertised (KAFKA KafkaConfig.effectiveAdvertisedControllerListeners).
     """
     first = settings.controller_listener_names[0].upper()
     if listener.name != first or listener.advertised_host is not None or listener.host not in ANYWHERE:
@@ -212,8 +210,7 @@ def host_and_port(host: str, port: int) -> str:
 
 def plain_address(host: str) -> str:
     """Return the address of a connection's peer without the IPv6 prefix of an IPv4 address. A dual-stack listener reports
-    `::ffff:192.0.2.1`, which a
-    client that uses only IPv4 cannot resolve.
+    `::ffff:192.0.2.1`, which a client that uses only IPv4 cannot resolve.
     """
     return host.removeprefix("::ffff:") if "." in host else host
 

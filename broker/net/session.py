@@ -4,14 +4,11 @@ loop, no clock.
 Rules:
 * Requests are handled in order, each after the response to the previous one is ready. So a request never sees a state older than an earlier
   response (Kafka mutes a channel until its response is sent).
-* While the byte budget is exhausted, a frame that arrives whole in one read is handled, and a new frame that needs more reads
-  waits. A frame that was
-  begun before is read to its end (`shedding` decides which connections give back memory).
-* No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN or SLICE_MS, other connections have their
-  turn. The rest stays
-  in the backlog, and the shell stops reading. One exception: while a request is pending, one more read is accepted, because a
-  closed peer is
-  detected only by reading.
+* While the byte budget is exhausted, a frame that arrives whole in one read is handled, and a new frame that needs more reads waits. A
+  frame that was begun before is read to its end (`shedding` decides which connections give back memory).
+* No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN or SLICE_MS, other connections have their turn. The
+  rest stays in the backlog, and the shell stops reading. One exception: while a request is pending, one more read is accepted, because a
+  closed peer is detected only by reading.
 * Invalid bytes, or a CLOSE reply, end the session after everything before them is answered. No later frame is handled.
 """
 
@@ -60,9 +57,8 @@ class ByteBudget:
 
 
 class Session:
-    """The requests and responses of one connection. `on_answered` is called when a pending reply is ready; `at_once` is tried
-    first for frames that
-    arrive while no request is pending; `spent_ns` is the clock that limits a turn.
+    """The requests and responses of one connection. `on_answered` is called when a pending reply is ready; `at_once` is tried first for
+    frames that arrive while no request is pending; `spent_ns` is the clock that limits a turn.
     """
 
     def __init__(

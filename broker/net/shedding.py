@@ -2,15 +2,12 @@
 
 Rules:
 * Only received bytes and bytes that the peer has not read count, not the announced size of a frame.
-* Memory is short while the byte budget is exhausted. A connection that holds nothing is still read, so that small requests are
-  answered. A request
-  that was begun meanwhile and needs a second read waits; earlier ones are read to their end.
-* LOOK_MS after memory became short, connections that moved too small a part of their bytes since then are closed, the largest
-  first, until a part
-  of the budget is free. This repeats while memory is short.
-* Requests that were begun before may exceed the budget by one largest request or response. Above that the largest holders are
-  closed at once, however
-  fast they are.
+* Memory is short while the byte budget is exhausted. A connection that holds nothing is still read, so that small requests are answered.
+  A request that was begun meanwhile and needs a second read waits; earlier ones are read to their end.
+* LOOK_MS after memory became short, connections that moved too small a part of their bytes since then are closed, the largest first,
+  until a part of the budget is free. This repeats while memory is short.
+* Requests that were begun before may exceed the budget by one largest request or response. Above that the largest holders are closed at
+  once, however fast they are.
 
 Kafka's SimpleMemoryPool (queued.max.request.bytes) allows the same excess and has no rule against slow peers.
 """
@@ -45,8 +42,7 @@ class Holder(Protocol):
 
 class Shedding:
     """The memory watch of a broker's connections. `largest` is the size of the largest request or response. `wake` is called when
-    connections that wait
-    for memory may read again.
+    connections that wait for memory may read again.
     """
 
     def __init__(self, budget: ByteBudget, largest: int, timers: Timers, mono_ms: Callable[[], int], wake: Callable[[], None]) -> None:

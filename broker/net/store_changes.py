@@ -2,9 +2,8 @@
 
 Invariants:
 * New store settings are validated before they are applied: an unreadable store, or a certificate for another name, is rejected.
-* Whenever any setting of this broker is changed, modified files are read again. If the new contents cannot be used, the error is
-  logged and the previous
-  stores stay in use.
+* Whenever any setting of this broker is changed, modified files are read again. If the new contents cannot be used, the error is logged
+  and the previous stores stay in use.
 * New handshakes use the new stores; existing connections stay open.
 """
 
@@ -25,27 +24,28 @@ if TYPE_CHECKING:
     import ssl
 
     from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.locks import ListenerLock
-    from ottla.broker.security.tls import Stores, TlsLock
-    from ottla.broker.security.tls_client import TlsKey
+    from ottla.broker.net.listener_authentication import ListenerAuthentication
+    from ottla.broker.security.tls import ListenerTls, Stores
+    from ottla.broker.security.tls_client import ClientTls
 
 logger = logging.getLogger(__name__)
 
 
 class StoreChanges:
-    """The changeable stores of a broker's listeners, and of its `keys` for connections to other nodes, by listener name. `wanted`
-    are all dynamic
-    settings of this broker, as texts under their full names.
+    """The changeable stores of a broker's listeners, and of its `keys` for connections to other nodes, by listener name. `wanted` are all
+    dynamic settings of this broker, as texts under their full names.
     """
 
-    def __init__(self, settings: BrokerSettings, locks: Mapping[str, ListenerLock], keys: Mapping[str, TlsKey]) -> None:
+    def __init__(
+        self, settings: BrokerSettings, authentication: Mapping[str, ListenerAuthentication], keys: Mapping[str, ClientTls]
+    ) -> None:
         self._settings, self._keys = settings, keys
-        self._locks = {name: lock.tls for name, lock in locks.items() if lock.tls is not None}
+        self._authentication = {name: at_listener.tls for name, at_listener in authentication.items() if at_listener.tls is not None}
 
     def check(self, wanted: Mapping[str, str]) -> None:
         """Validate new settings. Raises Rejected."""
         over = _typed(wanted)
-        for name, tls in self._locks.items():
+        for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
             if not tls.is_of(security):
                 try:
@@ -57,7 +57,7 @@ class StoreChanges:
     def take(self, wanted: Mapping[str, str]) -> None:
         """Apply new settings, and read modified files again."""
         over = _typed(wanted)
-        for name, tls in self._locks.items():
+        for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
             if tls.is_of(security) and not tls.is_stale():
                 continue
@@ -71,7 +71,7 @@ class StoreChanges:
                     self._keys[name].take(key, security)
                 logger.info("Reloaded the keystore and truststore of listener %s", name)
 
-        for name in self._keys.keys() - self._locks.keys():
+        for name in self._keys.keys() - self._authentication.keys():
             self._take_key(name, ListenerSecurity(self._settings, name, over))
 
     def _take_key(self, name: str, security: ListenerSecurity) -> None:
@@ -83,10 +83,11 @@ class StoreChanges:
         except (ValueError, OSError) as error:
             logger.error("Cannot reload the stores for connections to listener %s; the previous ones stay in use: %s", name, error)
 
-    def _renewed(self, name: str, tls: TlsLock, security: ListenerSecurity) -> tuple[tuple[ssl.SSLContext, Stores], ssl.SSLContext | None]:
-        """Return the new server context and, for the inter-broker listener, the new client context. Old and new contexts must be
-        able to connect to each
-        other, so that brokers can be changed one by one. Raises ValueError or OSError.
+    def _renewed(
+        self, name: str, tls: ListenerTls, security: ListenerSecurity
+    ) -> tuple[tuple[ssl.SSLContext, Stores], ssl.SSLContext | None]:
+        """Return the new server context and, for the inter-broker listener, the new client context. Old and new contexts must be able to
+        connect to each other, so that brokers can be changed one by one. Raises ValueError or OSError.
         """
         renewed = tls.renewed(security)
         if name not in self._keys:

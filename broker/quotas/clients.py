@@ -109,9 +109,8 @@ class MutationQuota(Meters[TokenBucket]):
 
 
 class Mutations:
-    """The charge of one request. A strict request is rejected when tokens are missing; its version is one whose clients know that
-    error. Other requests
-    are only throttled afterwards.
+    """The charge of one request. A strict request is rejected when tokens are missing; its version is one whose clients know that error.
+    Other requests are only throttled afterwards.
     """
 
     def __init__(self, quota: MutationQuota, bucket: TokenBucket, limit: float, *, strict: bool, mono_ms: Callable[[], int]) -> None:

@@ -2,8 +2,8 @@
 
 Rules:
 * Above the broker's rate, or its own, a listener delays the next connection, and the connections behind it wait for that one. A
-  connection that
-  would wait too long is closed and not counted, so that no later connection waits for it. A listener for brokers has only its own rate.
+  connection that would wait too long is closed and not counted, so that no later connection waits for it. A listener for brokers has only
+  its own rate.
 * Above its address's rate, a connection is closed after a delay, so that it does not reconnect at once. It is not counted.
 * A rate delays a connection by at most one window, besides the wait for the connections before it.
 * Different notations of an address count as the same address.

@@ -1,14 +1,11 @@
 """The quota that applies to a client, and the clients that share it.
 
 Rules, for one kind of quota (such as `producer_byte_rate`):
-* The first quota that is configured applies, in this order: user and client id; user and default client id; user; default user
-  and client id;
-  default user and default client id; default user; client id; default client id. If all configured quotas have the same form,
-  only that form is
-  looked up.
-* All connections of a user share a quota of that user. All connections with a client id share a quota of that client id. A quota
-  of both is shared
-  by the connections that have both.
+* The first quota that is configured applies, in this order: user and client id; user and default client id; user; default user and client
+  id; default user and default client id; default user; client id; default client id. If all configured quotas have the same form, only
+  that form is looked up.
+* All connections of a user share a quota of that user. All connections with a client id share a quota of that client id. A quota of both
+  is shared by the connections that have both.
 * A default quota gives each user or client id its own share.
 
 Source: KAFKA ClientQuotaManager.DefaultQuotaCallback.

@@ -1,9 +1,8 @@
 """Measurement of rates, and the time until a rate is within its limit again.
 
 Rules (results equal Kafka's to the last bit of a double):
-* A rate is the sum of the last windows' samples over the time that they cover. That time is at least all but one of the windows,
-  so that a short burst
-  is spread over them.
+* A rate is the sum of the last windows' samples over the time that they cover. That time is at least all but one of the windows, so that
+  a short burst is spread over them.
 * A sample is kept as long as part of it lies in these windows. When all of it is older, it is reset.
 * A token bucket fills at a constant rate up to the amount that all windows allow. It may become negative once and is then refilled first.
 

@@ -1,8 +1,7 @@
 """Values by key, limited to recently used keys.
 
-Rule: a key that is unused for an hour is removed. A client may use another client id in each request, so when there is no more
-room, the keys that are
-unused for longest are removed, too.
+Rule: a key that is unused for an hour is removed. A client may use another client id in each request, so when there is no more room, the
+keys that are unused for longest are removed, too.
 """
 
 from __future__ import annotations

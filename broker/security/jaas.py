@@ -1,9 +1,8 @@
 """Parser of JAAS configuration: `Module flag name="value" …;`, alone in a setting or in a file of named sections.
 
 Invariants:
-* Tokens are those of Java's StreamTokenizer. Text that Kafka rejects (an unquoted value that begins with a digit, or an unquoted
-  slash, which
-  begins a comment) is rejected here with Kafka's message.
+* Tokens are those of Java's StreamTokenizer. Text that Kafka rejects (an unquoted value that begins with a digit, or an unquoted slash,
+  which begins a comment) is rejected here with Kafka's message.
 * No error message contains a value, because it may be a password.
 
 Source: KAFKA JaasConfig, JaasContext; JDK sun.security.provider.ConfigFile.

@@ -1,9 +1,8 @@
 """SASL GSSAPI: authentication with a Kerberos ticket (RFC 4752). The tickets are processed by python-gssapi over MIT Kerberos.
 
 Invariants:
-* To accept a ticket the library reads the keytab and writes to the replay cache, both on this machine's disk; it contacts no
-  other machine. It
-  runs on the loop, like all file I/O.
+* To accept a ticket the library reads the keytab and writes to the replay cache, both on this machine's disk; it contacts no other
+  machine. It runs on the loop, like all file I/O.
 * Only Kerberos 5 in the framing of RFC 2743 is accepted. A token of any other mechanism is rejected before the library reads it.
 * After authentication the client is offered no security layer, as in Kafka. The authorization id that it sends is ignored, as in Kafka.
 

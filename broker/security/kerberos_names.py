@@ -1,12 +1,10 @@
 """`sasl.kerberos.principal.to.local.rules`: rules that map a Kerberos principal, `ann/host@REALM`, to a user name.
 
 Invariants:
-* The first matching rule is applied. DEFAULT matches principals of this machine's realm; `RULE:[n:format](match)s/from/to/g`
-  matches principals
-  of n components whose formatted text matches. The result must not contain `/` or `@`.
-* Expressions and replacements are Java's (`java_patterns`). A rule that is invalid or can never produce a name stops the start.
-  Kafka accepts some
-  rules of the latter kind, and then every client fails.
+* The first matching rule is applied. DEFAULT matches principals of this machine's realm; `RULE:[n:format](match)s/from/to/g` matches
+  principals of n components whose formatted text matches. The result must not contain `/` or `@`.
+* Expressions and replacements are Java's (`java_patterns`). A rule that is invalid or can never produce a name stops the start. Kafka
+  accepts some rules of the latter kind, and then every client fails.
 
 Source: KAFKA KerberosName, KerberosRule, KerberosShortNamer.
 """

@@ -19,9 +19,8 @@ class Failed(Exception):
 
 
 class Broken(Exception):
-    """A message that no correct client sends. Kafka fails with an unexpected exception and closes the connection without a
-    response, so does this
-    broker. The text is for the log.
+    """A message that no correct client sends. Kafka fails with an unexpected exception and closes the connection without a response, so
+    does this broker. The text is for the log.
     """
 
 
@@ -49,9 +48,8 @@ class Mechanism(Protocol):
         ...
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Return the response to a client's token. None means no response; a token in a SaslAuthenticate request still gets an
-        empty one. Raises Refused,
-        Failed or Broken.
+        """Return the response to a client's token. None means no response; a token in a SaslAuthenticate request still gets an empty one.
+        Raises Refused, Failed or Broken.
         """
         ...
 

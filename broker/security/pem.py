@@ -1,8 +1,7 @@
 """Reader of keys and certificates in PEM, as Kafka reads them (KIP-651): files, and settings in which newlines may have become spaces.
 
-Invariants: text between the blocks is ignored, and there is exactly one private key. Callers that decrypt the key check that it
-is PKCS#8, the only
-format that Kafka reads.
+Invariants: text between the blocks is ignored, and there is exactly one private key. Callers that decrypt the key check that it is
+PKCS#8, the only format that Kafka reads.
 
 Source: KAFKA DefaultSslEngineFactory.PemParser, PemStore.
 """

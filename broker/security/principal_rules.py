@@ -3,9 +3,8 @@
 Invariants:
 * The first rule whose expression matches the whole name is applied. If none matches, the connection is rejected.
 * Expressions are Java's (`java_patterns`); one that is not supported stops the start.
-* `$n` for a missing group is text if the expression has groups. Any other replacement that Java rejects stops the start. With
-  Kafka every client
-  would fail instead.
+* `$n` for a missing group is text if the expression has groups. Any other replacement that Java rejects stops the start. With Kafka every
+  client would fail instead.
 
 Source: KAFKA SslPrincipalMapper.
 """

@@ -2,8 +2,7 @@
 
 Invariants:
 * Before authentication a client may send ApiVersions (once, as its first request), SaslHandshake, and tokens: in SaslAuthenticate
-  requests, or
-  bare after version 0 of the handshake. Anything else closes the connection without a response.
+  requests, or bare after version 0 of the handshake. Anything else closes the connection without a response.
 * The response to a failed authentication is delayed, and then the connection is closed, so that guessing passwords takes time
   (connection.failed.authentication.delay.ms). `Step.end` tells the caller which case applies.
 * A client that authenticates again must keep its principal and mechanism (KIP-368).
@@ -43,7 +42,7 @@ MIN_BETWEEN_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class SaslLock:
+class ListenerSasl:
     """The SASL configuration of one listener. `lifetime_ms` is the lifetime of a session by mechanism, if it is limited."""
 
     mechanisms: Mapping[str, MakeMechanism]
@@ -71,9 +70,8 @@ class Step(NamedTuple):
 
 
 class LogIn(NamedTuple):
-    """The result of an authentication: the user, the mechanism, and the monotonic time at which the session expires (None:
-    never). Without a user no
-    request is served.
+    """The result of an authentication: the user, the mechanism, and the monotonic time at which the session expires (None: never).
+    Without a user no request is served.
     """
 
     user: str | None
@@ -98,14 +96,13 @@ class _State(Enum):
 
 
 class SaslExchange:
-    """One authentication; `before` is the one that it renews. `refuse(api_key, request, error)` makes a response that rejects a
-    whole request;
-    `software_is_valid` checks the client name and version in ApiVersions.
+    """One authentication; `before` is the one that it renews. `refuse(api_key, request, error)` makes a response that rejects a whole
+    request; `software_is_valid` checks the client name and version in ApiVersions.
     """
 
     def __init__(
         self,
-        lock: SaslLock,
+        lock: ListenerSasl,
         refuse: Callable[[int, Any, ErrorCode], Any],
         software_is_valid: Callable[[Any, int], bool],
         before: LogIn | None = None,
@@ -235,9 +232,8 @@ class SaslExchange:
         return answer
 
     def _expiry(self, mechanism: Mechanism, now: Moment) -> int | None:
-        """Return the monotonic time at which the session expires: the earlier of the broker's limit and the credentials' expiry.
-        It is in the past if the
-        credentials have expired.
+        """Return the monotonic time at which the session expires: the earlier of the broker's limit and the credentials' expiry. It is in
+        the past if the credentials have expired.
         """
         granted = self._lock.lifetime_ms.get(self._name, 0)
         left = [granted] if granted > 0 else []

@@ -2,9 +2,8 @@
 KIP-84).
 
 Invariants:
-* The client's messages are parsed with Kafka's patterns, and the signed text is rebuilt from the parsed fields. A legal but
-  unusual message fails
-  here if it fails in Kafka.
+* The client's messages are parsed with Kafka's patterns, and the signed text is rebuilt from the parsed fields. A legal but unusual
+  message fails here if it fails in Kafka.
 * Names and passwords are UTF-8 bytes, without SASLprep.
 * The response for an unknown user is the same as for a wrong password.
 

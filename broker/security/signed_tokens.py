@@ -1,12 +1,10 @@
 """Validation of signed OAUTHBEARER tokens with the keys of a JSON Web Key Set (JWKS). Imported only if such tokens are configured.
 
 Invariants:
-* The key determines the permitted algorithms, not the token alone: a token that names HS256 matches no RSA or EC key, and one
-  that names `none`
-  matches no key at all.
-* Claims are checked after the signature. A token must have an expiry time and an issue time, and must be for an expected
-  audience; if no audience is
-  configured it must not name one.
+* The key determines the permitted algorithms, not the token alone: a token that names HS256 matches no RSA or EC key, and one that names
+  `none` matches no key at all.
+* Claims are checked after the signature. A token must have an expiry time and an issue time, and must be for an expected audience; if no
+  audience is configured it must not name one.
 * A log message names the problem and contains no part of the token.
 
 PyJWT verifies signatures and parses keys. The choice of the key and the required claims follow Kafka and jose4j, which Kafka uses.

@@ -1,13 +1,12 @@
 """Keys, certificates and trust anchors from the keystores and truststores that the settings name.
 
 Invariants:
-* Valid combinations of settings, and the messages for invalid ones, are Kafka's. The type `PEM` is taken from the setting; any
-  other type is detected
-  from the file's first bytes, as in Java.
+* Valid combinations of settings, and the messages for invalid ones, are Kafka's. The type `PEM` is taken from the setting; any other type
+  is detected from the file's first bytes, as in Java.
 * Keys that Kafka rejects are rejected: those that are not PKCS#8, or neither RSA, DSA nor EC.
-* Trust anchors are those that Java takes from a store: certificate entries and, of a key entry, the key's own certificate but not
-  its issuers. In
-  PKCS12 a certificate entry is recognized by its friendly name. Java writes one; OpenSSL does not, so Java does not trust its entries.
+* Trust anchors are those that Java takes from a store: certificate entries and, of a key entry, the key's own certificate but not its
+  issuers. In PKCS12 a certificate entry is recognized by its friendly name. Java writes one; OpenSSL does not, so Java does not trust its
+  entries.
 * No error message contains a password or a key.
 
 Source: KAFKA DefaultSslEngineFactory; JDK TrustStoreUtil, PKCS12KeyStore.

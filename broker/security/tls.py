@@ -72,9 +72,8 @@ _AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 
 class _Handshake(ssl.SSLObject):
-    """A TLS connection that sends its alert when the handshake fails. asyncio's TLS drops the alert with the connection; a client
-    would see a broken
-    connection and retry forever, where an alert makes Java's client raise SslAuthenticationException.
+    """A TLS connection that sends its alert when the handshake fails. asyncio's TLS drops the alert with the connection; a client would see
+    a broken connection and retry forever, where an alert makes Java's client raise SslAuthenticationException.
     """
 
     outgoing: ssl.MemoryBIO
@@ -116,7 +115,7 @@ class Stores(NamedTuple):
     written: Sequence[int | None]
 
 
-class TlsLock:
+class ListenerTls:
     """The TLS context of one listener, and the mapping of client certificates to principals. Raises StoreError, OSError or ValueError."""
 
     def __init__(self, security: ListenerSecurity, client_auth: str, read: Callable[[str], bytes]) -> None:
@@ -136,9 +135,8 @@ class TlsLock:
         return any(each is not None and each != before for each, before in zip(now, self._stores.written, strict=True))
 
     def renewed(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
-        """Return a context for new settings, to be passed to `take`. Raises the constructor's errors, and StoreError if Kafka
-        would reject the change for
-        a running listener (SslFactory).
+        """Return a context for new settings, to be passed to `take`. Raises the constructor's errors, and StoreError if Kafka would reject
+        the change for a running listener (SslFactory).
         """
         before, (context, stores) = self._stores, self._made(security)
         if not before.has_trust and stores.has_trust:

@@ -3,9 +3,8 @@
 Invariants:
 * The server's certificate is always verified against the truststore, and its names against the host that was dialled, unless
   `ssl.endpoint.identification.algorithm` is empty.
-* Keystore and truststore are those of the listener's settings, which a node shares with its peers. When they change at run time,
-  new connections use
-  the new ones.
+* Keystore and truststore are those of the listener's settings, which a node shares with its peers. When they change at run time, new
+  connections use the new ones.
 
 Source: KAFKA DefaultSslEngineFactory, SslFactory, SslTransportLayer.
 """
@@ -32,7 +31,7 @@ _NO_HANDSHAKE: Final = (
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 
 
-class TlsKey:
+class ClientTls:
     """The current context for connections to one listener. Raises StoreError, OSError or ValueError."""
 
     def __init__(self, security: ListenerSecurity, read: Read) -> None:
@@ -64,9 +63,8 @@ class TlsKey:
 
 
 def check_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Check that a client with one context can connect to a server with the other, without host name verification
-    (SslEngineValidator). Raises
-    StoreError.
+    """Check that a client with one context can connect to a server with the other, without host name verification (SslEngineValidator).
+    Raises StoreError.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     carried = CarriedContext(ssl.PROTOCOL_TLS_SERVER)

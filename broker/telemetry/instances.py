@@ -3,9 +3,8 @@
 Invariants, as in Kafka:
 * An unknown instance id creates an instance, because another broker may have assigned the id.
 * When subscriptions change, each instance is created anew with its next request, so that no client waits until it learns of the change.
-* A client may get its subscription once in an interval, push at once after that, and then push once in an interval. After an
-  error about its
-  subscription or compression, it may get the subscription at once. A terminating client may push at once, and then no more.
+* A client may get its subscription once in an interval, push at once after that, and then push once in an interval. After an error about
+  its subscription or compression, it may get the subscription at once. A terminating client may push at once, and then no more.
 * An instance is removed with the connection on which it was created, or after a minute or three intervals without a request,
   whichever is longer.
 
