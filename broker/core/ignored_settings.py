@@ -1,7 +1,7 @@
 """Kafka's broker settings that have no effect here. A server.properties file written for Kafka may contain them: the broker starts
 and logs a note.
 
-A name that is neither here nor in KEPT_KEYS or BROKER_KEYS stops the start, because a misspelt setting must not be ignored
+A name that is neither here nor in STORED_SETTINGS or BROKER_KEYS stops the start, because a misspelt setting must not be ignored
 silently.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ottla.broker.core.kept_keys import KEPT_KEYS
+from ottla.broker.core.stored_settings import STORED_SETTINGS
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 
@@ -150,4 +150,4 @@ def is_ignored(name: str) -> bool:
     """Return whether `name` is a Kafka setting without effect here, with or without a listener prefix."""
     match = _OF_A_LISTENER.fullmatch(name)
     base = name if match is None else match[1]
-    return base in KEPT_KEYS or base in IGNORED_NAMES or base in IGNORED_SECRETS or base.startswith(IGNORED_PREFIXES)
+    return base in STORED_SETTINGS or base in IGNORED_NAMES or base in IGNORED_SECRETS or base.startswith(IGNORED_PREFIXES)

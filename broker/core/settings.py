@@ -28,11 +28,11 @@ from ottla.broker.core.config_keys import (
     one_of_in_any_case,
 )
 from ottla.broker.core.ip_overrides import IP_OVERRIDES
-from ottla.broker.core.kept_keys import KEPT_KEYS
 from ottla.broker.core.quorum_addresses import BOOTSTRAP_SERVERS, VOTERS
+from ottla.broker.core.stored_settings import STORED_SETTINGS
 from ottla.broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
 
-__all__ = ["BROKER_KEYS", "KEPT_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
+__all__ = ["BROKER_KEYS", "STORED_SETTINGS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
 
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _SHORT, _DOUBLE, _LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
@@ -367,7 +367,7 @@ class BrokerSettings:
     """
 
     kept: Mapping[str, Value] = field(default_factory=dict)
-    """The given values of settings in KEPT_KEYS, which have no effect."""
+    """The given values of settings in STORED_SETTINGS, which have no effect."""
 
     listener_connections: Mapping[str, int] = field(default_factory=dict)
     """The values of `listener.name.<name>.max.connections` and `….max.connection.creation.rate`, under these names."""
@@ -401,14 +401,14 @@ class BrokerSettings:
         """Return the value of a setting that is not given. Raises KeyError for an unknown name."""
         if self.is_member and name in _OF_MEMBERS:
             return _OF_MEMBERS[name]
-        return (BROKER_KEYS.get(name) or KEPT_KEYS[name]).default
+        return (BROKER_KEYS.get(name) or STORED_SETTINGS[name]).default
 
     def value(self, name: str) -> Value:
         """Return the typed value of the setting `name` (Kafka's spelling). Raises KeyError for a name that is in neither
-        BROKER_KEYS nor KEPT_KEYS.
+        BROKER_KEYS nor STORED_SETTINGS.
         """
         if name not in BROKER_KEYS:
-            return self.kept.get(name, KEPT_KEYS[name].default)
+            return self.kept.get(name, STORED_SETTINGS[name].default)
         found: Value = getattr(self, attribute_of(name))
         return found
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
-from ottla.broker.core.kept_keys import OF_CONTROLLERS
 from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import lock_problem
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key, lock_key
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, lock_key
+from ottla.broker.core.stored_settings import OF_CONTROLLERS
 from ottla.protocol.bodiless import module_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
@@ -93,7 +93,7 @@ def load(
             name = _ALIASES.get(given_name, given_name)
             if (problem := lock_problem(name, text)) is not None:
                 mistakes.append(f"{problem} (from the {source})")
-            elif name in BROKER_KEYS or name in KEPT_KEYS or listener_key(name) is not None or lock_key(name) is not None:
+            elif name in BROKER_KEYS or name in STORED_SETTINGS or listener_key(name) is not None or lock_key(name) is not None:
                 texts[name] = (text, source)
             elif is_ignored(name):
                 notes.append(_without_effect(name, source))
@@ -131,8 +131,8 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> Broker
         try:
             if (key := lock_key(name)) is not None:
                 secured[name] = key.parse(text)
-            elif name in KEPT_KEYS:
-                kept[name] = KEPT_KEYS[name].parse(text)
+            elif name in STORED_SETTINGS:
+                kept[name] = STORED_SETTINGS[name].parse(text)
             elif (key := listener_key(name)) is not None:
                 connections[name] = key.parse(text)
             else:
@@ -159,7 +159,7 @@ def _two_ids(given: Mapping[str, str]) -> str | None:
 
 
 def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
-    if name in KEPT_KEYS:
+    if name in STORED_SETTINGS:
         return not settings.is_controller or name not in OF_CONTROLLERS
     return name in BROKER_KEYS and BROKER_KEYS[name].member and not settings.process_roles
 
@@ -210,7 +210,7 @@ def _without_effect(name: str, source: str) -> str:
 def _unknown(name: str, source: str) -> str:
     import difflib  # noqa: PLC0415 # only starts that fail need it
 
-    nearest = difflib.get_close_matches(name, [*BROKER_KEYS, *KEPT_KEYS, *IGNORED_NAMES], n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name, [*BROKER_KEYS, *STORED_SETTINGS, *IGNORED_NAMES], n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return f"Unknown setting {name} (from the {source}){hint}"
 

@@ -1,7 +1,7 @@
 """The cluster as clients see it: brokers, partition leaders and replicas, and which replicas are offline.
 
 The catalog knows which topics exist; the partition registry knows which replicas this broker serves. This class is for a standalone node,
-which needs no registration; a cluster broker has a `member_view.MemberView` instead.
+which needs no registration; a cluster broker has a `cluster_broker_view.ClusterBrokerView` instead.
 """
 
 from __future__ import annotations

@@ -15,9 +15,9 @@ from ottla.broker.cluster.life_cycle import Incarnation, LifeCycle, Pace, Reques
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.clock import Clock
-from ottla.broker.core.kept_keys import CORDONED
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.state_lines import StateLines
+from ottla.broker.core.stored_settings import CORDONED
 from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer

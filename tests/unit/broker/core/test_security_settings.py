@@ -12,7 +12,7 @@ LOCKS = [
     ("client.quota.callback.class", "com.example.Quotas"),
 ]
 
-NO_LOCKS = [
+NO_AUTHENTICATION = [
     ("sasl.login.refresh.buffer.seconds", "300"),
     ("sasl.kerberos.min.time.before.relogin", "60000"),
     ("early.start.listeners", "CONTROLLER"),
@@ -28,7 +28,7 @@ def test_an_unsupported_security_setting_stops_the_start_without_printing_its_va
     assert value not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "value"), NO_LOCKS)
+@pytest.mark.parametrize(("name", "value"), NO_AUTHENTICATION)
 def test_an_empty_security_setting_does_not_stop_the_start(name: str, value: str) -> None:
     assert lock_problem(name, value) is None
     assert load({name: value}, {}, None).notes == [f"{name} (command line) is a Kafka setting that has no effect here"]
