@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 from ottla.broker.core.security_keys import RELOADABLE
 from ottla.broker.security.pem import StoreError
 from ottla.broker.security.stores import key_material, trust_anchors
-from ottla.broker.security.tls import CarriedContext, files_written, held_to, show, trust
+from ottla.broker.security.tls import HandshakeContext, files_written, restrict, trust, use_certificate
 
 if TYPE_CHECKING:
     from ottla.broker.core.listener_security import ListenerSecurity
@@ -39,13 +39,13 @@ class ClientTls:
         self.context = self.renewed(security)
         self._stores = _stores(security)
 
-    def is_of(self, security: ListenerSecurity) -> bool:
+    def has_stores_of(self, security: ListenerSecurity) -> bool:
         """Return whether the context was made from the same settings and the files' current contents."""
         return self._stores == _stores(security)
 
     def renewed(self, security: ListenerSecurity) -> ssl.SSLContext:
         """Return a context for new settings, to be passed to `take`. Raises StoreError, OSError or ValueError."""
-        context = held_to(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        context = restrict(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         algorithm = security.text(_ALGORITHM)
         if algorithm is not None and algorithm.lower() != "https":
             raise StoreError(f"{_ALGORITHM}={algorithm} is not supported: allowed are https and an empty value")
@@ -54,7 +54,7 @@ class ClientTls:
         trust(context, trust_anchors(security, self._read))
         material = key_material(security, self._read)
         if material is not None:
-            show(context, material)
+            use_certificate(context, material)
         return context
 
     def take(self, renewed: ssl.SSLContext, security: ListenerSecurity) -> None:
@@ -67,7 +67,7 @@ def check_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
     Raises StoreError.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    carried = CarriedContext(ssl.PROTOCOL_TLS_SERVER)
+    carried = HandshakeContext(ssl.PROTOCOL_TLS_SERVER)
     carried.shared = server
     by_name, client.check_hostname = client.check_hostname, False
     try:
