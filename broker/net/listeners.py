@@ -184,7 +184,7 @@ def _check_inter_broker(settings: BrokerSettings, registered: Sequence[Endpoint]
     name, names = inter_broker_listener(settings), [endpoint.name for endpoint in registered]
     if name not in names:
         setting = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
-        raise SettingsError(f"{setting}={name} must be an advertised listener: {', '.join(names) or 'none is advertised'}")
+        raise SettingsError(f"{setting}={name} must be one of the advertised listeners: {', '.join(names) or 'none is advertised'}")
     at = of_brokers(settings)
     if not settings.inter_broker_listener_name and at.protocol.name != name:
         raise SettingsError(f"security.inter.broker.protocol={name}, but listener.security.protocol.map has {name}:{at.protocol.name}")

@@ -57,19 +57,19 @@ def test_a_node_without_a_truststore_uses_the_systems(tmp_path: Path) -> None:
                 "listener.name.a.oauthbearer.sasl.login.callback.handler.class",
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
             ),
-            r"sasl\.login\.callback\.handler\.class=.*: a node brings tokens of its own only",
+            r"sasl\.login\.callback\.handler\.class=.*unsigned tokens of its own only",
         ),
         (
             "SSL",
             "PLAIN",
             given("ssl.endpoint.identification.algorithm", "LDAPS"),
-            r"inter\.broker\.listener\.name: A cannot be dialled .*ssl\.endpoint\.identification\.algorithm=LDAPS is not supported",
+            r"inter\.broker\.listener\.name: TLS for connections to A .*ssl\.endpoint\.identification\.algorithm=LDAPS is not supported",
         ),
         (
             "SSL",
             "PLAIN",
             {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/nowhere/ca.pem"},
-            r"inter\.broker\.listener\.name: A cannot be configured: .*nowhere/ca\.pem",
+            r"inter\.broker\.listener\.name: TLS for connections to A cannot be configured: .*nowhere/ca\.pem",
         ),
     ],
 )

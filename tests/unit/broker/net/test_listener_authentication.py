@@ -74,7 +74,7 @@ def test_a_security_setting_for_an_unknown_listener_stops_the_start(name: str) -
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"sasl.enabled.mechanisms": ""}, r"sasl\.enabled\.mechanisms is empty, and SECURE uses SASL_PLAINTEXT"),
+        ({"sasl.enabled.mechanisms": ""}, r"sasl\.enabled\.mechanisms is empty, but SECURE uses SASL_PLAINTEXT"),
         ({"sasl.enabled.mechanisms": "PLAIN,X"}, r"sasl\.enabled\.mechanisms=X at SECURE is not supported"),
         (
             {"connection.failed.authentication.delay.ms": "600000"},
@@ -114,14 +114,17 @@ JWKS_URL, ALLOWED = "sasl.oauthbearer.jwks.endpoint.url", "org.apache.kafka.sasl
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({**secured(), **BEARER, JWKS_URL: "https://keys"}, "nobody judges signed tokens at SECURE"),
-        ({**secured(), **BEARER, "listener.name.secure.oauthbearer.sasl.oauthbearer.expected.issuer": "us"}, "nobody judges signed tokens"),
-        ({**secured(), **BEARER, "listener.name.secure.sasl.oauthbearer.expected.audience": "them"}, "nobody judges signed tokens"),
+        ({**secured(), **BEARER, JWKS_URL: "https://keys"}, "signed tokens are not validated at SECURE"),
+        (
+            {**secured(), **BEARER, "listener.name.secure.oauthbearer.sasl.oauthbearer.expected.issuer": "us"},
+            "signed tokens are not validated",
+        ),
+        ({**secured(), **BEARER, "listener.name.secure.sasl.oauthbearer.expected.audience": "them"}, "signed tokens are not validated"),
         (JUDGED, r"sasl\.oauthbearer\.jwks\.endpoint\.url is required at SECURE"),
-        ({**JUDGED, JWKS_URL: "ftp://keys"}, "allowed are addresses of http, https and file"),
+        ({**JUDGED, JWKS_URL: "ftp://keys"}, "allowed are http, https and file URLs"),
         ({**JUDGED, JWKS_URL: "file:///keys", ALLOWED: "file:///others"}, "The URL cannot be accessed due to restrictions"),
-        ({**JUDGED, JWKS_URL: "file:///no/keys", ALLOWED: "x,file:///no/keys"}, "the keys cannot be had: .*No such file"),
-        ({**JUDGED, JWKS_URL: "http://127.0.0.1:1/k", ALLOWED: "http://127.0.0.1:1/k"}, "the keys cannot be had: .*Connection refused"),
+        ({**JUDGED, JWKS_URL: "file:///no/keys", ALLOWED: "x,file:///no/keys"}, "the keys cannot be read: .*No such file"),
+        ({**JUDGED, JWKS_URL: "http://127.0.0.1:1/k", ALLOWED: "http://127.0.0.1:1/k"}, "the keys cannot be read: .*Connection refused"),
         ({**JUDGED, "sasl.oauthbearer.jwt.validator.class": "com.example.V"}, "a Java class cannot be loaded here"),
         ({**JUDGED, "sasl.oauthbearer.clock.skew.seconds": "-1"}, r"clock\.skew\.seconds=-1 at SECURE: must be at least 0"),
     ],

@@ -333,5 +333,5 @@ def test_a_node_rejects_another_host_and_another_authority(
                 runner.run(OverSockets(ports).known(at, client_security))
             told = f"Connection to node 7 failed authentication due to: {caught.value}" in caplog.text
             assert told is isinstance(caught.value, AuthenticationFailed)
-        with pytest.raises(LinkBroken, match="the client closed the connection while TLS began"):
+        with pytest.raises(LinkBroken, match="the peer closed the connection during the TLS handshake"):
             runner.run(OverSockets(ports).known("PLAINTEXT", way("PLAINTEXT", "SASL_SSL", ours=made.pem_settings())))
