@@ -7,11 +7,10 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.faults.engine import Faults
+from ottla.broker.app import Broker
+from ottla.broker.faults.engine import Faults
 
 PORT: Final = 9644
 """Where the console is, if no other port is named."""

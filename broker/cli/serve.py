@@ -14,15 +14,15 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.app import Broker
 from ottla.broker.cli.admin_ports import AdminPorts, add_admin_options, wants_admin
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings_load import Loaded
+from ottla.broker.faults.engine import Faults
+from ottla.broker.process import Beside
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.settings_load import Loaded
     from ottla.broker.development_security import DevelopmentSecurity
-    from ottla.broker.faults.engine import Faults
-    from ottla.broker.process import Beside
 
 EXIT_USAGE = 2
 _PORT_MAX = 65_535
