@@ -149,7 +149,7 @@ def test_a_broker_with_a_wrong_password_says_so_and_tries_until_it_gives_up(capl
         lock = cluster_security(make_development_security(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
         machine.given |= lock.settings
         machine.users_at = lambda _settings: {**lock.users, NODE_USER: "not what they bring"}
-        with pytest.raises(ConnectionError, match="did not come into its cluster"):
+        with pytest.raises(ConnectionError, match="could not join its cluster"):
             await machine.done(machine.cluster(1, listener=LISTENER).start())
 
     run(scene())
@@ -191,7 +191,7 @@ def test_the_directory_of_one_node_is_refused() -> None:
         machine = Machine()
         machine.files.make_dir(DATA)
         machine.files.write(DATA / "meta.properties", b"", sync=True)
-        with pytest.raises(StartError, match="is the directory of one node"):
+        with pytest.raises(StartError, match="is the directory of a single node"):
             await machine.done(machine.cluster().start())
 
     run(scene())
