@@ -14,13 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ottla.broker.api.authorizer import Asking, Authorizer
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core.acl import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.api.authorizer import Asking, Authorizer
 
     class _Services(Protocol):
         @property

@@ -15,18 +15,16 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.cluster.acl_index import AclIndex, AclVerdict, Question, text_of
+from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core import limits
 from ottla.broker.core.acl import STANDARD_AUTHORIZER, SUPPORTED, Operation, Resource, bits, super_users
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.principal import Principal
+from ottla.broker.core.settings import BrokerSettings
 from ottla.protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.principal import Principal
-    from ottla.broker.core.settings import BrokerSettings
 
 AUDIT: Final = "kafka.authorizer.logger"
 """Kafka's name for the logger of denials."""

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.api.authorizer import java_host
+from ottla.broker.api.context import Context, Services
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.telemetry.instances import ClientTelemetry
 from ottla.broker.telemetry.subscriptions import Pusher
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Context, Services
 
 _UNKNOWN: Final = "unknown"
 """What Kafka calls the software of a client that does not say it."""

@@ -11,36 +11,35 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.reply import CLOSE, Reply
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.features import Features
+from ottla.broker.cluster.image import TopicImage
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
-from ottla.broker.runtime.metadata.cluster_view import Dialled
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
+from ottla.broker.runtime.coordination.txn_service import TxnService
+from ottla.broker.runtime.coordination.txn_verification import TxnVerification
+from ottla.broker.runtime.metadata.cluster_view import ClusterView, Dialled
+from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+from ottla.broker.runtime.metadata.topic_making import TopicMaker
+from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
+from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.turns import Turns
+from ottla.broker.storage.log_dir import LogDir
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.features import Features
-    from ottla.broker.cluster.image import TopicImage
-    from ottla.broker.configs.broker_config import BrokerConfigs
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
     from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.runtime.coordination.group_service import GroupService
-    from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
-    from ottla.broker.runtime.coordination.txn_service import TxnService
-    from ottla.broker.runtime.coordination.txn_verification import TxnVerification
     from ottla.broker.runtime.metadata.cluster_of_one import LoneController
-    from ottla.broker.runtime.metadata.cluster_view import ClusterView
-    from ottla.broker.runtime.metadata.producer_ids import ProducerIds
-    from ottla.broker.runtime.metadata.topic_making import TopicMaker
-    from ottla.broker.runtime.metadata.topic_service import TopicService
     from ottla.broker.runtime.nodes.envelopes import Forwarding
-    from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
-    from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.runtime.replicas.partitions import Partitions
-    from ottla.broker.runtime.upkeep.turns import Turns
-    from ottla.broker.storage.log_dir import LogDir
     from ottla.broker.telemetry.instances import ClientTelemetry
 
 

@@ -7,8 +7,8 @@ Promise: a heartbeat counts when it comes, however many decisions are before it:
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.controller.broker_sessions import Contact
 from ottla.broker.controller.heartbeats import heartbeat
 from ottla.broker.controller.producer_ids import allocate_block_to
@@ -19,9 +19,6 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest,
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
 
 _TELLS_LAST_EPOCH = 3
 

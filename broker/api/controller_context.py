@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ottla.broker.api.authorizer import Authorizer
-    from ottla.broker.api.context import Peer
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.features import Features
-    from ottla.broker.configs.broker_config import BrokerConfigs
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.runtime.quorum.active_controller import ActiveController
-    from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
-    from ottla.broker.runtime.quorum.serving import QuorumServing
-    from ottla.broker.runtime.quorum.sole_voter import SoleVoter
-    from ottla.broker.runtime.upkeep.turns import Turns
+from ottla.broker.api.authorizer import Authorizer
+from ottla.broker.api.context import Peer
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.features import Features
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.quotas.quotas import Quotas
+from ottla.broker.runtime.quorum.active_controller import ActiveController
+from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
+from ottla.broker.runtime.quorum.serving import QuorumServing
+from ottla.broker.runtime.quorum.sole_voter import SoleVoter
+from ottla.broker.runtime.upkeep.turns import Turns
 
 
 @dataclass(slots=True)

@@ -8,13 +8,15 @@ INVALID_REQUEST. What cannot be read, or not in that version, is UNSUPPORTED_VER
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.dispatch import Served
 from ottla.broker.api.routes import FORWARDED, SPLIT
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.principal import Principal
@@ -25,11 +27,6 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.principal import read_principal
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ottla.broker.api.dispatch import Served
 
 _OF_USERS: Final = (ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
 FORWARDABLE: Final = frozenset({*FORWARDED, *SPLIT, *_OF_USERS, ApiKey.ALLOCATE_PRODUCER_IDS})

@@ -6,8 +6,8 @@ Version 0's `allow_downgrade` is not looked at, as by Kafka's QuorumController: 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.controller.feature_updates import FeatureUpdate, update_features
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k57_update_features import (
@@ -15,9 +15,6 @@ from ottla.protocol.messages.k57_update_features import (
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
 
 _REFUSED = "The update failed for all features since the following feature had an error: "
 

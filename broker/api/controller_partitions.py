@@ -7,8 +7,8 @@ A request that is refused as a whole is refused as Kafka does it: what clients a
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.controller.alter_partition import alter_partition
 from ottla.broker.controller.assign_directories import assign_directories
 from ottla.broker.controller.elect_leaders import elect_leaders
@@ -27,9 +27,6 @@ from ottla.protocol.messages.k45_alter_partition_reassignments import Reassignab
 from ottla.protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
 
 
 async def elect(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:

@@ -5,22 +5,19 @@ of Vote (52), BeginQuorumEpoch (53), EndQuorumEpoch (54), AddRaftVoter (80), Rem
 from __future__ import annotations
 
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING
 
+from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.runtime.quorum import refusals
 from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added, no_voter_removed
-
-if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
-    from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
-    from ottla.protocol.messages.k52_vote import VoteRequest, VoteResponse
-    from ottla.protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
-    from ottla.protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
-    from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
-    from ottla.protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
-    from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
-    from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
-    from ottla.protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
+from ottla.protocol.messages.k52_vote import VoteRequest, VoteResponse
+from ottla.protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from ottla.protocol.messages.k54_end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from ottla.protocol.messages.k55_describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
+from ottla.protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from ottla.protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 
 
 def fetch(ctx: ControllerContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:

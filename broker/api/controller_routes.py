@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.broker.api import controller_brokers as brokers
 from ottla.broker.api import (
@@ -33,6 +33,7 @@ from ottla.broker.api.controller_context import ControllerContext, ControllerSer
 from ottla.broker.api.controller_envelope import open_envelope
 from ottla.broker.api.controller_self import api_versions, describe_cluster
 from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.large_requests import Compute
 from ottla.broker.api.reply import Buffer
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation
@@ -40,9 +41,6 @@ from ottla.broker.faults.engine import Faults
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import response_class
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.api.large_requests import Compute
 
 _ACTION, _ALTER, _DESCRIBE = Operation.CLUSTER_ACTION, Operation.ALTER, Operation.DESCRIBE
 NEEDED: Final[Mapping[ApiKey, Operation]] = {

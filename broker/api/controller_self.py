@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from ottla.broker.api.access import operations_of_cluster
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.dispatch import Served
 from ottla.broker.api.k18_api_versions import answer
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ottla.broker.api.controller_context import ControllerContext
-    from ottla.broker.api.dispatch import Served
 
 BROKERS = 1
 CONTROLLERS = 2

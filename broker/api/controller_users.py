@@ -6,9 +6,9 @@ Promise: checked as Kafka checks them, they are in the metadata of every broker;
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import check_cluster
+from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.k51_alter_user_scram_credentials import all_refused, altered
 from ottla.broker.controller.scram_users import alter_scram_users
 from ottla.broker.core.acl import Operation
@@ -17,9 +17,6 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsRequest,
     AlterUserScramCredentialsResponse,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
 
 
 async def alter_users(ctx: ControllerContext, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:

@@ -15,32 +15,30 @@ from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ottla.broker.api.context import CloseConnection, Context, Peer
+from ottla.broker.api.context import CloseConnection, Context, Peer, Services
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
 from ottla.broker.api.request_parts import too_many, way_of
 from ottla.broker.api.routes import ROUTES
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS, shown
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
+from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import FsyncFailed
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import decode_request, encode_response, response_class
+from ottla.protocol.codec import Request, RequestHeader, decode_request, encode_response, response_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, ProtocolError, TooManyElements, UnsupportedVersion
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.headers import read_request_header
 
 if TYPE_CHECKING:
-    from ottla.broker.api.context import Services
     from ottla.broker.api.large_requests import Budget, Compute, LargeRequests
     from ottla.broker.api.pipeline import Interceptor
     from ottla.broker.api.produce_lane import ProduceLane
     from ottla.broker.api.throttling import Throttling
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.faults.engine import Faults
-    from ottla.broker.runtime.upkeep.turns import Turns
-    from ottla.protocol.codec import Request, RequestHeader
 
 _PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
 

@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.api.context import CloseConnection
+from ottla.broker.api.pipeline import Call, Handle
 from ottla.broker.api.reply import LastWords
 from ottla.broker.faults.answers import overwrite, refusal
+from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultAction, FaultRule
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response
-
-if TYPE_CHECKING:
-    from ottla.broker.api.pipeline import Call, Handle
-    from ottla.broker.faults.engine import Faults
-    from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 _DELAYED = frozenset({FaultAction.DELAY_REQUEST, FaultAction.HOLD_REQUEST})
 _ANSWERED_LATE = frozenset({FaultAction.DELAY, FaultAction.HOLD_RESPONSE})

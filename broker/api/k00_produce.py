@@ -11,11 +11,12 @@ Versions 0-2 are advertised and never served, as in Kafka: librdkafka before 2.1
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import CloseConnection, Context
@@ -27,7 +28,10 @@ from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition
 from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
-from ottla.broker.storage.batch_check import TooMuchAtOnce
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import TopicPartitions
+from ottla.broker.storage.batch_check import Checked, TooMuchAtOnce
+from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -52,14 +56,6 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.errors import CorruptBatch, UnknownCodec
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.runtime.replicas.partitions import TopicPartitions
-    from ottla.broker.storage.batch_check import Checked
-    from ottla.broker.storage.txn_guard import VerificationGuard
 
 Buffer = bytes | bytearray | memoryview
 

@@ -14,7 +14,6 @@ Promises:
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import allowed_of_cluster, denied, operations, operations_of_cluster
 from ottla.broker.api.context import Context
@@ -23,6 +22,7 @@ from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.runtime.metadata.cluster_view import Place
 from ottla.broker.runtime.metadata.topic_making import Asker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import (
@@ -33,9 +33,6 @@ from ottla.protocol.messages.k03_metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.topic_names import name_problem
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.metadata.cluster_view import Place
 
 LISTENER_NOT_FOUND_SINCE = 6
 """Clients of older versions are told that there is no leader."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Set
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.api.access import NOBODY, denied
 from ottla.broker.api.context import Context
@@ -19,11 +19,9 @@ from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.shards import Shards
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.coordination.shards import Shards
 
 NO_NODE = -1
 

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING
 
-from ottla.broker.api.context import Context
+from ottla.broker.api.context import Context, Peer
 from ottla.broker.api.routes import ROUTES, served
+from ottla.broker.cluster.features import Features
+from ottla.broker.runtime.nodes.envelopes import Forwarding
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import (
@@ -28,11 +29,6 @@ from ottla.protocol.messages.k18_api_versions import (
     FinalizedFeatureKey,
     SupportedFeatureKey,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Peer
-    from ottla.broker.cluster.features import Features
-    from ottla.broker.runtime.nodes.envelopes import Forwarding
 
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 

@@ -9,16 +9,17 @@ watermark of -1; but where the followers are not done in time (REQUEST_TIMED_OUT
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k21_delete_records import (
@@ -28,11 +29,6 @@ from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from ottla.broker.runtime.replicas.partition import Partition
 
 HIGH_WATERMARK = -1
 

@@ -8,11 +8,11 @@ Source: KAFKA KafkaApis.handleDescribeTokensRequest, DelegationTokenManager.filt
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.token_rules import check_may_ask
+from ottla.broker.cluster.metadata_records import DelegationTokenRecord
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.principal import Principal
 from ottla.broker.core.rejected import Rejected
@@ -24,9 +24,6 @@ from ottla.protocol.messages.k41_describe_delegation_token import (
     DescribeDelegationTokenRequest,
     DescribeDelegationTokenResponse,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.metadata_records import DelegationTokenRecord
 
 
 def handle(ctx: Context, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:

@@ -13,17 +13,14 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ottla.broker.api.context import CloseConnection
-from ottla.broker.api.request_parts import join, split
+from ottla.broker.api.request_parts import Split, join, split
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.protocol.codec import encode_response
-
-if TYPE_CHECKING:
-    from ottla.broker.api.request_parts import Split
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.runtime.upkeep.turns import Turns
 
 T = TypeVar("T")
 Compute = Callable[[Callable[[], T]], Awaitable[T]]

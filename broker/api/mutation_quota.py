@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Context
+from ottla.broker.api.context import Context
 
 Charge = Callable[[int], None]
 

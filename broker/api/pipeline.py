@@ -9,16 +9,14 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ottla.broker.api.context import Context
 from ottla.broker.faults.engine import Exchange, Faults
+from ottla.broker.faults.rules import FaultRule
 from ottla.broker.faults.subject import Subject, subject_of
 from ottla.protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Context
-    from ottla.broker.faults.rules import FaultRule
-    from ottla.protocol.codec import Request
+from ottla.protocol.codec import Request
 
 
 @dataclass(slots=True)

@@ -14,21 +14,18 @@ Rules:
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.api.k00_produce import ADDING_SINCE, is_transactional, is_whole
+from ottla.broker.api.reply import Reply
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.txn_verification import Writer
+from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.batch_check import TooMuchAtOnce
+from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from ottla.broker.api.reply import Reply
-    from ottla.broker.runtime.coordination.txn_verification import TxnVerification
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.runtime.replicas.partitions import Partitions
-    from ottla.broker.storage.txn_guard import VerificationGuard
 
 _KEY: Final = int(ApiKey.PRODUCE)
 _FIRST_VERSION: Final = 9

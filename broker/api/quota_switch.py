@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.cluster.image import QuotaTarget
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
+
 if TYPE_CHECKING:
-    from ottla.broker.api.dispatch import Dispatcher
-    from ottla.broker.cluster.image import QuotaTarget
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.quotas.connections import Acceptance
     from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 
 
 _ANY: Final = 2**31 - 1

@@ -16,22 +16,18 @@ Source: KAFKA KafkaApis (handleProduceRequest, handleFetchRequest), RequestHandl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ottla.broker.api.context import Context
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.quotas.clients import NANOS_TO_PERCENT, Mutations
 from ottla.broker.quotas.quotas import Quotas
 from ottla.broker.quotas.rates import Windows, rounded
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import encode_response
-from ottla.protocol.messages.k01_fetch import FetchResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Context
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
-    from ottla.protocol.codec import Request
-    from ottla.protocol.messages.k01_fetch import FetchRequest
+from ottla.protocol.codec import Request, encode_response
+from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
 
 _OLD_HEADER_BYTES: Final = 4
 _HEADER_BYTES: Final = 5

@@ -8,15 +8,13 @@ Source: KAFKA KafkaApis.allowTokenRequests, ControllerApis.allowTokenRequests.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.api.context import Peer
 from ottla.broker.core.principal import ANONYMOUS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Peer
 
 NO_TIME: Final = -1
 """In the place of times, for whom a request is refused before it is decided upon."""

@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.core.listener_security import ListenerSecurity
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.net.listener_authentication import login_entries
+from ottla.broker.net.listeners import BetweenNodes
 from ottla.broker.security.jaas import LoginFile, LoginModule
 from ottla.broker.security.scram import SCRAM_KINDS
 from ottla.protocol.login import Tokens, bearer_tokens, takes_long, tokens_of
 
 if TYPE_CHECKING:
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.listeners import BetweenNodes
     from ottla.broker.security.tls_client import ClientTls
 
 _BEARER: Final = "OAUTHBEARER"

@@ -10,18 +10,18 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.broker.api.context import Listener, Peer
+from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.net.listeners import plain_address
 from ottla.broker.net.session import ByteBudget, Session
 from ottla.broker.net.shedding import Shedding
 
 if TYPE_CHECKING:
-    from ottla.broker.api.dispatch import Dispatcher
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import TimerHandle, Timers
     from ottla.broker.quotas.connections import Acceptance
 
 peer_logger = logging.getLogger(PEERS)

@@ -6,16 +6,11 @@ Source: KAFKA CredentialProvider, ScramPublisher, DelegationTokenPublisher.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.core.principal import Principal
-from ottla.broker.security.scram import Credential, credential_of, salted_password
+from ottla.broker.security.scram import Credential, ScramKind, credential_of, salted_password
 from ottla.broker.security.tokens import token_password
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import MetadataImage
-    from ottla.broker.security.scram import ScramKind
-
 
 _SALT_BITS = 128
 

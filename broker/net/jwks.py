@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
@@ -30,11 +30,9 @@ from ottla.broker.core import limits
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import SECURITY_KEYS
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
 from ottla.broker.security.signed_tokens import SigningKey, read_key_set
 from ottla.broker.security.stores import trust_anchors
-
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import Timers
 
 logger = logging.getLogger(__name__)
 

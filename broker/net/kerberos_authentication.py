@@ -13,17 +13,15 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.security.jaas import LoginModule
 from ottla.broker.security.kerberos_names import KerberosName, ShortNames
-
-if TYPE_CHECKING:
-    from ottla.broker.core.listener_security import ListenerSecurity
-    from ottla.broker.security.jaas import LoginModule
-    from ottla.broker.security.mechanism import MakeMechanism
-    from ottla.protocol.login import Tokens
+from ottla.broker.security.mechanism import MakeMechanism
+from ottla.protocol.login import Tokens
 
 KRB5_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 _RULES: Final = "sasl.kerberos.principal.to.local.rules"

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
-from ottla.broker.net.listeners import of_brokers, of_controllers
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.listener_authentication import ListenerAuthentication
+from ottla.broker.net.listeners import BetweenNodes, of_brokers, of_controllers
+from ottla.broker.net.network import Network
 from ottla.broker.net.node_client import NodeClient, Patience
+from ottla.broker.runtime.nodes.link import Connect
 
 if TYPE_CHECKING:
-    from random import Random
-
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.net.listener_authentication import ListenerAuthentication
-    from ottla.broker.net.listeners import BetweenNodes
-    from ottla.broker.net.network import Network
-    from ottla.broker.runtime.nodes.link import Connect
     from ottla.broker.security.tls_client import ClientTls
 
 

@@ -14,10 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.api.context import Listener
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import SECURED_TOKENS
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.core.timers import Timers
 from ottla.broker.security.jaas import JaasError, LoginFile, LoginModule, login_modules
 from ottla.broker.security.mechanism import MakeMechanism
 from ottla.broker.security.plain import Plain
@@ -25,10 +29,6 @@ from ottla.broker.security.sasl import ListenerSasl
 from ottla.broker.security.scram import SCRAM_KINDS, Credential, Scram, ScramKind
 
 if TYPE_CHECKING:
-    from ottla.broker.api.context import Listener
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
     from ottla.broker.security.tls import ListenerTls
 
 logger = logging.getLogger(__name__)

@@ -12,20 +12,18 @@ from collections.abc import Mapping
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.config_keys import Value
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.security_keys import ALLOWED_URLS
 from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.core.timers import Timers
 from ottla.broker.net.jwks import FetchedKeys, FileKeys, Rhythm, fetcher
 from ottla.broker.security.signed_tokens import ClaimRules, KeySource, SignedTokens
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.config_keys import Value
-    from ottla.broker.core.listener_security import ListenerSecurity
-    from ottla.broker.core.timers import Timers
 
 logger, peer_logger = logging.getLogger(__name__), logging.getLogger(PEERS)
 

@@ -19,22 +19,20 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.k18_api_versions import is_valid
 from ottla.broker.api.reply import CLOSE, Buffer, LastWords, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.principal import ANONYMOUS, USER, Principal
 from ottla.broker.faults.answers import refusal
-from ottla.broker.net.connection import Connection
-from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, LogIn, Moment, SaslExchange, Step
+from ottla.broker.net.connection import Connection, Shared
+from ottla.broker.net.listener_authentication import ListenerAuthentication
+from ottla.broker.net.session import PendingReply
+from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, ListenerSasl, LogIn, Moment, SaslExchange, Step
 from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from ottla.broker.api.context import Listener, Peer
-    from ottla.broker.net.connection import Shared
-    from ottla.broker.net.listener_authentication import ListenerAuthentication
-    from ottla.broker.net.session import PendingReply
-    from ottla.broker.security.sasl import ListenerSasl
     from ottla.broker.security.tls import ListenerTls
 
 _HANDSHAKE = ApiKey.SASL_HANDSHAKE.to_bytes(2, "big")

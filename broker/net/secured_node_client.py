@@ -16,22 +16,19 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.timers import TimerHandle
+from ottla.broker.net.client_security import ClientSasl, ClientSecurity
 from ottla.broker.net.node_client import NodeClient, Wire
 from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.login import NotTrusted
+from ottla.protocol.login import NotTrusted, Tokens
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
-
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import TimerHandle
-    from ottla.broker.net.client_security import ClientSasl, ClientSecurity
-    from ottla.protocol.login import Tokens
 
 _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 _RENEWED: Final = (0.85, 0.95)

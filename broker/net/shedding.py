@@ -16,14 +16,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
-
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.net.session import ByteBudget
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.session import ByteBudget
 
 peer_logger = logging.getLogger(PEERS)
 

@@ -11,6 +11,7 @@ Rules that hold inside:
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,11 @@ from ottla.broker.configs.broker_changes import base_name, is_reloadable
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import lock_key
+from ottla.broker.core.settings import BrokerSettings, lock_key
+from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    import ssl
-
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.listener_authentication import ListenerAuthentication
     from ottla.broker.security.tls import ListenerTls, Stores
     from ottla.broker.security.tls_client import ClientTls
 

@@ -14,19 +14,17 @@ Source: KAFKA DefaultSslEngineFactory; JDK TrustStoreUtil, PKCS12KeyStore.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_der_private_key, pkcs12
 
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.security import pem
 from ottla.broker.security.java_keystore import JCEKS_MAGIC, MAGIC, read_java_keystore
 from ottla.broker.security.pem import StoreError
-
-if TYPE_CHECKING:
-    from ottla.broker.core.listener_security import ListenerSecurity
 
 _PEM: Final = "PEM"
 Read = Callable[[str], bytes]

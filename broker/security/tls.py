@@ -18,20 +18,18 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import Certificate, ExtensionNotFound, GeneralName, SubjectAlternativeName, load_der_x509_certificate
 
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import RELOADABLE
 from ottla.broker.security import pem
 from ottla.broker.security.java_dn import java_name
 from ottla.broker.security.pem import StoreError
 from ottla.broker.security.principal_rules import PrincipalRules
 from ottla.broker.security.stores import KeyMaterial, key_material, trust_anchors
-
-if TYPE_CHECKING:
-    from ottla.broker.core.listener_security import ListenerSecurity
 
 logger = logging.getLogger(__name__)
 

@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import RELOADABLE
 from ottla.broker.security.pem import StoreError
-from ottla.broker.security.stores import key_material, trust_anchors
+from ottla.broker.security.stores import Read, key_material, trust_anchors
 from ottla.broker.security.tls import CarriedContext, files_written, held_to, show, trust
-
-if TYPE_CHECKING:
-    from ottla.broker.core.listener_security import ListenerSecurity
-    from ottla.broker.security.stores import Read
 
 _TURNS: Final = 10
 _NO_HANDSHAKE: Final = (
