@@ -1,4 +1,4 @@
-"""What a controller answers of itself: ApiVersions (key 18) and DescribeCluster (60)."""
+"""The controller's handlers for ApiVersions (key 18) and DescribeCluster (60)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ CONTROLLERS = 2
 
 
 def api_versions(ctx: ControllerContext, request: ApiVersionsRequest, routes: Mapping[int, Served]) -> ApiVersionsResponse:
-    """The routes of the controller, and the features of the cluster."""
+    """Return the controller's routes and the features of the cluster."""
     listed = [ApiVersion(key, route.min_version, route.max_version) for key, route in sorted(routes.items())]
     return answer(request, ctx.version, ctx.peer, ctx.services.features(), listed)
 
 
 def describe_cluster(ctx: ControllerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """The controllers, which is this one; a controller's listener tells nothing of brokers (KIP-919)."""
+    """Return the controllers, which is this one only. A controller listener does not return brokers (KIP-919)."""
     if request.endpoint_type != CONTROLLERS:
         if request.endpoint_type == BROKERS:
             wrong = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"

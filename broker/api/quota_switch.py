@@ -1,4 +1,4 @@
-"""Quotas begin and end to be obeyed: without any nothing of them is imported, and no request is asked about."""
+"""Activation of quotas. Without quotas none of their code is imported, and no request is checked."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANY: Final = 2**31 - 1
 
 
 class Obeys(Protocol):
-    """The services of a broker, or a controller."""
+    """The services of a broker or a controller that quotas need."""
 
     quotas: Quotas | None
 
@@ -33,7 +33,7 @@ class Obeys(Protocol):
 def obey(
     services: Obeys, dispatcher: Dispatcher, quotas: Mapping[QuotaTarget, Mapping[str, float]], sessions: FetchSessions | None = None
 ) -> None:
-    """From now on these quotas hold; what was used before counts."""
+    """Apply new quotas. Usage that was measured before still counts."""
     if services.quotas is None and not quotas:
         return
     from ottla.broker.api.throttling import Throttling  # noqa: PLC0415 # only where there are quotas
@@ -44,7 +44,7 @@ def obey(
 
 
 def accept(services: Obeys, listener: str, host: str, *, for_brokers: bool) -> Acceptance | None:
-    """How a connection that has come is accepted: None, at once."""
+    """Return how a new connection is delayed or refused; None if it is accepted at once."""
     rate, own_rate = services.settings.max_connection_creation_rate, services.settings.max_connection_creation_rate_of(listener)
     if rate == own_rate == _ANY and (services.quotas is None or not services.quotas.connection):
         return None
@@ -53,7 +53,7 @@ def accept(services: Obeys, listener: str, host: str, *, for_brokers: bool) -> A
 
 
 def _quotas_of(services: Obeys) -> Quotas:
-    from ottla.broker.api.throttling import make_quotas  # noqa: PLC0415 # as above
+    from ottla.broker.api.throttling import make_quotas  # noqa: PLC0415 # only if there are quotas
 
     if services.quotas is None:
         services.quotas = make_quotas(services.settings)

@@ -1,4 +1,4 @@
-"""What the cluster's metadata keeps of users' passwords, and of delegation tokens, for log-ins.
+"""Lookup of SCRAM credentials and delegation tokens in the cluster's metadata.
 
 Source: KAFKA CredentialProvider, ScramPublisher, DelegationTokenPublisher.
 """
@@ -16,8 +16,9 @@ _SALT_BITS = 128
 
 
 class Credentials:
-    """`image` gives the newest metadata; `users` are known beside it, by their passwords, and `random_bits(n)` salts these. Without
-    `token_secret` no token is good."""
+    """The SCRAM credentials of a broker. `image` returns the newest metadata. `users` are additional users with their passwords, which are
+    salted with `random_bits(n)`. Without `token_secret` no delegation token is valid.
+    """
 
     def __init__(
         self,
@@ -31,8 +32,9 @@ class Credentials:
         self._of_tokens: dict[tuple[str, str], Credential] = {}
 
     def find(self, kind: ScramKind, name: str, by_token: bool) -> Credential | None:
-        """A change holds for the next log-in. With `by_token` the name is the id of a delegation token; one that is over is found, and its
-        log-in is good for nothing."""
+        """Return the credential of a user or, with `by_token`, of the delegation token with this id. Changed metadata applies to the next
+        login. An expired token is found, too; its session expires at once.
+        """
         if by_token:
             return self._of_token(kind, name)
         if name in self._users:
@@ -45,7 +47,7 @@ class Credentials:
         )
 
     def _make(self, kind: ScramKind, name: str) -> Credential:
-        """At the first log-in: it takes milliseconds."""
+        """Salt a user's password at the first login, because it takes milliseconds."""
         found = self._made[kind.name, name] = self._salted(kind, self._users[name])
         return found
 
