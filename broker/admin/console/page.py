@@ -9,12 +9,10 @@ Rules:
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from fastapi import FastAPI
 from fastapi.responses import RedirectResponse, Response
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 PAGE: Final = "/console"
 """The page's path."""
