@@ -31,7 +31,7 @@ def test_the_calm_run_comes_first_and_what_does_not_apply_is_not_run(tmp_path: P
 @pytest.mark.parametrize(
     ("mode", "why"),
     [
-        ("nothing", "wrote no record"),
+        ("nothing", "wrote no readable record"),
         ("fails", "no such luck"),
         ("alike", "what identifies them"),
         ("varying", "two runs without faults produce different records"),
