@@ -1,4 +1,5 @@
-"""The systemd unit: its command is valid, and the broker works under its restrictions, as far as they can be applied here without systemd."""
+"""The systemd unit: its command is valid, and the broker works under its restrictions, as far as they can be applied here without
+systemd."""
 
 from __future__ import annotations
 
