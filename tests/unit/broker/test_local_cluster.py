@@ -206,6 +206,6 @@ def test_an_invalid_setting_is_refused_before_the_start() -> None:
 
 def test_an_unroutable_host_is_refused_before_the_start() -> None:
     machine = Machine()
-    with pytest.raises(SettingsError, match=r"advertised\.listeners is needed: PLAINTEXT listens at 0\.0\.0\.0"):
+    with pytest.raises(SettingsError, match=r"advertised\.listeners is required: PLAINTEXT listens at 0\.0\.0\.0"):
         LocalCluster(Layout(DATA, 2, host="0.0.0.0"), machine.settings_of, Faults, machine.environment, machine.exit_codes.append)
     assert machine.files.scan(Path("/")) == []

@@ -55,7 +55,7 @@ def test_a_sync_in_a_stable_group_returns_the_current_assignment() -> None:
         ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_an_invalid_sync_gets_its_error(changes: dict[str, object], error: ErrorCode) -> None:
+def test_an_inconsistent_sync_is_rejected(changes: dict[str, object], error: ErrorCode) -> None:
     driver = GroupDriver()
     (leader,) = driver.stable(None)
     fields = {"member_id": leader} | changes
