@@ -27,6 +27,17 @@ class Needs(StrEnum):
     REPLICAS = "--replicas"
 
 
+class Scope(StrEnum):
+    """What a rule has to see together; all else may be judged by another task, on another machine. See `sharing`."""
+
+    PARTITION = "partition"
+    """One log partition (with --replicas all copies of it): the rule is judged where that is read."""
+    PRODUCER = "producer"
+    """A producer's transactions in all partitions of a directory: tasks hand on a row a transaction."""
+    KEY = "key"
+    """The records of a topic that have one key: tasks hand on a row a record."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule. `limits` say where it is blind. `view` is the view it reads; without what it `needs` it is not judged; `evidence` are the
@@ -45,3 +56,4 @@ class Rule:
     needs_transactions: bool = False
     """Where no batch is transactional the rule has nothing to judge: it is not run, and found nothing."""
     needs: Needs = Needs.NOTHING
+    scope: Scope = Scope.PARTITION
