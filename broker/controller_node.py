@@ -1,9 +1,9 @@
-"""The controller of a cluster as a part of a process (`ControllerPart`), and a process that is nothing else: `process.roles=controller`.
+"""A cluster's controller as part of a process (`ControllerPart`), and as a process of its own: `process.roles=controller`.
 
 Start: bind the listeners -> open the data directory -> lead the quorum -> accept connections. Stop: accept and read nothing more -> answer
-what is in flight -> end -> close the log.
+requests in flight -> end -> close the log.
 
-Source: KAFKA ControllerServer.
+Source: Kafka's ControllerServer.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
+from ottla.broker.environment import Environment
 from ottla.broker.net.connection import Shared, connection_limits
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, host_and_port
-from ottla.broker.net.server import NO_LOCKS, Server
+from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import StartError
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
@@ -32,28 +33,39 @@ from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.world import World
 from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.api.context import Listener
     from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.locks import ListenerLock
+    from ottla.broker.net.listener_authentication import ListenerAuthentication
 
 logger = logging.getLogger("ottla.broker")
 
 
 class ControllerPart:
-    """A controller with its listeners, in whatever process. `stop_at_once` is told why that has to end."""
+    """A controller with its listeners, in any process. `stop_at_once` is called with the error that must end the process."""
 
     def __init__(
-        self, settings: BrokerSettings, world: World, *, timers: Timers, flusher: Flusher, stop_at_once: Callable[[BaseException], None]
+        self,
+        settings: BrokerSettings,
+        environment: Environment,
+        *,
+        timers: Timers,
+        flusher: Flusher,
+        stop_at_once: Callable[[BaseException], None],
     ) -> None:
         self._role: ControllerRole | None = None
-        self._settings, self._world, self._timers, self._flusher, self._stop_at_once = settings, world, timers, flusher, stop_at_once
+        self._settings, self._environment, self._timers, self._flusher, self._stop_at_once = (
+            settings,
+            environment,
+            timers,
+            flusher,
+            stop_at_once,
+        )
         listeners = controller_listeners_of(settings)
-        self._locks = self._locks_of(listeners) if any(at.protocol for at in listeners) else NO_LOCKS
-        self._server = Server(world.network, listeners, settings.socket_listen_backlog_size)
+        self._authentication = self._listener_authentication(listeners) if any(at.protocol for at in listeners) else NO_AUTHENTICATION
+        self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
         self._dispatcher: ControllerDispatcher
 
     @property
@@ -64,73 +76,79 @@ class ControllerPart:
 
     @property
     def role(self) -> ControllerRole:
-        """What it decides with; once it has started."""
+        """The controller role, once started."""
         assert self._role is not None, "the controller has not started"
         return self._role
 
     def bind(self) -> None:
-        """Take the addresses. Raises OSError."""
+        """Bind the listeners. Raises OSError."""
         self._server.bind()
 
     def close(self) -> None:
-        """Accept, read and do nothing more: for a start that failed."""
+        """Clean up after a failed start: accept, read and do nothing more."""
         self._server.close()
         if self._role is not None:
             self._role.end()
 
     async def start(self, log_dir: LogDir) -> None:
-        """Leads the quorum and accepts connections. Raises LogDirRefused, ProtocolError, OSError."""
-        settings, world = self._settings, self._world
+        """Lead the quorum and accept connections. Raises LogDirRefused, ProtocolError, OSError."""
+        settings, environment = self._settings, self._environment
         self._role = role = ControllerRole(
             settings,
             log_dir,
             [VoterEndpoint(at.name, at.host, at.port) for at in endpoints_of(self._server.listeners)],
-            clock=world.clock,
+            clock=environment.clock,
             timers=self._timers,
             flusher=self._flusher,
-            files=world.files,
-            random=world.random,
+            files=environment.files,
+            random=environment.random,
             on_failure=self._stop_at_once,
         )
         await role.start()
         services = ControllerServices(
             settings,
-            world.clock,
+            environment.clock,
             self._timers,
-            Turns(world.clock),
+            Turns(environment.clock),
             role.active,
             role.voter,
             role.serving,
             role.features,
             role.decisions,
             self._stop_at_once,
-            authorizer_of(settings, lambda: role.newest.image.acls, world.clock),
+            authorizer_of(settings, lambda: role.newest.image.acls, environment.clock),
         )
         self._dispatcher = ControllerDispatcher(services, self._flusher.compute)
         self._obey_quotas(services)
         role.followers.append(lambda published: self._obey_quotas(services) if published.changes.client_quotas else None)
-        if any(lock.tls is not None for lock in self._locks.values()):
+        if any(at_listener.tls is not None for at_listener in self._authentication.values()):
             self._follow_stores(role)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
-        shared = Shared(self._dispatcher, world.clock, self._timers, settings.socket_request_max_bytes, budget)
+        shared = Shared(self._dispatcher, environment.clock, self._timers, settings.socket_request_max_bytes, budget)
         shared.most_connections = connection_limits(settings)
         shared.acceptance = lambda listener, host: accept(services, listener, host, for_brokers=False)
-        await self._server.start(shared, self._locks)
+        await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
 
-    def _locks_of(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerLock]:
-        """Users of SCRAM, and delegation tokens, are those that the metadata log knows, as on brokers (KIP-900)."""
-        from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # who secures nothing does not pay for it
-        from ottla.broker.net.locks import Surroundings, locks_of  # noqa: PLC0415 # as above
+    def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
+        """SCRAM users and delegation tokens are those in the metadata log, as on brokers (KIP-900)."""
+        from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # only secured listeners need it
+        from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # only secured listeners need it
 
-        settings, random_bits = self._settings, self._world.random.getrandbits
+        settings, random_bits = self._settings, self._environment.random.getrandbits
         credentials = Credentials(lambda: self.role.newest.image, settings.users, random_bits, settings.delegation_token_secret_key)
-        return locks_of(settings, listeners, Surroundings(credentials.find, random_bits, self._world.clock, self._timers))
+        return listener_authentication(
+            settings, listeners, AuthenticationContext(credentials.find, random_bits, self._environment.clock, self._timers)
+        )
 
     def _follow_stores(self, role: ControllerRole) -> None:
-        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as in `_locks_of`
+        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # only secured listeners need it
 
-        changes, configs, me = StoreChanges(self._settings, self._locks, {}), role.decisions.broker_configs, str(self._settings.node_id)
+        changes, configs, me = (
+            StoreChanges(self._settings, self._authentication, {}),
+            role.decisions.broker_configs,
+            str(self._settings.node_id),
+        )
         changes.take(configs.of_this_broker())
         role.followers.append(
             lambda published: changes.take(configs.of_this_broker()) if me in published.changes.brokers_set else None,
@@ -140,7 +158,7 @@ class ControllerPart:
         obey(services, self._dispatcher, self.role.state.image.client_quotas)
 
     async def stop(self) -> None:
-        """In order; what cannot be answered in time is cut."""
+        """Stop in order; requests that cannot be answered in time are dropped."""
         self._server.close()
         self.role.serving.stopping = True
         late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
@@ -150,7 +168,7 @@ class ControllerPart:
         await self.role.stop()
 
     def crash(self) -> None:
-        """For tests: nothing more is answered, or written."""
+        """For tests: answer and write nothing more."""
         self.role.end()
         self._server.abort()
 
@@ -158,20 +176,22 @@ class ControllerPart:
 class ControllerNode:
     """One controller on the running loop. `exit_now` ends the process when the disk cannot be trusted (tests pass something milder)."""
 
-    def __init__(self, settings: BrokerSettings, world: World | None = None, exit_now: Callable[[int], object] = os._exit) -> None:
+    def __init__(
+        self, settings: BrokerSettings, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
+    ) -> None:
         self.settings = settings
-        self.world = world = world or World()
-        self.clock = world.clock
+        self.environment = environment = environment or Environment()
+        self.clock = environment.clock
         self.timers = Timers()
         self.log_dir: LogDir
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
-        self._flusher = Flusher(self.stop_at_once, world.threads)
-        self._part = ControllerPart(settings, world, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
+        self._flusher = Flusher(self.stop_at_once, environment.threads)
+        self._part = ControllerPart(settings, environment, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
 
     @property
     def role(self) -> ControllerRole:
-        """What it decides with; once it has started."""
+        """The controller role, once started."""
         return self._part.role
 
     @property
@@ -180,16 +200,16 @@ class ControllerNode:
         return self._part.address
 
     async def start(self) -> None:
-        """Everything up to accepting connections. Raises StartError or OSError; then the data directory is free again."""
+        """Start everything and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
         self._part.bind()
         try:
             self.log_dir = LogDir.open(
                 data_dir(self.settings),
                 self.settings,
                 self.clock.now_ms(),
-                files=self.world.files,
-                random_bytes=self.world.random.randbytes,
-                threads=self.world.threads,
+                files=self.environment.files,
+                random_bytes=self.environment.random.randbytes,
+                threads=self.environment.threads,
             )
             try:
                 self._driver.start()
@@ -207,18 +227,18 @@ class ControllerNode:
 
     @property
     def ports(self) -> list[int]:
-        """Of the first listener."""
+        """The port of the first listener."""
         return [self.address[1]]
 
     def greeting(self) -> str:
-        """Where the controller is, and of what cluster."""
+        """Return the line printed after the start: address, data directory and ids."""
         return (
             f"Ottla's controller is listening on {host_and_port(*self.address)} (data in {self.log_dir.path}, "
             f"cluster id {self.log_dir.cluster_id}, node {self.settings.node_id})"
         )
 
     async def warm_up(self) -> None:
-        """Everything is imported already."""
+        """Do nothing: everything is imported already."""
 
     async def stop(self) -> None:
         """Stop in order."""
@@ -228,14 +248,14 @@ class ControllerNode:
         self.log_dir.close(clean=True)
 
     def crash(self) -> None:
-        """For tests, as far as one process can: what SIGKILL leaves."""
+        """For tests: leave what SIGKILL leaves, as far as one process can."""
         self._driver.stop()
         self._part.crash()
         self._flusher.close()
         self.log_dir.close(clean=False)
 
     def stop_at_once(self, error: BaseException) -> None:
-        """What the disk holds is unknown: end the process, and let the next start read what is really there."""
+        """End the process, because the contents of the disk are unknown; the next start reads what is really there."""
         logger.critical("Stopping at once: %s", error)
         logging.shutdown()
         self._exit_now(1)

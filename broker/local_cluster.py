@@ -1,0 +1,147 @@
+"""Several nodes in one process: a controller and its brokers on one event loop, as for `ottla serve --brokers 3`.
+
+Invariants:
+- Each node works as in a process of its own, with its own listener and its own directory in the data directory. The nodes communicate over
+  the network.
+- A new data directory is formatted.
+- Start: the controller, then all brokers at once. Stop: all brokers at once, each by a controlled shutdown, then the controller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar, copy_context
+from typing import TYPE_CHECKING, Any, Final
+
+from ottla.broker.app import Broker
+from ottla.broker.controller_node import ControllerNode
+from ottla.broker.environment import Environment
+from ottla.broker.layout import Layout
+from ottla.broker.net.listeners import host_and_port
+from ottla.broker.process import StartError
+from ottla.broker.storage.errors import LogDirRefused
+
+if TYPE_CHECKING:
+    from ottla.broker.core.clock import Clock
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.faults.engine import Faults
+
+BROKERS_MAX: Final = 100
+
+logger = logging.getLogger("ottla.broker")
+
+NODE: Final = ContextVar("NODE", default="")
+"""The node that the current task works for; tasks and connections inherit it with their context."""
+
+SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
+"""Returns a node's settings, overridden by the given ones; raises SettingsError."""
+
+
+class LocalCluster:
+    """One cluster. `faults_of` returns each broker's scripted faults; `tell` returns further text for the greeting, given the addresses."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        settings_of: SettingsOf,
+        faults_of: Callable[[], Faults],
+        environment_of: Callable[[], Environment] = Environment,
+        exit_now: Callable[[int], object] = os._exit,
+        *,
+        tell: Callable[[str], str] | None = None,
+    ) -> None:
+        self._layout = layout
+        self._tell = tell
+        self._settings_of = settings_of
+        self._faults_of = faults_of
+        self._world_of = environment_of
+        self._exit_now = exit_now
+        self._environment = environment_of()
+        controller = settings_of(layout.controller_settings())
+        self.controller = ControllerNode(controller, self._environment, exit_now)
+        self.brokers: dict[int, Broker] = {}
+        self.faults: dict[int, Faults] = {}
+        """The scripted faults by broker."""
+        self._cluster_id = controller.cluster_id
+        for number in range(1, layout.brokers + 1):
+            self._broker(number, 0)  # finds invalid settings before anything is started
+
+    @property
+    def clock(self) -> Clock:
+        """The clock that all nodes share."""
+        return self._environment.clock
+
+    @property
+    def timers(self) -> Timers:
+        """The controller's timers."""
+        return self.controller.timers
+
+    @property
+    def ports(self) -> list[int]:
+        """The brokers' ports, in the order of their ids."""
+        return [broker.address[1] for broker in self.brokers.values()]
+
+    def greeting(self) -> str:
+        """Return the line printed after the start: the addresses of brokers and controller."""
+        brokers = ",".join(host_and_port(*broker.address) for broker in self.brokers.values())
+        return (
+            f"Ottla is listening on {brokers} (data in {self._layout.path}, cluster id {self.controller.log_dir.cluster_id}, "
+            f"{len(self.brokers)} brokers, controller on {host_and_port(*self.controller.address)})"
+        ) + ("" if self._tell is None else f"\n{self._tell(brokers)}")
+
+    async def start(self) -> None:
+        """Start every node and accept connections. Raises StartError, OSError; then all nodes are stopped."""
+        try:
+            self._layout.format(self._environment.files, self._environment.random.randbytes, self.clock.now_ms(), self._cluster_id)
+        except LogDirRefused as error:
+            raise StartError(str(error)) from error
+        await _named("controller", self.controller.start())
+        port = self.controller.address[1]
+        made = {number: self._broker(number, port) for number in range(1, self._layout.brokers + 1)}
+        started = await asyncio.gather(
+            *(_named(f"broker {number}", broker.start()) for number, broker in made.items()), return_exceptions=True
+        )
+        self.brokers = {number: made[number] for number, error in zip(made, started, strict=True) if error is None}
+        errors = [error for error in started if error is not None]
+        if errors:
+            await self.stop()
+            raise errors[0]
+
+    async def warm_up(self) -> None:
+        """Import the handlers, once for all brokers."""
+        for broker in list(self.brokers.values())[:1]:
+            await broker.warm_up()
+
+    async def stop(self) -> None:
+        """Stop all brokers, then the controller."""
+        await asyncio.gather(*(_named(f"broker {number}", broker.stop()) for number, broker in self.brokers.items()))
+        await _named("controller", self.controller.stop())
+
+    # --- nodes ---------------------------------------------------------------------------------------------------------------------
+
+    def _broker(self, number: int, controller_port: int) -> Broker:
+        settings = self._settings_of(self._layout.broker_settings(number, controller_port))
+        faults = self.faults[number] = self._faults_of()
+        return Broker(settings, faults, self._world_of(), self._exit_now)
+
+
+def _named(who: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    context = copy_context()
+    context.run(NODE.set, who)
+    return asyncio.create_task(work, context=context)
+
+
+def name_nodes_in_log() -> None:
+    """Prefix log lines with the name of the node that they are about."""
+
+    def name(record: logging.LogRecord) -> bool:
+        if who := NODE.get():
+            record.name = f"{who} {record.name}"
+        return True
+
+    for handler in logging.getLogger().handlers:
+        handler.addFilter(name)
