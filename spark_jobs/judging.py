@@ -53,22 +53,22 @@ class BusinessKey:
 
 
 class Judge(Protocol):
-    """What runs the steps: this process, or Spark."""
+    """The interface of whatever runs the steps: this process or Spark."""
 
     @property
     def name(self) -> str:
         """`duckdb` or `spark`, as the verdict says it."""
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """The answers of both steps (see `steps`), together those to the question, in any order. Raises OSError."""
+        """The answers of all tasks of both steps (see `steps`), in any order. Raises OSError."""
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """What pictures need, asked after `judge`; arguments as in `pictures.material`."""
+        """The rows of `pictures.material`, after `judge`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run. `logs`: what was found of all topics, by which the verdicts' paths are read."""
+    """One run. `logs`: the listings of all topics, which the run reads."""
 
     judge: Judge
     logs: Sequence[LogDirectory]
@@ -106,7 +106,7 @@ def run(job: Job) -> None:
 
 
 def together(answers: Iterable[Answer]) -> Mapping[str, list[Row]]:
-    """The rows of all answers; none of what nobody told."""
+    """Join the rows of all answers."""
     found: dict[str, list[Row]] = defaultdict(list)
     for answer in answers:
         for what, rows in answer.items():
@@ -157,7 +157,7 @@ def _miss_key(job: Job, rows: Sequence[Row]) -> None:
 
 
 def _add_findings(job: Job, rows: Iterable[Row]) -> None:
-    """Tasks give each the first findings of what they judged: the first of those, and the sum."""
+    """Merge the tasks' samples, and add up their counts."""
     of_kind: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         of_kind[row["log_dir"], row["rule"], row["severity"]].append(row)
@@ -175,7 +175,7 @@ def _add_findings(job: Job, rows: Iterable[Row]) -> None:
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    """As the queries order: null first."""
+    """The order of findings in the queries: null first."""
     values = [row[name] for name in ("topic", "partition", "file", "position", "offset", "kind", "evidence")]
     return tuple((value is not None, value) for value in values)
 

@@ -1,8 +1,8 @@
-"""Shares logs out among tasks, and what a task does: judges its partitions, hands on rows; judges a share of what was handed on.
+"""Distributes logs over tasks, and runs the two steps (`steps`) in tasks.
 
-Rules that hold here: what must be seen together is in one task: a log partition with the files beside it (with --replicas all its copies);
-of a coordinators' topic all of a directory's partitions, for an id may be in any of them. Tasks are of even size. What goes from task to
-task, and back, is pairs of a share's number and bytes, so that an RDD and a DataFrame carry them alike.
+Rules that hold here: a task has all rows that a rule compares: whole log partitions with their index files, all copies of a partition with
+--replicas, and all partitions of a coordinators' topic of a directory, because a damaged log may have an id in several. Tasks have
+about equal sizes. Tasks exchange pairs of a share's number and bytes, which both an RDD and a DataFrame can hold.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ from ottla.spark_jobs.reports.pictures import Extent, Where
 from ottla.spark_jobs.steps import HANDED, Question, draw, judge_across, judge_partitions
 
 Row = tuple[int, bytes]
-"""A share's number and what is for it, pickled."""
+"""The number of a share, and the pickled data for it."""
 ANSWER: Final = -1
-"""In a share's place: an `Answer`, for the driver."""
+"""In place of a share's number: the row is an `Answer` for the driver."""
 Task = list[LogDirectory]
-"""What a task reads: of each directory the partitions that are its."""
+"""The input of a task: a subset of each directory's partitions."""
 
 TASK_BYTES_MAX: Final = 512 << 20
 TASK_BYTES_MIN: Final = 32 << 20
 TASKS_WANTED: Final = 16
-"""Tasks of large logs are many, so that cores end together; those of small ones are few: each needs a quarter of a second for queries."""
+"""Large logs get many tasks, so that all cores finish at the same time; small logs get few, because each runs 0.25 s of queries."""
 FILE_BYTES: Final = 64 << 10
-"""So many bytes are read in the time that it takes to open a file and to judge a partition of one."""
+"""A file's own cost in bytes: opening it and judging its partition takes the time of reading so many."""
 SHARE_BYTES: Final = 16 << 30
-"""Log bytes a share of the second step; a row a transaction is handed on, and one a producer."""
+"""Log bytes per share of the second step, which gets one row per transaction and one per producer."""
 SHARE_BYTES_KEYS: Final = 1 << 30
-"""The same where a row a record is handed on."""
+"""The same with a business key: one row per record."""
 SHARES_MAX: Final = 1000
 BLOB_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What all tasks know. `shares`: how many the second step has. `memory_mb`: what a task's queries may hold."""
+    """The settings of all tasks. `shares`: the number of tasks of the second step. `memory_mb`: the memory limit of a task's queries."""
 
     question: Question
     shares: int
@@ -53,7 +53,7 @@ class Work:
 
 
 def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> list[Task]:
-    """Tasks of about even size that together read all that the question concerns, largest first."""
+    """Distribute all partitions that the question concerns over tasks of about equal size, the largest first."""
     units = _units(logs, question)
     sizes = {key: sum(file.size_bytes + FILE_BYTES for found in task for file in found.segments) for key, task in units.items()}
     target = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(sizes.values()) // max(TASKS_WANTED, 3 * cores)))
@@ -74,13 +74,13 @@ def size_of(logs: Iterable[LogDirectory]) -> int:
 
 
 def shares_of(logs: Iterable[LogDirectory], question: Question) -> int:
-    """How many tasks the second step needs for logs of this size."""
+    """The number of tasks that the second step needs for logs of this size."""
     each = SHARE_BYTES if question.key_place is None else SHARE_BYTES_KEYS
     return min(SHARES_MAX, 1 + size_of(logs) // each)
 
 
 def _units(logs: Sequence[LogDirectory], question: Question) -> dict[tuple[Any, ...], Task]:
-    """What must be read together, by what it has in common."""
+    """The smallest inputs of a task, by a key that their partitions have in common."""
     units: dict[tuple[Any, ...], dict[str, LogDirectory]] = defaultdict(dict)
 
     def of(found: LogDirectory, topic: str, partition: int) -> LogDirectory:
@@ -105,7 +105,7 @@ def _units(logs: Sequence[LogDirectory], question: Question) -> dict[tuple[Any, 
 
 
 def _merged(parts: Iterable[LogDirectory]) -> Task:
-    """One a directory."""
+    """One `LogDirectory` per directory."""
     task: dict[str, LogDirectory] = {}
     for part in parts:
         whole = task.setdefault(part.path, LogDirectory(part.path))
@@ -116,7 +116,7 @@ def _merged(parts: Iterable[LogDirectory]) -> Task:
 
 
 def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
-    """The first step on tasks: an `Answer` of each, and what is handed on for each share. Raises OSError."""
+    """Run the first step: an `Answer` per task, then the rows of HANDED for each share. Raises OSError."""
     for _, pickled in tasks:
         task: Task = pickle.loads(pickled)
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
@@ -131,7 +131,7 @@ Blobs = dict[str, list[bytes]]
 
 
 def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iterator[tuple[int, Blobs]]:
-    """Every share is given something of each view: its columns, at least."""
+    """Every share gets the columns of every view, even without rows."""
     held: list[Blobs] = [{} for _ in range(work.shares)]
     size = 0
     for view in sorted(views):
@@ -155,7 +155,7 @@ def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iter
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """Names as they are, not numbered by this task, and sums as integers."""
+    """The type without this task's own numbering of names, and with sums as integers."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     return pa.int64() if pa.types.is_decimal(kind) else kind
@@ -169,7 +169,7 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """The second step on whole shares; the answers of the first are passed on."""
+    """Run the second step on whole shares, and pass on the answers of the first."""
     shares: dict[int, Blobs] = defaultdict(dict)
     for share, pickled in rows:
         if share == ANSWER:
@@ -186,8 +186,8 @@ def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def failures_told(rows: Iterable[Row]) -> Iterator[Row]:
-    """What a step gives; in the place of an answer, why a task could not read or had too little memory. Raised in a worker, Spark would
-    print it with all of the JVM's stack, and the driver would have to find it in there."""
+    """Pass on the rows of a step; replace a failure to read, or a lack of memory, by an answer that holds the exception. Spark prints an
+    exception of a worker with the JVM's stack, and the driver gets only that text."""
     try:
         yield from rows
     except (MemoryError, duckdb.OutOfMemoryException) as e:
@@ -202,7 +202,7 @@ def _batches(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def draw_tasks(work: Work, drawn: Sequence[Extent], found: Sequence[Where], tasks: Iterable[Row]) -> Iterator[Row]:
-    """What pictures need of the partitions of tasks, an `Answer` a task. Raises OSError."""
+    """Run `steps.draw` on tasks: an `Answer` per task. Raises OSError."""
     for _, pickled in tasks:
         task: Task = pickle.loads(pickled)
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:

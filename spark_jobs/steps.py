@@ -1,8 +1,8 @@
-"""The two steps of judging logs on the embedded engine: what whole partitions show where they are read, and what only all of them do.
+"""The two steps of judging logs on the embedded engine: the first over whole partitions, the second over rows of all partitions.
 
-Rules that hold here: a rule is judged in one of the steps, by its `scope`. In one process both run on one engine, over the same tables.
-Where partitions are shared out (see `sharing`), each task runs the first step on an engine of its own and hands on rows of `HANDED`, and
-the second runs over those. The queries are the same either way, so the findings are. Findings are bounded, and their counts exact.
+Rules that hold here: each rule runs in one of the steps, according to its `scope`. In one process, both steps use the same engine and its
+tables. Distributed (see `sharing`), each task runs the first step on an engine of its own and hands on the rows of HANDED, and the second
+step reads those. The queries are the same, and so are the findings. Findings are limited to samples; their counts are exact.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from ottla.spark_jobs.engines.embedded import EmbeddedEngine
 
 Answer = dict[str, list[Row]]
-"""Rows by what they tell: `findings`, `counts`, `producers`, `costs`, `keys`, `extents`; of pictures, what `pictures.material` gives."""
+"""Rows by topic: `findings`, `counts`, `producers`, `costs`, `keys`, `extents`, and those of `pictures.material`."""
 
 LOG_ENDS: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, log_start_offset bigint, "
@@ -35,8 +35,9 @@ LOG_ENDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of logs; the same for all tasks. `key_place`: one of views.KEYS, None where no key is asked for. `whole_states`: the
-    directories that hold every partition of `__transaction_state`. `namesakes`: partitions that are not compared as replicas."""
+    """The options of a run, the same for all tasks. `key_place`: one of views.KEYS; None without a business key. `whole_states`: the
+    directories that hold every partition of `__transaction_state`. `namesakes`: partitions that are not compared as replicas. `draws`:
+    pictures follow."""
 
     topics: Sequence[str]
     key_place: str | None
@@ -50,25 +51,25 @@ class Question:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules that what was asked for allows to judge."""
+        """The rules that these options allow."""
         given = {Needs.NOTHING: True, Needs.KEY: self.key_place is not None, Needs.DEEP: self.deep, Needs.REPLICAS: self.replicas}
         return [rule for rule in RULES if given[rule.needs]]
 
 
 @dataclass(slots=True)
 class Made:
-    """What there is to judge by: the names of views, or of what rules call so. `transactional`: whether any batch is."""
+    """The views that exist, by the names that rules use. `transactional`: some batch is transactional."""
 
     views: set[str] = field(default_factory=set)
     transactional: bool = False
 
     def allows(self, rule: Rule) -> bool:
-        """Whether a rule has anything to judge."""
+        """Whether a rule has any input."""
         return rule.view in self.views and (self.transactional or not rule.needs_transactions)
 
 
 class Handed(NamedTuple):
-    """What a task hands on of a view. `together`: a hash of what rows share that must meet; empty: each row goes everywhere."""
+    """The rows of a view that a task hands on. `together`: a hash, equal for rows of one share; empty: every share gets all."""
 
     query: str
     together: str = ""
@@ -94,7 +95,7 @@ HANDED: Final[dict[str, Handed]] = {
         "key_hash",
     ),
 }
-"""What the second step reads of the first, by view: reduced to what its rules look at."""
+"""The second step's input by view, reduced to the rows and columns that its rules read."""
 
 
 def judge_partitions(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> tuple[Answer, Made]:
@@ -123,8 +124,8 @@ def judge_across(engine: EmbeddedEngine, question: Question, there: Collection[s
 
 
 def make_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> Made:
-    """The views of whole partitions. What logs need not have (transactions, group offsets, index files, snapshots, high watermarks) has
-    views only where it is there."""
+    """Make the views of whole partitions. Transactions, group offsets, index files, snapshots and high watermarks have views only if the
+    logs have any of them."""
     made = _make_batch_views(engine, question, logs)
     if question.replicas:
         _make_replica_views(engine, question, logs)
@@ -134,7 +135,7 @@ def make_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDir
         made.views.add("visible_records")
     kinds = {file.kind for found in logs for file in found.of_topics(question.topics).side_files}
     commits = any(segment.topic == CONSUMER_OFFSETS for found in logs for segment in found.of_topics(question.topics).segments)
-    # The coordinators' topic is read where it lies, for those that judge their transactions.
+    # The task that has `__transaction_state` hands its states on, even if no batch of its own is transactional.
     if made.transactional or kinds or commits or any(segment.topic == TRANSACTION_STATE for found in logs for segment in found.segments):
         _make_transaction_views(engine, question, logs, made)
     if commits:
@@ -215,7 +216,7 @@ def _log_ends(question: Question, logs: Sequence[LogDirectory]) -> list[tuple[An
 def draw(
     engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]
 ) -> Answer:
-    """What pictures need of partitions, by an engine that has no views yet. Arguments as in `pictures.material`."""
+    """Run `pictures.material` on an engine that has no views yet."""
     made = _make_batch_views(engine, question, logs)
     if made.transactional:
         engine.define("transactions", views.TRANSACTIONS, question.args)

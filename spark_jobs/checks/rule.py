@@ -28,14 +28,14 @@ class Needs(StrEnum):
 
 
 class Scope(StrEnum):
-    """What a rule has to see together; all else may be judged by another task, on another machine. See `sharing`."""
+    """The rows that a rule compares with each other. Different tasks may judge different partitions, producers or keys; see `sharing`."""
 
     PARTITION = "partition"
-    """One log partition (with --replicas all copies of it): the rule is judged where that is read."""
+    """One log partition (with --replicas, all its copies): the task that reads it runs the rule."""
     PRODUCER = "producer"
-    """A producer's transactions in all partitions of a directory: tasks hand on a row a transaction."""
+    """A producer's transactions in all partitions of a directory: tasks hand on one row per transaction."""
     KEY = "key"
-    """The records of a topic that have one key: tasks hand on a row a record."""
+    """All records of a topic with the same key: tasks hand on one row per record."""
 
 
 @dataclass(frozen=True, slots=True)

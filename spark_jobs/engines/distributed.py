@@ -1,7 +1,7 @@
-"""Spark as it judges: it gives tasks to workers, and what they hand on to each other; each judges on the embedded engine.
+"""Judging with Spark: Spark distributes tasks and the rows that tasks hand on; each task judges on the embedded engine.
 
-Rules that hold here: over a SparkContext it is all RDDs, so no SQL session is started; where there is none (Spark Connect), the same steps
-run over a DataFrame of the same rows. What is asked once is one job.
+Rules that hold here: with a SparkContext the steps run over RDDs, and no SQL session is started. Without one (Spark Connect) the same steps
+run over DataFrames. A run is one Spark job; pictures take a second one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 Step = Callable[[Iterable[Row]], Iterator[Row]]
 NAME: Final = "log partitions"
-"""What the first step reads is called in Spark's UI and event log."""
+"""The name of the first step's RDD in Spark's UI and event log."""
 COLUMNS: Final = "share int, content binary"
 
 
@@ -40,7 +40,7 @@ def spark_judge(log_bytes: int, master: str | None, memory_mb: int, progress: Pr
 
 
 class SparkJudge:
-    """See `judging.Judge`."""
+    """A `judging.Judge` on Spark."""
 
     name = SPARK
 
@@ -50,13 +50,13 @@ class SparkJudge:
         self._memory_mb = memory_mb
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """See `judging.Judge`."""
+        """Run both steps as one job."""
         work = Work(question, shares_of(logs, question), self._memory_mb)
         steps = (partial(judge_tasks, work), partial(judge_shares, work))
         return self._answers(share_out(logs, question), steps, work.shares)
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """See `judging.Judge`. What is drawn is read again."""
+        """Read the drawn partitions again, and run `steps.draw` on them."""
         places = {place[:3] for place in (*drawn, *found)}
         some = [LogDirectory(each.path, [s for s in each.segments if (s.log_dir, s.topic, s.partition) in places]) for each in logs]
         work = Work(question, 1, self._memory_mb)
@@ -76,7 +76,7 @@ def _careful(step: Step, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step], shares: int) -> Iterable[Row]:
-    """What the steps make of `rows`, each of which is a task of the first; between them, rows of one share meet."""
+    """Run the first step with a task per row, and each further step with a task per share of the rows that the step before returned."""
     found = context.parallelize(rows, len(rows)).setName(NAME)
     for i, step in enumerate(steps):
         found = found.mapPartitions(step) if i == 0 else found.partitionBy(shares, int).mapPartitions(step)
@@ -84,7 +84,7 @@ def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step],
 
 
 def over_frames(session: SparkSession, rows: Sequence[Row], steps: Sequence[Step], shares: int) -> Iterable[Row]:
-    """The same where there is no SparkContext."""
+    """The same without a SparkContext."""
     found = session.range(0, len(rows), 1, len(rows)).mapInArrow(partial(_first, steps[0], rows), COLUMNS)
     for step in steps[1:]:
         found = found.repartition(shares, "share").mapInArrow(partial(_in_arrow, step), COLUMNS)

@@ -1,4 +1,4 @@
-"""This process as it judges: both steps on one embedded engine."""
+"""Judging in this process: both steps on one embedded engine."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ottla.spark_jobs.steps import Answer, Question, judge_across, judge_partiti
 
 @contextmanager
 def embedded_judge(log_bytes: int, memory_mb: int, progress: Progress) -> Iterator[EmbeddedJudge]:
-    """A judge of logs of this size that ends with the block. `memory_mb`: what its queries may hold."""
+    """Open a judge for logs of this size; it closes with the block. `memory_mb`: the memory limit of its queries."""
     with embedded_engine(log_bytes, memory_mb) as engine:
         yield EmbeddedJudge(engine, progress)
 
 
 class EmbeddedJudge:
-    """See `judging.Judge`. Both steps on one engine."""
+    """A `judging.Judge` in this process."""
 
     name = EMBEDDED
 
@@ -30,7 +30,7 @@ class EmbeddedJudge:
         self._transactional = False
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """See `judging.Judge`."""
+        """Run both steps."""
         self._progress("judging", 1, 3)
         answer, made = judge_partitions(self._engine, question, logs)
         yield answer
@@ -39,5 +39,5 @@ class EmbeddedJudge:
         yield judge_across(self._engine, question, made.views)
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """See `judging.Judge`. The views are still there."""
+        """Run `pictures.material` on the views of `judge`."""
         return [material(self._engine, drawn, found, transactional=self._transactional)]
