@@ -110,13 +110,13 @@ def audit(
         }
         judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
         question = Question(topics, None if key is None else key.place, judge_records, replicas, samples, args)
-        with _failures_told(chosen, given.paths), _judge(chosen, total_bytes, master, memory_mb, progress) as judge:
+        with _failures_told(chosen, given.paths), open_judge(chosen, total_bytes, master, memory_mb, progress) as judge:
             run(Job(judge, listed, question, key, verdicts, pictures))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
 
 
-def _judge(name: str, log_bytes: int, master: str | None, memory_mb: int, progress: Progress) -> AbstractContextManager[Judge]:
-    """What judges a log of this size. Raises CannotJudge."""
+def open_judge(name: str, log_bytes: int, master: str | None, memory_mb: int, progress: Progress) -> AbstractContextManager[Judge]:
+    """Open this process's engine or Spark for logs of this size. Raises CannotJudge."""
     if name == SPARK:
         require_spark()
     try:

@@ -36,7 +36,7 @@ def shared(monkeypatch: pytest.MonkeyPatch) -> SharedJudge:
         yield judge
 
     monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
-    monkeypatch.setattr(audit_module, "_judge", chosen)
+    monkeypatch.setattr(audit_module, "open_judge", chosen)
     return judge
 
 
