@@ -21,15 +21,18 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Listener, Services, Traffic
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
-from ottla.broker.api.routes import served
+from ottla.broker.api.routes import Route, served
+from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
 from ottla.broker.faults.disk import FillableFiles
+from ottla.broker.faults.engine import Faults
 from ottla.broker.net.connection import Shared, connection_limits
 from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
@@ -42,6 +45,7 @@ from ottla.broker.runtime.coordination.txn_verification import TxnVerification
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.topic_recovery import open_topics
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
@@ -53,21 +57,16 @@ from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from ottla.broker.storage.fatal_files import FatalFiles
+from ottla.broker.storage.files import Files
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
-    from ottla.broker.api.routes import Route
-    from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster_broker import ClusterComponents
     from ottla.broker.controller_node import ControllerPart
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.faults.engine import Faults
     from ottla.broker.net.links import NodeLinks
     from ottla.broker.net.listener_authentication import ListenerAuthentication
-    from ottla.broker.runtime.metadata.publisher import Publisher
-    from ottla.broker.storage.files import Files
 
 logger = logging.getLogger("ottla.broker")
 

@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.api.context import Listener
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import REGISTERED, Features
 from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION
@@ -26,6 +27,10 @@ from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.core.membership import RACK_AWARE_SELECTOR, controllers
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.environment import Environment
+from ottla.broker.net.links import NodeLinks
 from ottla.broker.net.listeners import inter_broker_listener, registered_listeners
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
@@ -44,23 +49,16 @@ from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettin
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.quorum.controller_role import ControllerRole
+from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
 from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
+from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Membership
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.replicas.proposals import Proposals
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.raft_log import MetadataRetention
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Listener
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.environment import Environment
-    from ottla.broker.net.links import NodeLinks
-    from ottla.broker.runtime.quorum.controller_role import ControllerRole
-    from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.storage.log_dir import LogDir
-    from ottla.broker.storage.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

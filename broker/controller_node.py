@@ -11,18 +11,20 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.authorizer import authorizer_of
+from ottla.broker.api.context import Listener
 from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.controller_routes import ControllerDispatcher
 from ottla.broker.api.quota_switch import accept, obey
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
 from ottla.broker.net.connection import Shared, connection_limits
+from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, host_and_port
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
@@ -34,11 +36,6 @@ from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.errors import ProtocolError
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Listener
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.listener_authentication import ListenerAuthentication
 
 logger = logging.getLogger("ottla.broker")
 

@@ -9,15 +9,13 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.security.client_properties import ClientConnection, as_lines, client_properties, login_module
 from ottla.broker.security.scram import SCRAM_KINDS
-
-if TYPE_CHECKING:
-    from ottla.broker.core.settings import BrokerSettings
 
 LISTENER: Final = "SECURE"
 MECHANISMS: Final = ("PLAIN", *SCRAM_KINDS)

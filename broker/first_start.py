@@ -8,20 +8,17 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import UserScramCredentialRecord
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels, level_name
 from ottla.broker.core.membership import MORE_VOTERS
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, data_dir
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, listeners_of
 from ottla.broker.security.add_scram import parsed_scram
 from ottla.broker.storage.formatting import format_directory
-
-if TYPE_CHECKING:
-    from ottla.broker.core.settings import BrokerSettings
 
 
 def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str] = ()) -> bool:

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.files import Files
 from ottla.broker.storage.formatting import format_directory
 from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, random_id
 from ottla.broker.storage.partition_metadata import encode_uuid
-
-if TYPE_CHECKING:
-    from ottla.broker.storage.files import Files
 
 CONTROLLER_ID: Final = 3000
 LISTENER: Final = "CONTROLLER"

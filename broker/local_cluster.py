@@ -14,21 +14,19 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.broker.app import Broker
 from ottla.broker.controller_node import ControllerNode
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
+from ottla.broker.faults.engine import Faults
 from ottla.broker.layout import Layout
 from ottla.broker.net.listeners import host_and_port
 from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.faults.engine import Faults
 
 BROKERS_MAX: Final = 100
 

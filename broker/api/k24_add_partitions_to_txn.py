@@ -1,9 +1,11 @@
-"""AddPartitionsToTxn (key 24), versions 0-5: opens a transaction, or widens it, or asks what belongs to it.
+"""AddPartitionsToTxn (key 24), versions 0-5: adds partitions to a transaction, or verifies that they belong to it.
 
-Promises: all partitions of a transaction are added or none. One that does not exist (UNKNOWN_TOPIC_OR_PARTITION) or that clients may not
-write to (an internal one, TOPIC_AUTHORIZATION_FAILED) gets its error, all others OPERATION_NOT_ATTEMPTED. Clients use versions 0 to 3.
-Brokers use 4 and 5, which carry several transactions and may only ask (KIP-890); whoever adds with them speaks transaction version 2.
-A fenced producer is told PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
+Promises:
+* All partitions of a transaction are added, or none. A partition that does not exist (UNKNOWN_TOPIC_OR_PARTITION), or is internal
+  (TOPIC_AUTHORIZATION_FAILED), gets its error and all others OPERATION_NOT_ATTEMPTED.
+* Clients use versions 0 to 3. Brokers use versions 4 and 5, with several transactions in one request, to add or only to verify (KIP-890);
+  an addition implies transaction version 2.
+* A fenced producer gets PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Awaitable, Collection, Mapping
 
 from ottla.broker.api.access import NOBODY, allowed, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
-from ottla.broker.api.deferred import answered, together
+from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
@@ -32,11 +34,11 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 
 def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    """Answer at once, unless an addition has to become durable first."""
+    """Add or verify; respond at once unless an addition must become durable first."""
     if ctx.version >= 4 and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = request.transactions if ctx.version >= 4 else [_of_client(request)]
-    return together([_result(ctx, one) for one in transactions], lambda results: _response(ctx, results))
+    return all_answered([_result(ctx, one) for one in transactions], lambda results: _response(ctx, results))
 
 
 def _result(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult | Awaitable[AddPartitionsToTxnResult]:

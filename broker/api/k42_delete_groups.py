@@ -1,7 +1,7 @@
-"""DeleteGroups (key 42), versions 0-2: forget groups and all that they committed.
+"""DeleteGroups (key 42), versions 0-2: deletes groups with their committed offsets.
 
-Promises: only a group without members can be deleted (NON_EMPTY_GROUP); an unknown one is GROUP_ID_NOT_FOUND. Each group succeeds or
-fails by itself.
+Promises: only a group without members can be deleted (NON_EMPTY_GROUP). An unknown group is GROUP_ID_NOT_FOUND. Each group
+succeeds or fails by itself.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
-from ottla.broker.api.deferred import answered, together
+from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 
 def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    """Answer when what was deleted is durable."""
+    """Delete the groups; respond when the deletions are durable."""
 
     def one(group_id: str) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
         if not allowed(ctx, Operation.DELETE, Resource.GROUP, group_id):
@@ -28,4 +28,4 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
             lambda rejected: DeletableGroupResult(group_id, rejected.code),
         )
 
-    return together([one(group_id) for group_id in request.groups_names], lambda results: DeleteGroupsResponse(results=results))
+    return all_answered([one(group_id) for group_id in request.groups_names], lambda results: DeleteGroupsResponse(results=results))

@@ -11,13 +11,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.configs.config_op import ConfigOp
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.configs.config_op import ConfigOp
 
 ROOT: Final = "root"
 LEVELS: Final[Mapping[str, int]] = {

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
 from ottla.broker.cluster.record_versions import DELEGATION_TOKENS
 from ottla.broker.cluster.topic_ids import id_text, new_topic_id
@@ -22,16 +23,13 @@ from ottla.broker.core.config_keys import INT64_MAX
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.principal import USER, Principal
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.security.tokens import token_hmac
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
 from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.schema import Buffer
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import MetadataImage
-    from ottla.broker.core.settings import BrokerSettings
 
 REMOVED_AT_ONCE_MAX: Final = 1000
 

@@ -9,9 +9,10 @@ Source: Kafka's ScramControlManager.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from ottla.broker.cluster.record_versions import SCRAM
 from ottla.broker.core.effects import Effects
@@ -23,9 +24,6 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialDeletion,
     ScramCredentialUpsertion,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import MetadataImage
 
 Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 

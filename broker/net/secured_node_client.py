@@ -1,8 +1,8 @@
-"""A link to a listener that asks who dials: TLS first, then the log-in, then what any link does.
+"""A connection to a secured listener of another node: TLS first, then SASL authentication, then normal requests.
 
-Rules that hold inside:
-- No request goes out before both ends know whom they have; while a log-in is renewed requests wait (KIP-368).
-- Who is not let in, or does not believe the peer, is told so in the log, and dials again as after any failure.
+Invariants:
+* No request is sent before both sides are authenticated. While a session is re-authenticated, requests wait (KIP-368).
+* An authentication failure of either side is logged and followed by the usual backoff.
 
 Source: KAFKA SaslClientAuthenticator, SslTransportLayer, NetworkClient.
 """
@@ -16,35 +16,34 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.timers import TimerHandle
+from ottla.broker.net.client_security import ClientSasl, ClientSecurity
 from ottla.broker.net.node_client import NodeClient, Wire
 from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.login import NotTrusted
+from ottla.protocol.login import NotTrusted, Tokens
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import TimerHandle
-    from ottla.broker.net.client_security import ClientSasl, ClientSecurity
-    from ottla.protocol.login import Tokens
-
 _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 _RENEWED: Final = (0.85, 0.95)
-"""A log-in is renewed between these parts of its time, so that those of a cluster are not all at once (SaslClientAuthenticator)."""
+"""Re-authentication starts at a random part of the session lifetime in this range, so that a cluster's sessions do not all renew at once
+(SaslClientAuthenticator).
+"""
 
-_CUT_OFF: Final = "it hung up while TLS began: it may have none, or go away"
+_CUT_OFF: Final = "the peer closed the connection during the TLS handshake: it may not use TLS, or be stopping"
 _SAID_CHARS: Final = 500
 
 peer_logger = logging.getLogger(PEERS)
 
 
 class SecuredNodeClient(NodeClient):
-    """`client_security` is that of the listener. Everything else is `NodeClient`'s."""
+    """A connection like `NodeClient`, with the credentials `client_security` for the listener."""
 
     def __init__(self, node: Node, *, client_security: ClientSecurity, **others: Any) -> None:
         super().__init__(node, **others)
@@ -56,14 +55,14 @@ class SecuredNodeClient(NodeClient):
             if self._client_security.tls is None:
                 await super()._reach(wire)
             else:
-                await self._shake_hands(wire, self._client_security.tls.context)
+                await self._perform_handshake(wire, self._client_security.tls.context)
             if self._client_security.sasl is not None:
-                await self._log_in(wire, self._client_security.sasl)
+                await self._authenticate(wire, self._client_security.sasl)
         except AuthenticationFailed as error:
-            self._tell(error)
+            self._log_failure(error)
             raise
 
-    async def _shake_hands(self, wire: Wire, context: ssl.SSLContext) -> None:
+    async def _perform_handshake(self, wire: Wire, context: ssl.SSLContext) -> None:
         plain = await self._network.connect(self.node.host, self.node.port, asyncio.Protocol)
         try:
             transport = await asyncio.get_running_loop().start_tls(
@@ -72,7 +71,7 @@ class SecuredNodeClient(NodeClient):
         except ssl.SSLError as error:
             plain.abort()
             raise AuthenticationFailed(f"{self._address}: SSL handshake failed: {_reason(error)}") from error
-        except OSError as error:  # which the loop may leave without a word
+        except OSError as error:  # the loop may end the handshake without any message
             plain.abort()
             raise ConnectionResetError(_CUT_OFF) from error
         except BaseException:
@@ -82,21 +81,21 @@ class SecuredNodeClient(NodeClient):
             raise ConnectionResetError(_CUT_OFF)
         wire.connection_made(transport)
 
-    async def _log_in(self, wire: Wire, sasl: ClientSasl) -> None:
-        told = await wire.call(SaslHandshakeRequest(sasl.mechanism), _HANDSHAKE_VERSION)
-        if told.error_code:
-            error = "not enabled in the server" if told.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else "not expected there"
+    async def _authenticate(self, wire: Wire, sasl: ClientSasl) -> None:
+        handshake = await wire.call(SaslHandshakeRequest(sasl.mechanism), _HANDSHAKE_VERSION)
+        if handshake.error_code:
+            error = "not enabled in the server" if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else "not expected there"
             raise AuthenticationFailed(
-                f"{self._address}: Client SASL mechanism '{sasl.mechanism}' {error}, enabled mechanisms are {_said(told.mechanisms)}"
+                f"{self._address}: Client SASL mechanism '{sasl.mechanism}' {error}, enabled mechanisms are {_quoted(handshake.mechanisms)}"
             )
         tokens, lifetime_ms = sasl.tokens(self.node.host), 0
-        said: bytes | None = None
+        answered: bytes | None = None
         try:
-            while (token := await _next_token(sasl, tokens, said)) is not None:
+            while (token := await _next_token(sasl, tokens, answered)) is not None:
                 answer = await wire.call(SaslAuthenticateRequest(token), _AUTHENTICATE_VERSION)
                 if answer.error_code:
-                    raise AuthenticationFailed(f"{self._address}: {_said(answer.error_message or ErrorCode.of(answer.error_code).name)}")
-                said, lifetime_ms = bytes(answer.auth_bytes), answer.session_lifetime_ms
+                    raise AuthenticationFailed(f"{self._address}: {_quoted(answer.error_message or ErrorCode.of(answer.error_code).name)}")
+                answered, lifetime_ms = bytes(answer.auth_bytes), answer.session_lifetime_ms
         except NotTrusted as error:
             raise AuthenticationFailed(f"{self._address}: {error}") from error
         if lifetime_ms > 0:
@@ -105,22 +104,22 @@ class SecuredNodeClient(NodeClient):
 
     def _renew(self, wire: Wire, sasl: ClientSasl) -> None:
         if self._wire is wire and self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._log_in_again(wire, sasl))
+            self._opening = asyncio.get_running_loop().create_task(self._reauthenticate(wire, sasl))
 
-    async def _log_in_again(self, wire: Wire, sasl: ClientSasl) -> None:
-        """What was sent before is answered before; what is to be sent waits."""
+    async def _reauthenticate(self, wire: Wire, sasl: ClientSasl) -> None:
+        """Re-authenticate. Earlier requests are answered before; later ones wait."""
         try:
-            await self._log_in(wire, sasl)
+            await self._authenticate(wire, sasl)
         except LinkBroken as error:
             self._opening = None
             if isinstance(error, AuthenticationFailed):
-                self._tell(error)
+                self._log_failure(error)
             self._break(str(error), type(error))
             return
         self._opened(wire)
 
-    def _hung_up(self, why: str) -> None:
-        """What the peer said last counts before that it hung up: it may be why."""
+    def _closed_by_peer(self, why: str) -> None:
+        """Fail after the peer's last response has been processed, because it may explain why the peer closed the connection."""
         opening = self._opening
         if opening is None:
             self._break(why)
@@ -133,39 +132,41 @@ class SecuredNodeClient(NodeClient):
             self._renewal = None
         super()._break(why, kind)
 
-    def _tell(self, error: AuthenticationFailed) -> None:
+    def _log_failure(self, error: AuthenticationFailed) -> None:
         peer_logger.error("Connection to node %d failed authentication due to: %s", self.node.node_id, error)
 
 
-async def _next_token(sasl: ClientSasl, tokens: Tokens, said: bytes | None) -> bytes | None:
-    """None after the last. Raises NotTrusted."""
-    return await _on_a_thread(partial(_next, tokens, said)) if sasl.takes_long(said) else _next(tokens, said)
+async def _next_token(sasl: ClientSasl, tokens: Tokens, answered: bytes | None) -> bytes | None:
+    """Return the next token, or None after the last. Raises NotTrusted."""
+    return await _on_a_thread(partial(_next, tokens, answered)) if sasl.takes_long(answered) else _next(tokens, answered)
 
 
-def _next(tokens: Tokens, said: bytes | None) -> bytes | None:
+def _next(tokens: Tokens, answered: bytes | None) -> bytes | None:
     try:
-        return next(tokens) if said is None else tokens.send(said)
+        return next(tokens) if answered is None else tokens.send(answered)
     except StopIteration:
         return None
 
 
 def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | None]:
-    """One of its own, which nobody waits for who stops: whom it asks may be silent for long, and whom it answers may ask for much."""
+    """Run `work` on a separate thread that a stopping broker does not wait for: it may contact a KDC that does not respond, or
+    need a long computation.
+    """
     done: Future[bytes | None] = Future()
-    done.set_running_or_notify_cancel()  # it cannot be called back
+    done.set_running_or_notify_cancel()  # it cannot be cancelled
 
     def run() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 # the thread ends here; whoever waits is told of it
+        except BaseException as error:  # noqa: BLE001 # the thread ends here; the error is passed to the waiter
             done.set_exception(error)
 
     threading.Thread(target=run, name="log-in", daemon=True).start()
     return asyncio.wrap_future(done)
 
 
-def _said(what: object) -> str:
-    """By a peer that may not be whom it was taken for."""
+def _quoted(what: object) -> str:
+    """Return the peer's text, quoted and cut, because the peer may be an impostor."""
     return repr(what)[:_SAID_CHARS]
 
 

@@ -16,20 +16,18 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.storage.compaction import BatchCleaner, CleaningRules, LastOfProducer, OffsetMap
+from ottla.broker.storage.files import Files
 from ottla.broker.storage.flush import FlushTicket
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.segment import INT32_MAX, Segment
 from ottla.protocol.records.batch import CODEC_MASK, BatchHeader, read_header
 from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import RecordsError
-
-if TYPE_CHECKING:
-    from ottla.broker.storage.files import Files
-    from ottla.broker.storage.open_files import OpenFiles
-    from ottla.broker.storage.partition_log import PartitionLog
 
 INDEX_ENTRY_BYTES_MAX: Final = 12
 """The size of a time index entry; one of the offset index has 8 bytes."""

@@ -23,11 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.core.descriptors import most_open_files
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.threads import Threads
 from ottla.broker.storage import checkpoint_file as checkpoints
 from ottla.broker.storage import meta_properties, partition_metadata
@@ -41,9 +42,6 @@ from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.recovery import OpenRequest, new_log, open_log
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.core.settings import BrokerSettings
 
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1

@@ -11,17 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.snapshots import SnapshotId
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.log_values import Isolation
-from ottla.broker.storage.partition_log import Origin
+from ottla.broker.storage.partition_log import Origin, PartitionLog
 from ottla.broker.storage.snapshot_files import SnapshotFiles
 from ottla.protocol.schema import Buffer
-
-if TYPE_CHECKING:
-    from ottla.broker.storage.partition_log import PartitionLog
 
 _READ_BYTES: Final = 64 << 10
 _NO_EPOCH: Final = -1

@@ -11,10 +11,10 @@ from collections.abc import Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import TimerHandle, Timers
-    from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.runtime.replicas.partition import Partition
 
+if TYPE_CHECKING:
     Waiting = asyncio.Future[Collection[Partition] | None]
 
 

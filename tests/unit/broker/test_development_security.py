@@ -104,7 +104,7 @@ def test_a_password_with_quotes_goes_through_a_file_of_properties_and_jaas() -> 
 
 
 def test_another_kind_of_client_and_another_user_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="'ruby' is no kind of client: one of java, librdkafka, kafka-python, aiokafka"):
+    with pytest.raises(ValueError, match="'ruby' is not a kind of client: allowed are java, librdkafka, kafka-python, aiokafka"):
         client_properties("ruby", ClientConnection("h:1"))
     lock = make_development_security(tmp_path / "data", NOW_MS, tls=False, users={"alice": "a"})
     with pytest.raises(ValueError, match="unknown user 'eve'; known users: alice"):

@@ -206,6 +206,6 @@ def test_what_is_wrong_with_a_setting_is_told_before_anything_is_begun() -> None
 
 def test_a_host_that_nobody_can_dial_is_refused_before_anything_is_begun() -> None:
     machine = Machine()
-    with pytest.raises(SettingsError, match=r"advertised\.listeners is needed: PLAINTEXT listens at 0\.0\.0\.0"):
+    with pytest.raises(SettingsError, match=r"advertised\.listeners is required: PLAINTEXT listens at 0\.0\.0\.0"):
         LocalCluster(Layout(DATA, 2, host="0.0.0.0"), machine.settings_of, Faults, machine.environment, machine.exit_codes.append)
     assert machine.files.scan(Path("/")) == []
