@@ -1,6 +1,6 @@
 """Rule `business-key`: no two visible records of a topic carry the same key of the application's own."""
 
-from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
+from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity
 
 RULE = Rule(
     name="business-key",
@@ -49,4 +49,5 @@ RULE = Rule(
     """,
     view="visible_records",
     needs=Needs.KEY,
+    scope=Scope.KEY,
 )

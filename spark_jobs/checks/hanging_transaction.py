@@ -1,6 +1,6 @@
 """Rule `hanging-transaction`: every transaction in a partition is ended by a marker, or is open by right."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="hanging-transaction",
@@ -42,4 +42,5 @@ RULE = Rule(
     """,
     view="transactions",
     needs_transactions=True,
+    scope=Scope.PRODUCER,
 )

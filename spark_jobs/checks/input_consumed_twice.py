@@ -1,6 +1,6 @@
 """Rule `input-consumed-twice`: committed transactions took each input record once."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="input-consumed-twice",
@@ -32,4 +32,5 @@ RULE = Rule(
         WHERE c.committed_offset < c.previous_offset AND c.transactional AND c.previous_transactional
     """,
     view="group_commits",
+    scope=Scope.PRODUCER,
 )

@@ -1,6 +1,6 @@
 """Rule `transaction-epochs`: each transaction of version 2 has a producer epoch of its own."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="transaction-epochs",
@@ -26,4 +26,5 @@ RULE = Rule(
     """,
     view="transactions",
     needs_transactions=True,
+    scope=Scope.PRODUCER,
 )
