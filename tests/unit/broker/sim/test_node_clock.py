@@ -1,0 +1,20 @@
+"""The clocks of simulated nodes."""
+
+from __future__ import annotations
+
+from ottla.broker.core.clock import Clock
+from ottla.broker.sim.loop import SimLoop
+from ottla.broker.sim.node_clock import NodeClock
+
+
+def test_a_nodes_clock_reads_no_time_of_the_computer() -> None:
+    """One inherited method is enough for a seed to give two different runs."""
+    reads = {name for name, value in vars(Clock).items() if callable(value) and not name.startswith("_")}
+    assert reads == {"now_ms", "mono_ms", "spent_ns"}
+    assert reads <= vars(NodeClock).keys()
+
+
+def test_work_takes_no_time_in_a_simulation() -> None:
+    loop = SimLoop()
+    clock = NodeClock(loop, drift=50)
+    assert clock.spent_ns() == loop.now_us * 1000
