@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity
 RULE = Rule(
     name="business-key",
     title="Duplicate business keys",
-    proves="What the application calls one thing is in the topic once: the duplicate that nothing on the wire marks.",
+    proves="Every business key is in the topic once: no duplicate that the protocol cannot detect.",
     severity=Severity.VIOLATION,
     evidence=(
         "business_key",

@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 RULE = Rule(
     name="input-consumed-twice",
     title="Inputs consumed twice",
-    proves="No two committed read-process-write transactions of a group counted the same input.",
+    proves="No two committed read-process-write transactions of a group consumed the same input.",
     severity=Severity.VIOLATION,
     evidence=("group_id", "input", "committed_offset", "previous_offset", "previous_at", "producer_id", "previous_producer_id"),
     advice=(

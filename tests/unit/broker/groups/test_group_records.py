@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets` against bytes that Apache Kafka 4.1.1's own classes wrote (MessageUtil)."""
+"""The records of `__consumer_offsets` against bytes written by Apache Kafka 4.1.1 (MessageUtil)."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_values_are_written_in_the_versions_of_kafka_4_1() -> None:
     assert version_written(GROUP) == 3
 
 
-def test_a_key_of_the_oldest_type_is_read_like_one_of_its_successor() -> None:
+def test_a_key_of_version_0_is_decoded_like_version_1() -> None:
     record = decode_record(bytes.fromhex("0000" + OFFSET_KEY[4:]), None)
     assert record == GroupRecord(OffsetCommitKey("gr", "tö", 9), None)
 
