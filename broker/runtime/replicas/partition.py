@@ -2,7 +2,8 @@
 
 Rules:
 * what an append, a sync or a change of leader means is the replica's decision (`ottla.broker.replication`); here it is carried out;
-* who waits is woken by the append (or the fsync) that it waited for, never by looking again.
+* who waits is woken by the append (or the fsync) that it waited for, never by looking again;
+* whatever changes an answer to a reader or a follower calls their watchers: fetch sessions (fetch_sessions) read nothing that has not.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ retries = logging.getLogger("ottla.broker.retries")
 
 Buffer = bytes | bytearray | memoryview
 Woken = Callable[[int], None]
+LATER: Final = -1
+"""A watcher is told so of a change that the next answer shows, but that ends no wait: a log start, a follower's high watermark."""
 
 _FAR_FUTURE_MS = 2**62
 _CLIENT: Final = Origin.CLIENT
@@ -67,8 +70,8 @@ class Membership:
 
 
 class Partition:
-    """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion), where
-    `end_watchers` may read to the log's end: followers.
+    """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion; `LATER`),
+    where `end_watchers` may read to the log's end: followers. `fetcher` is called when the log's start has moved, while a fetcher follows.
 
     Without a `membership` it leads alone from the start; else it waits for what metadata says. It is in `timed` while something waits for
     flush.ms.
@@ -86,6 +89,7 @@ class Partition:
         "_waits",
         "bytes_in",
         "end_watchers",
+        "fetcher",
         "index",
         "log",
         "messages_in",
@@ -106,6 +110,8 @@ class Partition:
         """What was appended as the leader, since the start."""
         self.watchers: dict[object, Woken] = {}
         self.end_watchers: dict[object, Woken] = {}
+        self.fetcher: Callable[[], None] | None = None
+        log.on_change = self._log_changed
         self._flusher = flusher
         self._clock = clock
         self._membership = membership
@@ -307,6 +313,7 @@ class Partition:
     def answered(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
         """The controller has answered what the replica proposed."""
         self._moved(self.replica.answered(proposal, answer, self._clock.mono_ms()))
+        self._wake_followers(LATER)  # who left the in-sync set has to be looked at again: it may join
 
     def low_watermark(self) -> int:
         """Where the log of every living replica begins, or before that."""
@@ -322,6 +329,11 @@ class Partition:
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deletions.append((offset, future))
         return future
+
+    @property
+    def knows_racks(self) -> bool:
+        """Whether consumers may be sent to a nearer replica: by the leader, where replica.selector.class looks at racks."""
+        return self.replica.shared and self._membership is not None and self._membership.rack_of is not None
 
     def preferred_replica(self, rack: str, offset: int) -> int | None:
         """The follower that a consumer in `rack` is to read `offset` from; None where it is this broker."""
@@ -477,6 +489,8 @@ class Partition:
                 self.log.advance_high_watermark(self.replica.high_watermark)
             else:
                 self.log.leader_said(self.replica.high_watermark)
+            if self.end_watchers:
+                self._wake_followers(LATER)
         if effects > COMMITTED:
             self._act_for_others(effects)
         if self._waits.queues:
@@ -515,6 +529,11 @@ class Partition:
         if not self.replica.leads or self.removed:
             _fail([future for _, future in self._deletions], error)
             self._deletions = []
+
+    def _log_changed(self) -> None:
+        self._wake(LATER)
+        if self.fetcher is not None:
+            self.fetcher()
 
     def _wake(self, size: int) -> None:
         self._wake_readers(size)
