@@ -18,7 +18,7 @@ SEEDS ?= 100
 # How many workers `make test` has: one more than cores, as tests often wait. 0 runs them one after the other, in one process.
 JOBS ?= 3
 
-.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims exam known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
+.PHONY: help setup container dist docs audit-corpus audit-cluster java kcat databases kerberos maven go node rust browser demo demo-transactions demo-cluster console-pictures serve test test-all test-pythons test-plugin lint types fmt bench bench-audit object-store profile compat compat-security differential controller-differential spark claims verify-samples known-bugs crash chaos cluster-mixed streams sim sim-mutations fuzz clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -164,8 +164,8 @@ audit-corpus: $(STAMP) java maven ## Judge planted, legal and broker-written log
 claims: $(STAMP) maven ## Run what articles teach about exactly-once, right and wrong, with real clients (ARGS="6 7 --json")
 	@$(PY) -m client_compat.claims $(ARGS)
 
-exam: $(STAMP) ## Run `ottla verify` on the sample programs: the right ones hold, each wrong one breaks for its reason
-	@$(PY) -m client_compat.exam $(ARGS)
+verify-samples: $(STAMP) ## Run `ottla verify` on the sample programs: the right ones hold, each wrong one breaks for its reason
+	@$(PY) -m client_compat.verification $(ARGS)
 
 known-bugs: $(STAMP) ## Reproduce known bugs of exactly-once with the clients that have them (ARGS=torn-transaction)
 	@$(PY) -m client_compat.known_bugs $(ARGS)

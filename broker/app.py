@@ -1,6 +1,6 @@
 """The composition root: builds each object once, starts and stops in a written order.
 
-Start: bind the listeners (a taken port is noticed before anything is touched) -> open the data directory: lock, recover -> read the
+Start: bind the listeners (a taken port is noticed before anything is touched) -> open the data directory: at_listener, recover -> read the
 metadata log back and open the topics -> read the groups and the transactions back -> background work -> accept connections.
 
 Stop (SIGTERM, SIGINT): accept and read nothing more -> release long polls and waiting group members -> answer what is in flight, for a
@@ -28,10 +28,11 @@ from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
+from ottla.broker.environment import Environment
 from ottla.broker.faults.disk import FillableFiles
 from ottla.broker.net.connection import Shared, connection_limits
 from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
-from ottla.broker.net.server import NO_LOCKS, Server
+from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import Beside, StartError, run_node
 from ottla.broker.runtime.coordination.group_service import GroupService
@@ -53,19 +54,18 @@ from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from ottla.broker.storage.fatal_files import FatalFiles
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.world import World
 from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
     from ottla.broker.api.routes import Route
     from ottla.broker.cluster.catalog import Catalog
+    from ottla.broker.cluster_broker import ClusterComponents
     from ottla.broker.controller_node import ControllerPart
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.faults.engine import Faults
-    from ottla.broker.member import ClusterMember
     from ottla.broker.net.links import NodeLinks
-    from ottla.broker.net.locks import ListenerLock
+    from ottla.broker.net.listener_authentication import ListenerAuthentication
     from ottla.broker.runtime.metadata.publisher import Publisher
     from ottla.broker.storage.files import Files
 
@@ -76,11 +76,11 @@ class Broker:
     """One broker on the running loop. `exit_now` ends the process when the disk cannot be trusted (tests pass something milder)."""
 
     def __init__(
-        self, settings: BrokerSettings, faults: Faults, world: World | None = None, exit_now: Callable[[int], object] = os._exit
+        self, settings: BrokerSettings, faults: Faults, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
     ) -> None:
         self.settings = settings
-        self.world = world = world or World()
-        self.clock = world.clock
+        self.environment = environment = environment or Environment()
+        self.clock = environment.clock
         self.timers = Timers()
         self.timers.on_error = lambda error: self.stop_at_once(error) if isinstance(error, FsyncFailed) else None
         self.log_dir: LogDir
@@ -90,13 +90,13 @@ class Broker:
         self._faults = faults
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
-        self._flusher = Flusher(self.stop_at_once, world.threads)
+        self._flusher = Flusher(self.stop_at_once, environment.threads)
         self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
         listeners = listeners_of(settings)
-        self._locks = self._locks_of(listeners) if any(at.protocol for at in listeners) else NO_LOCKS
+        self._authentication = self._listener_authentication(listeners) if any(at.protocol for at in listeners) else NO_AUTHENTICATION
         self._links = self._make_links() if settings.is_member else None
-        self._server = Server(world.network, listeners, settings.socket_listen_backlog_size)
-        self._member: ClusterMember | None = None
+        self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
+        self._cluster: ClusterComponents | None = None
         self._controller = self._own_controller() if settings.is_controller else None
         self._publisher: Publisher
         self._dispatcher: Dispatcher
@@ -123,7 +123,7 @@ class Broker:
 
     @property
     def _routes(self) -> Mapping[int, Route]:
-        return served(member=self._member is not None, telemetry=self.settings.client_telemetry_enable)
+        return served(in_cluster=self._cluster is not None, telemetry=self.settings.client_telemetry_enable)
 
     @property
     def connection_count(self) -> int:
@@ -177,12 +177,12 @@ class Broker:
                 if self._controller is not None:
                     await self._controller.start(self.log_dir)
                 self.services = await self._open_services()
-                if self._member is not None:
-                    await self._member.unfence()
+                if self._cluster is not None:
+                    await self._cluster.unfence()
                 await self._accept()
             except BaseException:
-                if self._member is not None:
-                    await self._member.stop()
+                if self._cluster is not None:
+                    await self._cluster.stop()
                 self._driver.stop()
                 self.log_dir.close(clean=False)
                 raise
@@ -203,8 +203,8 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop in order; what cannot be answered in time is cut."""
-        if self._member is not None:
-            await self._member.leave()
+        if self._cluster is not None:
+            await self._cluster.leave()
         self.accept_no_more()
         self._housekeeping.stop()
         self.services.fetch_waits.release_all()
@@ -215,8 +215,8 @@ class Broker:
             logger.warning("%d requests were not answered in time", late)
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
         await self.services.topic_maker.stop()
-        if self._member is not None:
-            await self._member.stop()
+        if self._cluster is not None:
+            await self._cluster.stop()
         if self._controller is not None:
             await self._controller.stop()
         self._driver.stop()
@@ -233,8 +233,8 @@ class Broker:
     def crash(self) -> None:
         """For tests, as far as one process can: what SIGKILL leaves. Sockets and files are closed, nothing more is written."""
         self._driver.stop()
-        if self._member is not None:
-            self._member.crash()
+        if self._cluster is not None:
+            self._cluster.crash()
         if self._controller is not None:
             self._controller.crash()
         self._server.abort()
@@ -249,7 +249,7 @@ class Broker:
         self._exit_now(1)
 
     def _open_log_dir(self) -> LogDir:
-        path, files = data_dir(self.settings), FillableFiles(self._faults, self.world.files)
+        path, files = data_dir(self.settings), FillableFiles(self._faults, self.environment.files)
         if not self.settings.is_member:
             return self._opened(path, files)
         watched = FatalFiles(path, files)
@@ -261,9 +261,9 @@ class Broker:
         return log_dir
 
     def _opened(self, path: Path, files: Files) -> LogDir:
-        world = self.world
+        environment = self.environment
         return LogDir.open(
-            path, self.settings, self.clock.now_ms(), files=files, random_bytes=world.random.randbytes, threads=world.threads
+            path, self.settings, self.clock.now_ms(), files=files, random_bytes=environment.random.randbytes, threads=environment.threads
         )
 
     async def _open_services(self) -> Services:
@@ -284,7 +284,7 @@ class Broker:
         metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         groups.shards.follow(metadata.publisher)
         await groups.load()
-        producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._member is None)
+        producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._cluster is None)
         markers, others = LocalMarkers(partitions, groups), metadata.other_brokers
         txns = TxnService(
             settings,
@@ -329,7 +329,7 @@ class Broker:
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._session_id),
             fetch_waits=FetchWaits(timers),
             flusher=self._flusher,
-            random_bytes=self.world.random.randbytes,
+            random_bytes=self.environment.random.randbytes,
             stop_at_once=self.stop_at_once,
             listeners=self._server.listeners,
             traffic=traffic,
@@ -356,7 +356,7 @@ class Broker:
             clock=self.clock,
             flusher=self._flusher,
             partitions=partitions,
-            random_bytes=self.world.random.randbytes,
+            random_bytes=self.environment.random.randbytes,
         )
         log = deciding.metadata_log.log
         return MetadataParts(
@@ -370,33 +370,42 @@ class Broker:
             deciding=deciding,
         )
 
-    def _locks_of(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerLock]:
+    def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
         from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # as `_join`
-        from ottla.broker.net.locks import Surroundings, locks_of  # noqa: PLC0415 # as `_join`
+        from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # as `_join`
 
-        random_bits = self.world.random.getrandbits
+        random_bits = self.environment.random.getrandbits
         secret = self.settings.delegation_token_secret_key
         credentials = Credentials(lambda: self.services.topics.image, self.settings.users, random_bits, secret)
-        return locks_of(self.settings, listeners, Surroundings(credentials.find, random_bits, self.clock, self.timers))
+        return listener_authentication(
+            self.settings, listeners, AuthenticationContext(credentials.find, random_bits, self.clock, self.timers)
+        )
 
     def _make_links(self) -> NodeLinks:
         from ottla.broker.net.links import links_of  # noqa: PLC0415 # as `_join`
 
-        world = self.world
-        return links_of(self.settings, self._locks, network=world.network, clock=world.clock, timers=self.timers, random=world.random)
+        environment = self.environment
+        return links_of(
+            self.settings,
+            self._authentication,
+            network=environment.network,
+            clock=environment.clock,
+            timers=self.timers,
+            random=environment.random,
+        )
 
     def _own_controller(self) -> ControllerPart:
         from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # as `_join`
 
-        return ControllerPart(self.settings, self.world, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
+        return ControllerPart(self.settings, self.environment, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
 
     async def _join(self) -> MetadataParts:
-        from ottla.broker.member import ClusterMember  # noqa: PLC0415 # a start of one node does not pay for it
+        from ottla.broker.cluster_broker import ClusterComponents  # noqa: PLC0415 # a start of one node does not pay for it
 
         assert self._links is not None, "a broker by itself joins nothing"
-        self._member = ClusterMember(
+        self._cluster = ClusterComponents(
             self.settings,
-            self.world,
+            self.environment,
             self._links,
             timers=self.timers,
             flusher=self._flusher,
@@ -405,8 +414,8 @@ class Broker:
             on_lost=self.stop_at_once,
             controller=None if self._controller is None else self._controller.role,
         )
-        await self._member.join()
-        return self._member.parts
+        await self._cluster.join()
+        return self._cluster.parts
 
     async def _accept(self) -> None:
         settings = self.settings
@@ -420,19 +429,21 @@ class Broker:
         self._obey_quotas()
         if settings.client_telemetry_enable:
             self._take_telemetry()
-        if any(lock.tls is not None for lock in self._locks.values()) or (self._links is not None and self._links.keys):
+        if any(at_listener.tls is not None for at_listener in self._authentication.values()) or (
+            self._links is not None and self._links.keys
+        ):
             self._follow_stores()
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         if settings.delegation_token_secret_key and (deciding := self.services.deciding) is not None:
             expire_tokens(self._housekeeping, settings, self.clock, deciding.remove_expired_tokens)
-        await self._server.start(shared, self._locks)
+        await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
 
     def _follow_stores(self) -> None:
         from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as `_join`
 
         keys = {} if self._links is None else self._links.keys
-        changes, configs = StoreChanges(self.settings, self._locks, keys), self.services.broker_configs
+        changes, configs = StoreChanges(self.settings, self._authentication, keys), self.services.broker_configs
 
         def take() -> None:
             changes.take(configs.of_this_broker())
@@ -445,7 +456,7 @@ class Broker:
         obey(self.services, self._dispatcher, self.services.topics.image.client_quotas, self.services.fetch_sessions)
 
     def _session_id(self) -> int:
-        return self.world.random.randrange(1, 2**31)
+        return self.environment.random.randrange(1, 2**31)
 
 
 def run(
@@ -459,10 +470,10 @@ def run(
     prepare: Callable[[], None] = lambda: None,
 ) -> int:
     """Run a broker until a signal stops it; the exit code. `tell` goes on with its greeting; `prepare` is called when its settings and
-    locks are known to be good, and nothing was read or written yet. Raises StartError."""
+    authentication are known to be good, and nothing was read or written yet. Raises StartError."""
 
     def make() -> Broker:
-        broker = Broker(settings, faults, World(clock or Clock()))
+        broker = Broker(settings, faults, Environment(clock or Clock()))
         broker.tell = tell
         prepare()
         return broker

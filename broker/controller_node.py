@@ -21,9 +21,10 @@ from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
+from ottla.broker.environment import Environment
 from ottla.broker.net.connection import Shared, connection_limits
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, host_and_port
-from ottla.broker.net.server import NO_LOCKS, Server
+from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import StartError
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
@@ -32,13 +33,12 @@ from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
-from ottla.broker.world import World
 from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.api.context import Listener
     from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.locks import ListenerLock
+    from ottla.broker.net.listener_authentication import ListenerAuthentication
 
 logger = logging.getLogger("ottla.broker")
 
@@ -47,13 +47,25 @@ class ControllerPart:
     """A controller with its listeners, in whatever process. `stop_at_once` is told why that has to end."""
 
     def __init__(
-        self, settings: BrokerSettings, world: World, *, timers: Timers, flusher: Flusher, stop_at_once: Callable[[BaseException], None]
+        self,
+        settings: BrokerSettings,
+        environment: Environment,
+        *,
+        timers: Timers,
+        flusher: Flusher,
+        stop_at_once: Callable[[BaseException], None],
     ) -> None:
         self._role: ControllerRole | None = None
-        self._settings, self._world, self._timers, self._flusher, self._stop_at_once = settings, world, timers, flusher, stop_at_once
+        self._settings, self._environment, self._timers, self._flusher, self._stop_at_once = (
+            settings,
+            environment,
+            timers,
+            flusher,
+            stop_at_once,
+        )
         listeners = controller_listeners_of(settings)
-        self._locks = self._locks_of(listeners) if any(at.protocol for at in listeners) else NO_LOCKS
-        self._server = Server(world.network, listeners, settings.socket_listen_backlog_size)
+        self._authentication = self._listener_authentication(listeners) if any(at.protocol for at in listeners) else NO_AUTHENTICATION
+        self._server = Server(environment.network, listeners, settings.socket_listen_backlog_size)
         self._dispatcher: ControllerDispatcher
 
     @property
@@ -80,57 +92,63 @@ class ControllerPart:
 
     async def start(self, log_dir: LogDir) -> None:
         """Leads the quorum and accepts connections. Raises LogDirRefused, ProtocolError, OSError."""
-        settings, world = self._settings, self._world
+        settings, environment = self._settings, self._environment
         self._role = role = ControllerRole(
             settings,
             log_dir,
             [VoterEndpoint(at.name, at.host, at.port) for at in endpoints_of(self._server.listeners)],
-            clock=world.clock,
+            clock=environment.clock,
             timers=self._timers,
             flusher=self._flusher,
-            files=world.files,
-            random=world.random,
+            files=environment.files,
+            random=environment.random,
             on_failure=self._stop_at_once,
         )
         await role.start()
         services = ControllerServices(
             settings,
-            world.clock,
+            environment.clock,
             self._timers,
-            Turns(world.clock),
+            Turns(environment.clock),
             role.active,
             role.voter,
             role.serving,
             role.features,
             role.decisions,
             self._stop_at_once,
-            authorizer_of(settings, lambda: role.newest.image.acls, world.clock),
+            authorizer_of(settings, lambda: role.newest.image.acls, environment.clock),
         )
         self._dispatcher = ControllerDispatcher(services, self._flusher.compute)
         self._obey_quotas(services)
         role.followers.append(lambda published: self._obey_quotas(services) if published.changes.client_quotas else None)
-        if any(lock.tls is not None for lock in self._locks.values()):
+        if any(at_listener.tls is not None for at_listener in self._authentication.values()):
             self._follow_stores(role)
         budget = ByteBudget(settings.queued_max_request_bytes if settings.queued_max_request_bytes > 0 else limits.TOTAL_BUFFERED_BYTES)
-        shared = Shared(self._dispatcher, world.clock, self._timers, settings.socket_request_max_bytes, budget)
+        shared = Shared(self._dispatcher, environment.clock, self._timers, settings.socket_request_max_bytes, budget)
         shared.most_connections = connection_limits(settings)
         shared.acceptance = lambda listener, host: accept(services, listener, host, for_brokers=False)
-        await self._server.start(shared, self._locks)
+        await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
 
-    def _locks_of(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerLock]:
+    def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
         """Users of SCRAM, and delegation tokens, are those that the metadata log knows, as on brokers (KIP-900)."""
         from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # who secures nothing does not pay for it
-        from ottla.broker.net.locks import Surroundings, locks_of  # noqa: PLC0415 # as above
+        from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # as above
 
-        settings, random_bits = self._settings, self._world.random.getrandbits
+        settings, random_bits = self._settings, self._environment.random.getrandbits
         credentials = Credentials(lambda: self.role.newest.image, settings.users, random_bits, settings.delegation_token_secret_key)
-        return locks_of(settings, listeners, Surroundings(credentials.find, random_bits, self._world.clock, self._timers))
+        return listener_authentication(
+            settings, listeners, AuthenticationContext(credentials.find, random_bits, self._environment.clock, self._timers)
+        )
 
     def _follow_stores(self, role: ControllerRole) -> None:
-        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as in `_locks_of`
+        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as in `_listener_authentication`
 
-        changes, configs, me = StoreChanges(self._settings, self._locks, {}), role.decisions.broker_configs, str(self._settings.node_id)
+        changes, configs, me = (
+            StoreChanges(self._settings, self._authentication, {}),
+            role.decisions.broker_configs,
+            str(self._settings.node_id),
+        )
         changes.take(configs.of_this_broker())
         role.followers.append(
             lambda published: changes.take(configs.of_this_broker()) if me in published.changes.brokers_set else None,
@@ -158,16 +176,18 @@ class ControllerPart:
 class ControllerNode:
     """One controller on the running loop. `exit_now` ends the process when the disk cannot be trusted (tests pass something milder)."""
 
-    def __init__(self, settings: BrokerSettings, world: World | None = None, exit_now: Callable[[int], object] = os._exit) -> None:
+    def __init__(
+        self, settings: BrokerSettings, environment: Environment | None = None, exit_now: Callable[[int], object] = os._exit
+    ) -> None:
         self.settings = settings
-        self.world = world = world or World()
-        self.clock = world.clock
+        self.environment = environment = environment or Environment()
+        self.clock = environment.clock
         self.timers = Timers()
         self.log_dir: LogDir
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
-        self._flusher = Flusher(self.stop_at_once, world.threads)
-        self._part = ControllerPart(settings, world, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
+        self._flusher = Flusher(self.stop_at_once, environment.threads)
+        self._part = ControllerPart(settings, environment, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
 
     @property
     def role(self) -> ControllerRole:
@@ -187,9 +207,9 @@ class ControllerNode:
                 data_dir(self.settings),
                 self.settings,
                 self.clock.now_ms(),
-                files=self.world.files,
-                random_bytes=self.world.random.randbytes,
-                threads=self.world.threads,
+                files=self.environment.files,
+                random_bytes=self.environment.random.randbytes,
+                threads=self.environment.threads,
             )
             try:
                 self._driver.start()

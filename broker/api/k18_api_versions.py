@@ -47,7 +47,7 @@ def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
 
 @cache
 def _own_api_keys(telemetry: bool) -> list[ApiVersion]:
-    routes = served(member=False, telemetry=telemetry)
+    routes = served(in_cluster=False, telemetry=telemetry)
     return [ApiVersion(key, route.advertised_min, route.max_version) for key, route in routes.items()]
 
 
@@ -76,7 +76,7 @@ def is_valid(request: ApiVersionsRequest, version: int) -> bool:
 def _listed(forwarding: Forwarding, telemetry: bool) -> list[ApiVersion]:
     from ottla.broker.api.forwarding import listed  # noqa: PLC0415 # only a member of a cluster needs it
 
-    return listed(forwarding, served(member=True, telemetry=telemetry))
+    return listed(forwarding, served(in_cluster=True, telemetry=telemetry))
 
 
 def unsupported_version_response() -> ApiVersionsResponse:

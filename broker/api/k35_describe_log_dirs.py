@@ -13,7 +13,7 @@ from itertools import groupby
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.core.acl import Operation
-from ottla.broker.core.kept_keys import CORDONED
+from ottla.broker.core.stored_settings import CORDONED
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k35_describe_log_dirs import (

@@ -123,7 +123,7 @@ FORWARDED: dict[ApiKey, Route] = {
     ApiKey.ADD_RAFT_VOTER: _route("forwarding", 0, 1),
     ApiKey.REMOVE_RAFT_VOTER: _route("forwarding", 0, 0),
 }
-"""What a member of a cluster leaves to the controller (`ottla.broker.api.forwarding`)."""
+"""Requests that a cluster broker forwards to the controller (`ottla.broker.api.forwarding`)."""
 
 SPLIT = frozenset(
     {
@@ -134,10 +134,10 @@ SPLIT = frozenset(
         ApiKey.EXPIRE_DELEGATION_TOKEN,
     }
 )
-"""What a member of a cluster looks at, and leaves to the controller in part (`ottla.broker.api.config_changes`, `token_rules`)."""
+"""Requests that a cluster broker checks and forwards in part (`ottla.broker.api.config_changes`, `token_rules`)."""
 
 ROUTES_OF_A_MEMBER: dict[int, Route] = {int(key): route for key, route in (ROUTES | FORWARDED).items()}
-"""What a member of a cluster serves."""
+"""The APIs of a cluster broker."""
 
 TELEMETRY: dict[ApiKey, Route] = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _route("k71_get_telemetry_subscriptions", 0, 0),
@@ -147,9 +147,9 @@ TELEMETRY: dict[ApiKey, Route] = {
 
 
 @cache
-def served(*, member: bool, telemetry: bool) -> Mapping[int, Route]:
+def served(*, in_cluster: bool, telemetry: bool) -> Mapping[int, Route]:
     """What a broker serves, in the order of the keys."""
-    tables = (ROUTES, FORWARDED if member else {}, TELEMETRY if telemetry else {})
+    tables = (ROUTES, FORWARDED if in_cluster else {}, TELEMETRY if telemetry else {})
     routes = {int(key): route for table in tables for key, route in table.items()}
     return dict(sorted(routes.items()))
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.broker.app import Broker
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.settings_load import Loaded
-    from ottla.broker.entrance import OwnLock
+    from ottla.broker.development_security import DevelopmentSecurity
     from ottla.broker.faults.engine import Faults
     from ottla.broker.process import Beside
 
@@ -183,9 +183,9 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     asked = parse_assignments(options.assignments)
     _check_address(options, asked, in_place)
     assignments = {**asked, **_shorthands(options, in_place is None)}
-    lock = _own_lock(options, assignments) if in_place is None and (options.tls or options.users) else None
+    security = _development_security(options, assignments) if in_place is None and (options.tls or options.users) else None
     loaded = load(
-        assignments if lock is None else {**lock.settings, **assignments},
+        assignments if security is None else {**security.settings, **assignments},
         os.environ,
         options.config,
         of_image=None if in_place is None else in_place.settings,
@@ -199,7 +199,7 @@ def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int
     prepare = partial(_format_where_new, settings, in_place.scram if in_place is not None else ())
     if settings.is_controller and not settings.is_member:
         return _run_controller(settings, options, prepare)
-    tell = _ready_lines(settings) if in_place is not None else None if lock is None else _told(lock, settings)
+    tell = _ready_lines(settings) if in_place is not None else None if security is None else _told(security, settings)
     beside = _with_topics(options.topics)
     start = partial(run, settings, faults, options.port_file, prepare=prepare)
     ports = _ports_of_admin(options)
@@ -226,7 +226,7 @@ def _ready_lines(settings: BrokerSettings) -> Callable[[str], str]:
     return lambda _: "\n".join(READY).format(settings.node_id)
 
 
-def _told(lock: OwnLock, settings: BrokerSettings) -> Callable[[str], str]:
+def _told(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[str], str]:
     """What clients need, with the address that they can dial."""
     from ottla.broker.net.listeners import ANYWHERE, host_and_port, listeners_of  # noqa: PLC0415 # only a lock of its own pays for it
 
@@ -234,7 +234,7 @@ def _told(lock: OwnLock, settings: BrokerSettings) -> Callable[[str], str]:
     host = locked.advertised_host or ("localhost" if locked.host in ANYWHERE else locked.host)
 
     def told(bound: str) -> str:
-        return lock.told(host_and_port(host, locked.advertised_port or int(bound.rpartition(":")[2])))
+        return security.told(host_and_port(host, locked.advertised_port or int(bound.rpartition(":")[2])))
 
     return told
 
@@ -290,37 +290,37 @@ def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepa
 
 def _run_together(options: argparse.Namespace) -> int:
     from ottla.broker.core.settings_load import load, parse_assignments  # noqa: PLC0415 # as in main
+    from ottla.broker.environment import Environment  # noqa: PLC0415 # as in main
     from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as in main
     from ottla.broker.faults.rules import parse_rule  # noqa: PLC0415 # as in main
     from ottla.broker.layout import Layout, fitted  # noqa: PLC0415 # as below
+    from ottla.broker.local_cluster import LocalCluster, name_nodes_in_log  # noqa: PLC0415 # only several nodes pay for it
     from ottla.broker.process import run_node  # noqa: PLC0415 # as in main
-    from ottla.broker.together import NodesTogether, name_who_speaks  # noqa: PLC0415 # only several nodes pay for it
-    from ottla.broker.world import World  # noqa: PLC0415 # as in main
 
     path, common = Path(options.data_dir or "ottla-data"), parse_assignments(options.assignments)
     _check_address(options, common)
     host, port = options.host or "127.0.0.1", _PORT if options.port is None else options.port
     layout = Layout(path, options.brokers, host, port, _listener_name(options))
-    lock = _lock_of_a_cluster(options, path) if options.tls or options.users else None
-    name_who_speaks()
+    security = _cluster_security(options, path) if options.tls or options.users else None
+    name_nodes_in_log()
 
     def settings_of(node: Mapping[str, str]) -> BrokerSettings:
-        wanted = {**({} if lock is None else lock.settings), **common, **node}
+        wanted = {**({} if security is None else security.settings), **common, **node}
         given = load(wanted, os.environ, options.config).settings
         wanted = fitted(wanted, given.explicit, options.brokers)
-        if lock is not None and given.authorizer_class_name:
-            wanted["super.users"] = lock.super_users(given.super_users)
+        if security is not None and given.authorizer_class_name:
+            wanted["super.users"] = security.super_users(given.super_users)
         settings = load(wanted, os.environ, options.config).settings
-        settings.users = {} if lock is None else lock.users_at(settings)
+        settings.users = {} if security is None else security.users_at(settings)
         _check_lock(settings, tls=options.tls)
         return settings
 
     ports, with_topics = _ports_of_admin(options), _with_topics(options.topics, lambda nodes: next(iter(nodes.brokers.values())))
-    told = None if lock is None else lock.told
+    told = None if security is None else security.told
     tell = told if ports is None else ports.told_after(told)
 
     @asynccontextmanager
-    async def beside(nodes: NodesTogether) -> AsyncIterator[None]:
+    async def beside(nodes: LocalCluster) -> AsyncIterator[None]:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context((with_topics or nullcontext)(nodes))
             for number, (node, broker) in enumerate(nodes.brokers.items() if ports is not None else ()):
@@ -328,20 +328,20 @@ def _run_together(options: argparse.Namespace) -> int:
                 await stack.enter_async_context(ports.beside(broker, nodes.faults[node], number))
             yield
 
-    def world() -> World:
-        return World() if ports is None else World(ports.clock)
+    def environment() -> Environment:
+        return Environment() if ports is None else Environment(ports.clock)
 
     def faults() -> Faults:
         return Faults(parse_rule(text) for text in options.fault)
 
-    return run_node(lambda: NodesTogether(layout, settings_of, faults, world, tell=tell), options.port_file, beside)
+    return run_node(lambda: LocalCluster(layout, settings_of, faults, environment, tell=tell), options.port_file, beside)
 
 
 def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_place: InKafkasPlace | None = None) -> None:
     """These options open listeners of their own: others that somebody asked for would be gone without a word."""
-    lock = ("--tls" if options.tls else "--user (or OTTLA_USERS)") if in_place is None and (options.tls or options.users) else None
+    security = ("--tls" if options.tls else "--user (or OTTLA_USERS)") if in_place is None and (options.tls or options.users) else None
     given = {"--brokers": options.brokers, "--port": options.port, "--host": options.host}
-    opener = lock or next((name for name, value in given.items() if value is not None), None)
+    opener = security or next((name for name, value in given.items() if value is not None), None)
     if opener is None:
         return
     from ottla.broker.core.settings_load import SettingsError, source_of  # noqa: PLC0415 # as in main
@@ -350,10 +350,10 @@ def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_pla
     if (source := source_of("listeners", asked, os.environ, options.config, of_image=of_image)) is None:
         return
     problem = f"{opener} opens a listener of its own, and listeners is given, too (from the {source}): take "
-    if lock is not None:
+    if security is not None:
         problem += (
-            "listeners away and say where by --host and --port, or lock these listeners by settings "
-            f"instead of {lock} (listener.security.protocol.map, docs/security.md)"
+            "listeners away and say where by --host and --port, or security these listeners by settings "
+            f"instead of {security} (listener.security.protocol.map, docs/security.md)"
         )
     elif opener == "--brokers":
         problem += "listeners away and say where by --host and --port (docs/cluster.md)"
@@ -364,39 +364,39 @@ def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_pla
 
 def _check_lock(settings: BrokerSettings, *, tls: bool) -> None:
     if tls or settings.users:
-        from ottla.broker.entrance import check_locked  # noqa: PLC0415 # only a lock of its own pays for it
+        from ottla.broker.development_security import check_secured  # noqa: PLC0415 # only a lock of its own pays for it
 
-        check_locked(settings, tls=tls)
+        check_secured(settings, tls=tls)
 
 
-def _lock_of_a_cluster(options: argparse.Namespace, path: Path) -> OwnLock:
+def _cluster_security(options: argparse.Namespace, path: Path) -> DevelopmentSecurity:
     import secrets  # noqa: PLC0415 # only a lock of its own pays for it
 
-    from ottla.broker.entrance import lock_of_a_cluster  # noqa: PLC0415 # as above
+    from ottla.broker.development_security import cluster_security  # noqa: PLC0415 # as above
     from ottla.broker.layout import LISTENER  # noqa: PLC0415 # as above
 
-    return lock_of_a_cluster(_made_lock(options, path), LISTENER, secrets.token_hex(16))
+    return cluster_security(_certificates_and_users(options, path), LISTENER, secrets.token_hex(16))
 
 
-def _own_lock(options: argparse.Namespace, assignments: Mapping[str, str]) -> OwnLock:
+def _development_security(options: argparse.Namespace, assignments: Mapping[str, str]) -> DevelopmentSecurity:
     from ottla.broker.core.settings_load import SettingsError, data_dir, load  # noqa: PLC0415 # as in main
     from ottla.broker.net.listeners import advertised_hosts  # noqa: PLC0415 # only a lock of its own pays for it
 
     given = load(assignments, os.environ, options.config).settings
     if given.process_roles:
         raise SettingsError("--tls and --user are for a broker by itself, or with --brokers: other listeners of a cluster are settings")
-    return _made_lock(options, data_dir(given), advertised_hosts(given))
+    return _certificates_and_users(options, data_dir(given), advertised_hosts(given))
 
 
-def _made_lock(options: argparse.Namespace, path: Path, more_hosts: Sequence[str] = ()) -> OwnLock:
+def _certificates_and_users(options: argparse.Namespace, path: Path, more_hosts: Sequence[str] = ()) -> DevelopmentSecurity:
     """`more_hosts` are names that clients dial, beside `--host`."""
     from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only a lock of its own pays for it
-    from ottla.broker.entrance import own_lock  # noqa: PLC0415 # as above
+    from ottla.broker.development_security import make_development_security  # noqa: PLC0415 # as above
     from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
 
     hosts = [*([options.host] if options.host else []), *more_hosts]
     try:
-        return own_lock(path, Clock().now_ms(), tls=options.tls, users=dict(options.users), hosts=hosts)
+        return make_development_security(path, Clock().now_ms(), tls=options.tls, users=dict(options.users), hosts=hosts)
     except OSError as error:
         raise StartError(f"no certificate can be made: {error}") from error
 
@@ -413,7 +413,7 @@ def _ports_of_admin(options: argparse.Namespace) -> AdminPorts | None:
 
 
 def _shorthands(options: argparse.Namespace, may_lock: bool) -> dict[str, str]:
-    """`--data-dir`, `--host` and `--port` as the settings that they stand for, and a lock's own listener where it `may_lock`."""
+    """`--data-dir`, `--host` and `--port` as the settings that they stand for, and a security's own listener where it `may_lock`."""
     found = {}
     if options.data_dir is not None:
         found["log.dir"] = options.data_dir

@@ -1,4 +1,4 @@
-"""`ottla verify`: an exactly-once exam for somebody's producer, consumer or stream program."""
+"""`ottla verify`: an exactly-once verification for somebody's producer, consumer or stream program."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from rich.console import Console
 
 from ottla.broker.cli.common import CliError, command, print_json, print_table
 from ottla.broker.cli.logs import quiet_broker_logs, quiet_client_logs
-from ottla.broker.exam.candidate import Candidate, CannotStart, Role
-from ottla.broker.exam.exam import CannotExamine, Exam
-from ottla.broker.exam.judge import Result, Standing, identity_of
-from ottla.broker.exam.report import COLUMNS, as_json, rows, stories, summary, write_junit
-from ottla.broker.exam.scenario import Scenario
-from ottla.broker.exam.scenarios import SCENARIOS
-from ottla.broker.exam.stage import Terms
 from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.verdict import audit_missing
+from ottla.broker.verification.judge import Result, Standing, identity_of
+from ottla.broker.verification.program import CannotStart, Program, Role
+from ottla.broker.verification.report import COLUMNS, as_json, explanations, rows, summary, write_junit
+from ottla.broker.verification.scenario import Scenario
+from ottla.broker.verification.scenarios import SCENARIOS
+from ottla.broker.verification.stage import Terms
+from ottla.broker.verification.verification import CannotVerify, Verification
 
 BROKEN, COULD_NOT_JUDGE = 1, 2
 
@@ -55,7 +55,7 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     strict: Annotated[bool, typer.Option(help="Count it as broken when the client's protocol version has no defence (exposed).")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the scenarios and what happens in each.")] = False,
 ) -> None:
-    """An exactly-once exam: run a program through lost acknowledgements, zombies, timeouts and crashes, and say which guarantee held.
+    """Run a program through lost acknowledgements, zombies, timeouts and crashes, and report which exactly-once guarantees held.
 
     Each scenario gets a fresh broker, or a cluster of three, in this process and runs the program as a black box. What it finds in its
     environment: OTTLA_BOOTSTRAP_SERVERS (also BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS), the topics OTTLA_INPUT and OTTLA_OUTPUT, the
@@ -77,19 +77,19 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
     _check_extra()
     quiet_client_logs()
     quiet_broker_logs()
-    candidate = Candidate(program, role, records=records, result=None if result is None else shlex.split(result))
+    under_test = Program(program, role, records=records, result=None if result is None else shlex.split(result))
     terms = Terms(timeout, restarts, round(late * 1_000))
     with ExitStack() as stack:
         stack.enter_context(_ended_by_signals())
         directory = keep or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="ottla-verify-")))
-        results, failure = _run(Exam(candidate, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None))
+        results, failure = _run(Verification(under_test, directory, _chosen(scenario, skip), terms, _identity(by), keep is not None))
     if junit is not None:
         _write_junit(results, " ".join(program), junit, failure)
     if as_json_:
         print_json(as_json(results, program, role.value, failure))
     else:
         print_table(COLUMNS, rows(results))
-        for line in stories(results):
+        for line in explanations(results):
             typer.echo(line)
         typer.echo(summary(results))
     if failure is not None:
@@ -99,17 +99,17 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
         raise typer.Exit(BROKEN)
 
 
-def _run(exam: Exam) -> tuple[list[Result], str | None]:
-    """The exam, with progress on standard error: its results, and why it could not go on, if so."""
+def _run(verification: Verification) -> tuple[list[Result], str | None]:
+    """The verification, with progress on standard error: its results, and why it could not go on, if so."""
     results: list[Result] = []
     console = Console(stderr=True, highlight=False)
     with console.status("…") as status:
         try:
-            for result in exam.run(lambda name: status.update(f"{name} ({len(results) + 1} of {len(exam.scenarios) + 1})")):
+            for result in verification.run(lambda name: status.update(f"{name} ({len(results) + 1} of {len(verification.scenarios) + 1})")):
                 results.append(result)
                 if result.standing is not Standing.DOES_NOT_APPLY:
                     console.print(f"{result.standing.value:8} {result.name}, {result.ending.seconds:.1f} s", markup=False)
-        except (CannotExamine, CannotStart, RuntimeError, OSError) as error:
+        except (CannotVerify, CannotStart, RuntimeError, OSError) as error:
             return results, str(error) or type(error).__name__
     return results, None
 
@@ -123,7 +123,7 @@ def _write_junit(results: Sequence[Result], name: str, path: Path, failure: str 
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM and SIGHUP (but for nohup's) end the exam as Ctrl-C does: no process of the program and no directory is left behind."""
+    """End the verification at SIGTERM and SIGHUP (unless nohup ignores it) as Ctrl-C does: no process or directory is left behind."""
 
     def end(number: int, _: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
@@ -138,11 +138,11 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _check_extra() -> None:
-    """Before the exam, not after it: the guarantee `whole` is the audit's to judge. Raises CliError."""
+    """Before the verification, not after it: the guarantee `whole` is the audit's to judge. Raises CliError."""
     missing = audit_missing()
     if missing is not None:
         raise CliError(
-            f"the exam needs the packages of the extra 'audit': pip install 'ottla[audit]' (there is no {missing})", COULD_NOT_JUDGE
+            f"the verification needs the packages of the extra 'audit': pip install 'ottla[audit]' (there is no {missing})", COULD_NOT_JUDGE
         )
 
 

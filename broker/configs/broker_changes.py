@@ -18,10 +18,10 @@ from typing import Final
 
 from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_SECRETS, is_defined, is_ignored
-from ottla.broker.core.kept_keys import CLEANER_BUFFER, CLEANER_THREADS, CORDONED, THREADS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.security_settings import lock_problem
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, lock_key
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, lock_key
+from ottla.broker.core.stored_settings import CLEANER_BUFFER, CLEANER_THREADS, CORDONED, THREADS
 from ottla.protocol.error_codes import ErrorCode
 
 CheckStores = Callable[[Mapping[str, str]], None]
@@ -40,10 +40,10 @@ _CLEANER_BYTES_MIN: Final = 1024 * 1024
 
 def broker_key(name: str) -> ConfigKey | None:
     """The key of a broker's setting, that of one listener too; None for a name that is not known, or has no type here."""
-    key, base = BROKER_KEYS.get(name) or KEPT_KEYS.get(name) or lock_key(name), base_name(name)
+    key, base = BROKER_KEYS.get(name) or STORED_SETTINGS.get(name) or lock_key(name), base_name(name)
     if key is not None or base is None:
         return key
-    of_all = BROKER_KEYS.get(base) or KEPT_KEYS.get(base)
+    of_all = BROKER_KEYS.get(base) or STORED_SETTINGS.get(base)
     if of_all is not None:
         return of_all._replace(name=name)
     if is_ignored(base):

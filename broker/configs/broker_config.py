@@ -17,7 +17,7 @@ from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.broker_changes import CLUSTER_DEFAULT, CheckStores, base_name
 from ottla.broker.configs.broker_loggers import BrokerLoggers
 from ottla.broker.core.config_keys import ConfigKey, InvalidConfig, Value, render
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key, lock_key
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, lock_key
 
 log = logging.getLogger(__name__)
 
@@ -48,7 +48,7 @@ class BrokerConfigs:
         self.check_stores: CheckStores = lambda _wanted: None
         """Set by who has listeners."""
         self._catalog = catalog
-        of_all = {name: settings.value(name) for name in (*BROKER_KEYS, *KEPT_KEYS)}
+        of_all = {name: settings.value(name) for name in (*BROKER_KEYS, *STORED_SETTINGS)}
         self._started: Final[dict[str, Value]] = of_all | dict(settings.listener_connections)
 
     def cluster_wide(self) -> Mapping[str, str]:
@@ -73,7 +73,7 @@ class BrokerConfigs:
         return found
 
     def _default(self, name: str) -> str | None:
-        key = BROKER_KEYS.get(name) or KEPT_KEYS.get(name)
+        key = BROKER_KEYS.get(name) or STORED_SETTINGS.get(name)
         if key is not None:
             return render(self.settings.default(name)) if key.has_default else None
         key = lock_key(name) if base_name(name) is None else None  # what a single listener has is behind that of all
@@ -91,7 +91,7 @@ class BrokerConfigs:
 
     def names(self) -> set[str]:
         """Every setting that is described: all but the internal ones, and whatever somebody gave."""
-        keys = (*BROKER_KEYS.values(), *KEPT_KEYS.values())
+        keys = (*BROKER_KEYS.values(), *STORED_SETTINGS.values())
         given = {*self.of_this_broker(), *self.cluster_wide(), *self.settings.explicit}
         return {key.name for key in keys if not key.internal} | given
 

@@ -20,7 +20,7 @@ from ottla.broker.configs.group_config import GROUP_KEYS, described_group_value
 from ottla.broker.configs.topic_config import effective_values, usable_overrides
 from ottla.broker.core.config_keys import ConfigKey, render
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.topic_names import name_problem
@@ -138,7 +138,7 @@ def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
 
 def _is_read_only(name: str, key: ConfigKey) -> bool:
     """Whether a broker's setting is described as one that cannot change, as Kafka describes those of single listeners."""
-    return not (key.dynamic if name in BROKER_KEYS | KEPT_KEYS else base_name(name) is None and is_kept_while_running(name))
+    return not (key.dynamic if name in BROKER_KEYS | STORED_SETTINGS else base_name(name) is None and is_kept_while_running(name))
 
 
 def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:

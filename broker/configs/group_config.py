@@ -24,7 +24,7 @@ from ottla.broker.core.config_keys import (
     validator,
 )
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings
 from ottla.protocol.error_codes import ErrorCode
 
 SESSION_TIMEOUT_MS = "consumer.session.timeout.ms"
@@ -131,7 +131,7 @@ def _bounds(name: str) -> tuple[str | None, str | None]:
         return None, "group.streams.max.standby.replicas"
     kind, own = name.split(".", 1)
     low, high = f"group.{kind}.min.{own}", f"group.{kind}.max.{own}"
-    known = low in BROKER_KEYS or low in KEPT_KEYS
+    known = low in BROKER_KEYS or low in STORED_SETTINGS
     return (low, high) if known else (None, None)
 
 

@@ -34,8 +34,8 @@ from ottla.broker.controller.create_topics import config_record
 from ottla.broker.controller.state import MIN_ISR, ControllerState
 from ottla.broker.core.config_keys import render
 from ottla.broker.core.effects import Effects
-from ottla.broker.core.kept_keys import CORDONED
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.stored_settings import CORDONED
 from ottla.protocol.error_codes import ErrorCode
 
 _TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType.GROUP, ResourceType.CLIENT_METRICS})

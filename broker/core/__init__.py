@@ -1,1 +1,1 @@
-"""What every layer of the broker may know: settings, limits, the clock, timers, and two ways to answer."""
+"""Basics that every layer of the broker may import: settings, limits, clock, timers, and the two forms of a result (effects, rejection)."""

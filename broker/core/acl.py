@@ -1,4 +1,4 @@
-"""The words of an access control list, by the numbers that records and requests give them.
+"""The vocabulary of Kafka's ACLs: operations, resource types, pattern types and permissions, with their numbers in records and requests.
 
 Source: KAFKA AclOperation, ResourceType, PatternType, AclPermissionType, AclEntry.supportedOperations.
 """
@@ -12,17 +12,17 @@ from typing import Final
 from ottla.broker.core.config_keys import Validator, Value, one_of
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The one authorizer there is: its rules are obeyed."""
+"""The only supported value of `authorizer.class.name`, besides the empty one."""
 WILDCARD: Final = "*"
-"""Every host; as the name of a literal pattern every resource of the type."""
+"""As a host: any host. As the name of a literal pattern: every resource of the type."""
 EVERYBODY: Final = "User:*"
-"""The principal of an ACL that is for everybody."""
+"""The principal of an ACL that applies to every principal."""
 CLUSTER_NAME: Final = "kafka-cluster"
-"""The name of the one resource of type CLUSTER."""
+"""The name of the only resource of type CLUSTER."""
 
 
 class Operation(IntEnum):
-    """What is done with a resource."""
+    """An operation on a resource (KAFKA AclOperation)."""
 
     ANY = 1
     ALL = 2
@@ -42,7 +42,7 @@ class Operation(IntEnum):
 
 
 class Resource(IntEnum):
-    """What something is done with."""
+    """The type of a resource (KAFKA ResourceType)."""
 
     ANY = 1
     TOPIC = 2
@@ -54,12 +54,12 @@ class Resource(IntEnum):
 
     @property
     def told(self) -> str:
-        """As a log line names it: TransactionalId."""
+        """Return the name in the audit log's form, such as `TransactionalId`."""
         return "".join(word.capitalize() for word in self.name.split("_"))
 
 
 class Pattern(IntEnum):
-    """How a name is meant; ANY and MATCH are for filters."""
+    """How an ACL's resource name is matched (KAFKA PatternType). ANY and MATCH occur only in filters."""
 
     ANY = 1
     MATCH = 2
@@ -68,7 +68,7 @@ class Pattern(IntEnum):
 
 
 class Permission(IntEnum):
-    """What an ACL does; ANY is for filters."""
+    """Whether an ACL allows or denies (KAFKA AclPermissionType). ANY occurs only in filters."""
 
     ANY = 1
     DENY = 2
@@ -100,20 +100,20 @@ SUPPORTED: Final[Mapping[Resource, Sequence[Operation]]] = {
     Resource.DELEGATION_TOKEN: (Operation.DESCRIBE,),
     Resource.USER: (Operation.CREATE_TOKENS, Operation.DESCRIBE_TOKENS),
 }
-"""What can be done with each; an ACL may name another operation, and means nothing then."""
+"""The operations that each resource type supports. An ACL may name another operation; it then has no effect."""
 
 
 def bits(operations: Sequence[Operation]) -> int:
-    """Operations as responses tell them (KIP-430)."""
+    """Return the operations as the bit field of a response's authorized operations (KIP-430)."""
     return sum(1 << operation for operation in operations)
 
 
 AUTHORIZERS: Final = one_of("", STANDARD_AUTHORIZER)
-"""Any other would ask a class of Java's, and nobody here."""
+"""Allowed values of `authorizer.class.name`. Any other name would be a Java class, which cannot be loaded."""
 
 
 def super_users(text: str) -> list[str]:
-    """Principals parted by semicolons: the names of certificates have commas."""
+    """Return the principals of `super.users`. They are separated by semicolons, because certificate names contain commas."""
     return [user for each in text.split(";") if (user := each.strip())]
 
 
@@ -123,4 +123,4 @@ def _no_principal(value: Value) -> str | None:
 
 
 PRINCIPALS: Final = Validator(_no_principal)
-"""Super users of which each has a type and a name (KAFKA SecurityUtils.parseKafkaPrincipal)."""
+"""Allowed values of `super.users`: each principal has a type and a name (KAFKA SecurityUtils.parseKafkaPrincipal)."""

@@ -1,7 +1,8 @@
-"""The only module that reads a clock; everything else is told the time.
+"""The broker's clocks. No other module reads the machine's time.
 
-Two clocks, never mixed: wall time (`now_ms`, milliseconds since the epoch) goes into records, files and retention, and may jump;
-monotonic time (`mono_ms`) drives timeouts and timers, and only ever grows.
+Two clocks, which are never mixed:
+* Wall time (`now_ms`, milliseconds since the epoch) goes into records, files and retention. It may jump in both directions.
+* Monotonic time (`mono_ms`) drives timeouts and timers. It never goes back.
 """
 
 from __future__ import annotations
@@ -11,31 +12,31 @@ from time import monotonic_ns, time_ns
 
 
 class Clock:
-    """The machine's clocks. Tests pass a subclass that moves by hand."""
+    """The machine's clocks. Tests pass a subclass that is advanced explicitly."""
 
     __slots__ = ()
     runs = True
     """Whether time passes by itself."""
 
     def now_ms(self) -> int:
-        """Wall time in milliseconds since 1970-01-01 UTC."""
+        """Return wall time in milliseconds since 1970-01-01 UTC."""
         return time_ns() // 1_000_000
 
     def mono_ms(self) -> int:
-        """Monotonic time in milliseconds from an arbitrary start."""
+        """Return monotonic time in milliseconds since an arbitrary start."""
         return monotonic_ns() // 1_000_000
 
     def spent_ns(self) -> int:
-        """Nanoseconds from an arbitrary start, for the time that work takes; they are never put forward."""
+        """Return nanoseconds since an arbitrary start, to measure how long work takes. `MovableClock.advance` does not change it."""
         return monotonic_ns()
 
 
 AHEAD_MS_MAX = 1000 * 365 * 86_400_000
-"""A movable clock is at most a thousand years ahead: far more than any timeout, and any library can still write such a date."""
+"""The most that a movable clock can be ahead: a thousand years. No timeout is as long, and date libraries can still format the result."""
 
 
 class MovableClock(Clock):
-    """The machine's clocks, put forward by hand: what was to happen in an hour happens now."""
+    """The machine's clocks plus an offset that the caller advances, so that a test need not wait for a timeout."""
 
     __slots__ = ("_ahead_ms", "_listeners")
 
@@ -51,30 +52,34 @@ class MovableClock(Clock):
 
     @property
     def ahead_ms(self) -> int:
-        """How far it was put forward in all."""
+        """The sum of all advances, in milliseconds."""
         return self._ahead_ms
 
     def advance(self, ms: int) -> None:
-        """Put both clocks forward. Raises ValueError for a step back, because monotonic time only grows, and beyond AHEAD_MS_MAX."""
+        """Advance both clocks by `ms`. Raises ValueError if `ms` is negative or if the total would exceed AHEAD_MS_MAX."""
         if ms < 0:
-            raise ValueError(f"a clock goes forward only, not by {ms} ms")
+            raise ValueError(f"a clock can only be advanced, not by {ms} ms")
         if self._ahead_ms + ms > AHEAD_MS_MAX:
-            raise ValueError(f"a clock goes forward by a thousand years at most, not by {ms} ms")
+            raise ValueError(f"a clock can be at most a thousand years ahead; {ms} ms more would exceed that")
         self._ahead_ms += ms
         for listener in list(self._listeners):
             listener()
 
     def add_listener(self, listener: Callable[[], object]) -> None:
-        """Call `listener` after each move, so that what has become due is done. Listeners are called in the order in which they came."""
+        """Call `listener` after each advance, so that timers that became due run at once. Listeners are called in the order of
+        registration.
+        """
         self._listeners[listener] = None
 
     def remove_listener(self, listener: Callable[[], object]) -> None:
-        """Call it no more; one that is not there is fine."""
+        """Unregister `listener`, if it is registered."""
         self._listeners.pop(listener, None)
 
 
 class VirtualClock(MovableClock):
-    """A clock that reads no machine's: its time passes only when it is put forward. A simulation owns one for each node, or one for all."""
+    """A clock that does not read the machine's time: its time passes only by `advance`. A simulation has one for each node, or
+    one for all.
+    """
 
     __slots__ = ("_start_ms",)
     runs = False

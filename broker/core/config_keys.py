@@ -1,8 +1,10 @@
-"""One configuration key of Kafka: its name, type, default, allowed values, and what it does.
+"""The definition of one Kafka configuration key: its name, type, default, allowed values and documentation.
 
-Text is the form in which values arrive (command line, environment, file, admin requests) and leave (DescribeConfigs); `parse` and
-`render` are each other's inverse. Kafka's rules of parsing: blanks around a value do not count, a list is split at commas and keeps the
-first of equal items, a boolean is `true` or `false` in any case.
+Values arrive as text (command line, environment, file, admin requests) and leave as text (DescribeConfigs). `parse` and `render`
+are inverse to
+each other. Parsing follows Kafka: surrounding whitespace is ignored; a list is split at commas and keeps the first of equal
+items; a boolean is
+`true` or `false` in any case.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ INT64_MAX = 2**63 - 1
 
 
 class ConfigType(IntEnum):
-    """Kafka's types by the numbers that DescribeConfigs gives them."""
+    """Kafka's configuration types, numbered as in DescribeConfigs responses."""
 
     BOOLEAN = 1
     STRING = 2
@@ -36,7 +38,7 @@ _WHOLE_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 
 
 class InvalidConfig(ValueError):
-    """A value that its key does not allow; the text names the key, the value, and what is wrong, as Kafka's ConfigException does."""
+    """A value that its key does not allow. The text names the key, the value and the problem, as Kafka's ConfigException does."""
 
     def __init__(self, name: str, text: str, problem: str) -> None:
         super().__init__(f"Invalid value {text} for configuration {name}: {problem}")
@@ -45,28 +47,34 @@ class InvalidConfig(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Validator:
-    """Which parsed values are allowed: what is wrong with one, in the words of Kafka's validators, or None."""
+    """A check of parsed values. `problem` returns what is wrong with a value, in the words of Kafka's validators, or None."""
 
     problem: Callable[[Value], str | None]
 
     def allows(self, value: Value) -> bool:
-        """Whether nothing is wrong with it."""
+        """Return whether the value is valid."""
         return self.problem(value) is None
 
 
 @dataclass(frozen=True, slots=True)
 class Synonym:
-    """A broker setting that is a topic or group key's default; its value times `factor` is the topic's (hours to milliseconds)."""
+    """A broker setting that provides the default of a topic or group key. Its value times `factor` (hours to milliseconds) is the
+    key's value.
+    """
 
     name: str
     factor: int = 1
 
 
 class ConfigKey(NamedTuple):
-    """One key. `default` None means: not set. `synonyms` (topic and group keys only) are tried in order, then `default`.
+    """One configuration key. A `default` of None means "not set". `synonyms` (topic and group keys only) are tried in order
+    before `default`.
 
-    An `internal` key can be set at the start and is described to nobody. One for a `member` means nothing to a broker without a cluster.
-    Without `has_default` Kafka has none: the one here is for a broker that does without the setting, and is told to nobody.
+    * An `internal` key can be set at the start but DescribeConfigs does not return it.
+    * A `member` key has an effect only in a cluster.
+    * If `has_default` is false, Kafka defines no default. `default` is then the value that a broker without the setting uses, and
+      DescribeConfigs
+      does not return it.
     """
 
     name: str
@@ -82,11 +90,11 @@ class ConfigKey(NamedTuple):
 
     @property
     def sensitive(self) -> bool:
-        """True for values that no response or log line may show."""
+        """Whether the value must not appear in responses and log lines."""
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The typed value of `text`; raises InvalidConfig."""
+        """Return the typed value of `text`. Raises InvalidConfig."""
         value = self._typed(text.strip())
         problem = None if self.validator is None else self.validator.problem(value)
         if problem is not None:
@@ -123,7 +131,7 @@ class ConfigKey(NamedTuple):
 
 
 def render(value: Value) -> str | None:
-    """The text of a typed value as Kafka writes it, or None for one that is not set."""
+    """Return the text of a typed value as Kafka writes it, or None if it is not set."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):
@@ -134,40 +142,40 @@ def render(value: Value) -> str | None:
 
 
 def validator(allows: Callable[[Value], bool], problem: str) -> Validator:
-    """Values for which `allows` is true; `problem` says of all others what is wrong."""
+    """Return a validator that accepts the values for which `allows` is true and answers `problem` for all others."""
     return Validator(lambda value: None if allows(value) else problem)
 
 
 def at_least(low: float) -> Validator:
-    """Numbers from `low` up."""
+    """Accept numbers from `low` up."""
     return validator(lambda value: isinstance(value, int | float) and value >= low, f"Value must be at least {low}")
 
 
 def between(low: float, high: float) -> Validator:
-    """Numbers from `low` to `high`, both included."""
+    """Accept numbers from `low` to `high`, both included."""
     above = f"Value must be no more than {high}"
     return Validator(lambda value: at_least(low).problem(value) or (above if isinstance(value, int | float) and value > high else None))
 
 
 def one_of(*choices: str) -> Validator:
-    """One of a few words."""
+    """Accept one of the choices."""
     return validator(lambda value: value in choices, "String must be one of: " + ", ".join(choices))
 
 
 def one_of_in_any_case(*choices: str) -> Validator:
-    """One of a few words, written in lower or upper case."""
+    """Accept one of the choices in upper or lower case."""
     problem = "String must be one of (case insensitive): " + ", ".join(choices)
     return validator(lambda value: isinstance(value, str) and value.lower() in choices, problem)
 
 
 def each_of(*choices: str) -> Validator:
-    """A list whose items are among a few words."""
+    """Accept a list whose items are all among the choices."""
     problem = "String must be one of: " + ", ".join(choices)
     return validator(lambda value: isinstance(value, tuple) and all(item in choices for item in value), problem)
 
 
 def any_of(validators: Sequence[Validator]) -> Validator:
-    """Values that one of `validators` allows."""
+    """Accept a value that at least one of `validators` accepts."""
 
     def problem(value: Value) -> str | None:
         problems = [each.problem(value) for each in validators]
@@ -177,5 +185,5 @@ def any_of(validators: Sequence[Validator]) -> Validator:
 
 
 def exactly(value: Value) -> Validator:
-    """One value only."""
+    """Accept only this value."""
     return validator(lambda found: found == value, f"Value must be {render(value)}")

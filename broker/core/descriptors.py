@@ -1,4 +1,6 @@
-"""How many files this process may have open. A shell gives 1024, macOS 256; what may be raised without asking is usually far more."""
+"""The limit of open files of this process. Shells often set 1,024 and macOS 256, while a process may usually raise its own limit
+far higher.
+"""
 
 from __future__ import annotations
 
@@ -7,33 +9,36 @@ import sys
 from typing import Final
 
 ENOUGH: Final = 65_536
-"""As many partitions, connections and syncs as one process can serve; what some systems have above it, a few libraries walk through."""
+"""The limit that is asked for: enough for the partitions, connections and syncs of one process. It is not higher because some
+libraries iterate
+over all possible descriptors.
+"""
 _OF_MACOS: Final = 10_240
-"""The most that macOS grants, whatever it says that it would."""
+"""The most that macOS grants, whatever hard limit it reports."""
 _OF_WINDOWS: Final = 8_192
 
 
 if sys.platform == "win32":
 
     def most_open_files() -> int:
-        """The limit in force."""
+        """Return the limit in force."""
         return _OF_WINDOWS
 
     def allow_open_files() -> int:
-        """Raises the limit as far as is of use and may be done; returns what is in force then."""
+        """Raise the limit to what is useful and permitted; return the limit in force."""
         return _OF_WINDOWS
 
 else:
     import resource
 
     def most_open_files() -> int:
-        """The limit in force."""
+        """Return the limit in force, at most ENOUGH."""
         return _capped(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     def allow_open_files() -> int:
-        """Raises the limit as far as is of use and may be done; returns what is in force then."""
+        """Raise the limit to what is useful and permitted; return the limit in force."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        for wanted in (_OF_MACOS, ENOUGH):  # whichever is refused, the other may not be
+        for wanted in (_OF_MACOS, ENOUGH):  # macOS refuses the larger value but grants the smaller one
             if _capped(soft) < (allowed := min(wanted, _capped(hard))):
                 with contextlib.suppress(ValueError, OSError):
                     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))

@@ -1,6 +1,7 @@
-"""What an operation of a machine decided: records to append, and the response to give once they are durable.
+"""The result of an operation on a coordinator's state machine: records to append, and a response to send once they are durable.
 
-The machine changes nothing itself (decide, append, apply, reply): the runtime appends `records`, applies them, and releases `response`.
+The operation itself changes no state (decide, append, apply, reply): the runtime appends `records`, applies them and then
+releases `response`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ ResponseT = TypeVar("ResponseT")
 
 @dataclass(frozen=True, slots=True)
 class Effects(Generic[RecordT, ResponseT]):
-    """`records` in the order they are to be appended (one batch, all or nothing); `response` is released when they are durable.
+    """The decision of one operation. `records` are appended in this order, as one batch; `response` is released when they are durable.
 
-    With no records the response still waits behind earlier writes of the same machine.
+    A response without records is still held back until earlier writes of the same machine are durable.
     """
 
     records: Sequence[RecordT]

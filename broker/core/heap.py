@@ -1,8 +1,10 @@
-"""How the C allocator treats the buffers of large requests and responses.
+"""glibc malloc parameters for the buffers of large requests and responses.
 
-A fetch reads up to a megabyte a partition, and frees it a moment later. glibc, left alone, gives such memory back to the kernel at once and
-asks for it again for the next read, and the kernel clears every page of it each time: measured, that was more than half of the processor
-time of consuming 1-KB records from six partitions. So freed memory is kept, up to a bound.
+A fetch reads up to a megabyte a partition and frees it a moment later. By default glibc returns such memory to the kernel at once
+and requests it
+again for the next read, and the kernel zeroes every page each time. This took more than half of the processor time when six
+partitions with 1-KB
+records were consumed. Therefore freed memory is kept, up to a bound.
 """
 
 from __future__ import annotations
@@ -17,13 +19,13 @@ M_MMAP_THRESHOLD = -3
 
 
 def keep_freed_memory() -> bool:
-    """Tell glibc to keep freed memory for the next buffer; false where the C library is another one, which is left as it is.
+    """Make glibc keep freed memory for later buffers. Return False, and change nothing, if the C library is not glibc.
 
-    For a process that is a broker and nothing else: it counts for all that the process allocates.
+    The parameters apply to the whole process, so only a process that runs nothing but a broker may call this.
     """
     if sys.platform != "linux":
         return False
-    import ctypes  # noqa: PLC0415 # only where it is used
+    import ctypes  # noqa: PLC0415 # imported only where it is used
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:

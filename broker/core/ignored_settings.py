@@ -1,7 +1,8 @@
-"""Kafka's broker settings that have no meaning here (yet). A server.properties of a real Kafka may hold them: they are accepted with a
-note.
+"""Kafka's broker settings that have no effect here. A server.properties file written for Kafka may contain them: the broker starts
+and logs a note.
 
-A name that is neither here nor in KEPT_KEYS or BROKER_KEYS stops the start, so that a misspelt setting is never silently without effect.
+A name that is neither here nor in STORED_SETTINGS or BROKER_KEYS stops the start, because a misspelt setting must not be ignored
+silently.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from ottla.broker.core.kept_keys import KEPT_KEYS
+from ottla.broker.core.stored_settings import STORED_SETTINGS
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 
@@ -90,7 +91,7 @@ IGNORED_NAMES = frozenset(
 IGNORED_SECRETS: Final = frozenset(
     {"sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.assertion.private.key.passphrase"}
 )
-"""Those of them that nobody is to read."""
+"""The ignored settings whose values are secret."""
 
 
 _OF_OLDER_RELEASES: Final = frozenset(
@@ -139,12 +140,14 @@ _DEFINED: Final = (IGNORED_NAMES | IGNORED_SECRETS) - _OF_OLDER_RELEASES | {
 
 
 def is_defined(name: str) -> bool:
-    """Whether Kafka 4.3 defines this setting that changes nothing here. Any other name can be set while a broker runs."""
+    """Return whether Kafka 4.3 defines this ignored setting. Names that it does not define can be set freely while a broker runs,
+    as in Kafka.
+    """
     return name in _DEFINED
 
 
 def is_ignored(name: str) -> bool:
-    """Whether `name` is a setting of Kafka's that changes nothing here, be it for one listener or for all."""
+    """Return whether `name` is a Kafka setting without effect here, with or without a listener prefix."""
     match = _OF_A_LISTENER.fullmatch(name)
     base = name if match is None else match[1]
-    return base in KEPT_KEYS or base in IGNORED_NAMES or base in IGNORED_SECRETS or base.startswith(IGNORED_PREFIXES)
+    return base in STORED_SETTINGS or base in IGNORED_NAMES or base in IGNORED_SECRETS or base.startswith(IGNORED_PREFIXES)

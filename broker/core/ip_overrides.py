@@ -1,4 +1,4 @@
-"""`max.connections.per.ip.overrides`: `host:count,…`, an address or a name and the connections that it may have at a time."""
+"""The setting `max.connections.per.ip.overrides`: `host:count,…`, an address or host name and its maximum number of connections."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from ottla.broker.core.config_keys import Validator, Value
 
 @lru_cache(maxsize=8)
 def ip_overrides(text: str) -> Mapping[str, int]:
-    """Connections at a time by address; a name is looked up once. Raises ValueError with what is wrong with the text.
+    """Return the maximum number of connections by address. Host names are resolved, once. Raises ValueError with the problem.
 
-    Kafka's `Csv.parseCsvMap` and `ConnectionQuotas`: the last colon parts address and count, so that an IPv6 address needs no brackets.
+    As in Kafka's `Csv.parseCsvMap` and `ConnectionQuotas`, the last colon separates address and count, so an IPv6 address needs
+    no brackets.
     """
     return dict(_override(item.strip()) for item in text.split(",")) if text else {}
 
@@ -30,11 +31,11 @@ def _address(host: str) -> str:
     try:
         return str(ip_address(host))
     except ValueError:
-        pass  # a name
+        pass  # not an address: a host name
     try:
         return str(socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0])
     except OSError as error:
-        raise ValueError(f"{host} has no address: {error}") from error
+        raise ValueError(f"{host} cannot be resolved: {error}") from error
 
 
 def _problem(value: Value) -> str | None:
@@ -46,4 +47,4 @@ def _problem(value: Value) -> str | None:
 
 
 IP_OVERRIDES = Validator(_problem)
-"""Overrides of which each has an address and a count."""
+"""Accepts texts in which each override has an address and a count."""

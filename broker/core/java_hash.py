@@ -1,6 +1,6 @@
-"""Where a name lives: Kafka spreads groups over `__consumer_offsets`, and transactional ids over `__transaction_state`, by Java's hash.
+"""Java's string hash, which maps groups to partitions of `__consumer_offsets` and transactional ids to those of `__transaction_state`.
 
-Some of what Kafka's controller writes is in the order of a `java.util.HashMap`, too.
+Also the iteration order of a `java.util.HashMap`, in which Kafka's controller writes some records.
 """
 
 from __future__ import annotations
@@ -12,14 +12,16 @@ from typing import TypeVar
 T = TypeVar("T")
 
 PARTITIONS_REMEMBERED = 4_096
-"""Names whose partition need not be computed at each heartbeat: at 100 bytes each half a megabyte."""
+"""Size of the cache of computed partitions, so that not every heartbeat hashes its group's name: 4,096 entries of 100 bytes are
+half a megabyte.
+"""
 
 _REMEMBERED_CHARS_MAX = 256
-"""Longer names are hashed each time: 4,096 ids of 30 KB would hold 120 MB."""
+"""Longer names are not cached: 4,096 ids of 30 KB would hold 120 MB."""
 
 
 def partition_of(name: str, partition_count: int) -> int:
-    """The partition that holds `name`: Java's String.hashCode over UTF-16 code units, made positive as KAFKA Utils.abs does."""
+    """Return the partition that stores `name`: Java's String.hashCode over UTF-16 code units, made non-negative as KAFKA Utils.abs does."""
     if len(name) <= _REMEMBERED_CHARS_MAX:
         return _remembered(name, partition_count)
     return _positive_hash(name) % partition_count
@@ -31,14 +33,14 @@ def _remembered(name: str, partition_count: int) -> int:
 
 
 def fetcher_of(topic: str, partition: int, fetchers: int) -> int:
-    """Which of num.replica.fetchers fetches a partition (KAFKA AbstractFetcherManager.getFetcherId)."""
+    """Return which of the `num.replica.fetchers` fetchers fetches a partition (KAFKA AbstractFetcherManager.getFetcherId)."""
     return _positive((31 * string_hash(topic) + partition) & 0xFFFFFFFF) % fetchers
 
 
 def in_hash_order(keys: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
-    """Each key once, in the order in which a `java.util.HashMap` goes through them that they were put into in this order.
+    """Return each key once, in the iteration order of a `java.util.HashMap` into which the keys were inserted in the given order.
 
-    `hash_of` gives Java's hash of a key: `int` for a number that is not negative, `string_hash` for a string.
+    `hash_of` returns Java's hash of a key: `int` for a non-negative number, `string_hash` for a string.
     """
     found = list(dict.fromkeys(keys))
     slots = 16
@@ -57,7 +59,7 @@ def _positive_hash(name: str) -> int:
 
 
 def string_hash(name: str) -> int:
-    """Java's `String.hashCode` over UTF-16 code units, as the unsigned number of the same 32 bits."""
+    """Return Java's `String.hashCode` over UTF-16 code units, as an unsigned 32-bit number."""
     code = 0
     units = name.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(units), 2):

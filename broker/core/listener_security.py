@@ -1,4 +1,4 @@
-"""The settings of TLS and SASL as one listener has them."""
+"""The TLS and SASL settings in force at one listener."""
 
 from __future__ import annotations
 
@@ -13,45 +13,46 @@ if TYPE_CHECKING:
 
 
 class ListenerSecurity:
-    """What is set for one listener. Values are typed as `ConfigKey.parse` gives them. `over`, by full names, comes before what the broker
-    was started with."""
+    """The TLS and SASL settings of one listener. Values are typed as `ConfigKey.parse` returns them. `over` (full names) overrides
+    the values that the broker was started with.
+    """
 
     def __init__(self, settings: BrokerSettings, listener: str, over: Mapping[str, Value] | None = None) -> None:
         self._given = {**settings.secured, **over} if over else settings.secured
         self._prefix = f"listener.name.{listener.lower()}."
 
     def value(self, name: str) -> Value:
-        """The value in force at the listener."""
+        """Return the value in force: that of the listener, else that of the broker, else the default."""
         for given in (self._prefix + name, name):
             if given in self._given:
                 return self._given[given]
         return SECURITY_KEYS[name].default
 
     def text(self, name: str) -> str | None:
-        """One that is a text; None where it is not set, or empty."""
+        """Return a value as text, or None if it is not set or empty."""
         value = self.value(name)
         return None if value is None or value == "" else str(value)
 
     def number(self, name: str) -> int:
-        """One that is a number."""
+        """Return a value that is a number."""
         value = self.value(name)
         assert isinstance(value, int)
         return value
 
     def items(self, name: str) -> tuple[str, ...]:
-        """One that is a list."""
+        """Return a value that is a list."""
         value = self.value(name)
         assert isinstance(value, tuple)
         return value
 
     def is_given(self, name: str) -> bool:
-        """Whether somebody set it, for the listener or for all."""
+        """Return whether the setting is given, for the listener or for the whole broker."""
         return self._prefix + name in self._given or name in self._given
 
     def own(self, name: str) -> Value:
-        """What is given for this very listener; None where nothing is."""
+        """Return the value that is given for this listener only, or None."""
         return self._given.get(self._prefix + name)
 
     def of_mechanism(self, mechanism: str, name: str) -> Value:
-        """What is given for this very mechanism of this very listener; None where nothing is."""
+        """Return the value that is given for this mechanism of this listener, or None."""
         return self._given.get(f"{self._prefix}{mechanism.lower()}.{name}")

@@ -1,7 +1,8 @@
-"""The typed values that one log needs of its topic's configuration.
+"""The typed configuration of one log.
 
-`topics.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `storage` only ever sees this. It is
-immutable: a change of configuration puts a new object in the log's place, so that every decision reads one consistent set of values.
+`topics.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `storage` depends on nothing else.
+It is immutable:
+a change of configuration replaces the object, so every decision uses one consistent set of values.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ POLICY_COMPACT: Final = "compact"
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Kafka's topic configuration by Kafka's names, `.` written `_`. Times are milliseconds, sizes bytes; -1 switches a retention off."""
+    """A topic's configuration under Kafka's names with `.` written `_`. Times are in milliseconds, sizes in bytes; -1 disables a
+    retention limit.
+    """
 
     cleanup_policy: frozenset[str] = frozenset({POLICY_DELETE})
     compression_type: str = "producer"
@@ -56,10 +59,10 @@ class LogConfig:
 
     @property
     def compacts(self) -> bool:
-        """Whether the cleaner applies, and with it the rule that every record has a key."""
+        """Whether the log is compacted. Every record must then have a key."""
         return POLICY_COMPACT in self.cleanup_policy
 
     @property
     def log_append_time(self) -> bool:
-        """Whether the broker's clock, not the client's, stamps the batches."""
+        """Whether batches get the broker's timestamp instead of the client's."""
         return self.message_timestamp_type == LOG_APPEND_TIME

@@ -1,6 +1,6 @@
-"""What the settings of a cluster's member must be together, and what follows from them (Kafka's `KafkaConfig.validateValues`).
+"""Rules that connect several settings of a clustered node (Kafka's `KafkaConfig.validateValues`).
 
-The rules about listeners' names are in `ottla.broker.net.listeners`.
+The rules about listener names are in `ottla.broker.net.listeners`.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from ottla.broker.core.quorum_addresses import QuorumAddress, bootstrap_servers,
 if TYPE_CHECKING:
     from ottla.broker.core.settings import BrokerSettings
 
-MORE_VOTERS: Final = "a controller of Ottla's is its quorum's only voter; for more of them use Apache Kafka's controllers"
+MORE_VOTERS: Final = "an Ottla controller is its quorum's only voter; for a quorum of several voters, use Apache Kafka's controllers"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _SELECTORS: Final = (None, "", RACK_AWARE_SELECTOR, "org.apache.kafka.common.replica.LeaderSelector")
 
 
 def controllers(settings: BrokerSettings) -> list[QuorumAddress]:
-    """Where to look for the controllers first: the voters of a static quorum with their ids, else the bootstrap servers."""
+    """Return the controllers to contact first: the voters of a static quorum with their ids, else the bootstrap servers."""
     return voters(settings.controller_quorum_voters) or bootstrap_servers(settings.controller_quorum_bootstrap_servers)
 
 
 def role_problems(settings: BrokerSettings) -> Iterator[str]:
-    """Why a node with these roles cannot start, each with the name of its setting; nothing where it can."""
+    """Yield each reason why a node with these roles cannot start, with the name of its setting."""
     if not settings.process_roles:
         return
     roles = ",".join(settings.process_roles)
@@ -36,7 +36,7 @@ def role_problems(settings: BrokerSettings) -> Iterator[str]:
     if not settings.controller_listener_names:
         yield f"controller.listener.names must contain at least one value when process.roles={roles}"
     if settings.metadata_log_dir not in {None, "", (settings.log_dirs or settings.log_dir)[0]}:
-        yield f"metadata.log.dir={settings.metadata_log_dir}: the metadata log can lie in the data directory only"
+        yield f"metadata.log.dir={settings.metadata_log_dir}: the metadata log must be in the data directory"
     if settings.is_controller:
         yield from _controller_problems(settings)
     elif settings.node_id in {voter.node_id for voter in named}:
@@ -50,9 +50,9 @@ def _controller_problems(settings: BrokerSettings) -> Iterator[str]:
     named, servers = voters(settings.controller_quorum_voters), settings.controller_quorum_bootstrap_servers
     if named and [voter.node_id for voter in named] != [settings.node_id]:
         given = ",".join(settings.controller_quorum_voters)
-        yield f"controller.quorum.voters={given}: allowed is this node alone, node.id={settings.node_id}: {MORE_VOTERS}"
+        yield f"controller.quorum.voters={given}: only this node is allowed, node.id={settings.node_id}: {MORE_VOTERS}"
     if len(servers) > 1:
-        yield f"controller.quorum.bootstrap.servers={','.join(servers)}: allowed is this node alone: {MORE_VOTERS}"
+        yield f"controller.quorum.bootstrap.servers={','.join(servers)}: only this node is allowed: {MORE_VOTERS}"
     if settings.value("controller.quorum.auto.join.enable"):
         yield f"controller.quorum.auto.join.enable=true: {MORE_VOTERS}"
 
@@ -61,7 +61,7 @@ def _member_problems(settings: BrokerSettings) -> Iterator[str]:
     if settings.value("controller.quorum.auto.join.enable") and not settings.is_controller:
         yield "controller.quorum.auto.join.enable is only supported when process.roles contains controller"
     if settings.replica_selector_class not in _SELECTORS:
-        yield f"replica.selector.class={settings.replica_selector_class}: allowed is {RACK_AWARE_SELECTOR}, or none"
+        yield f"replica.selector.class={settings.replica_selector_class}: allowed are {RACK_AWARE_SELECTOR} and none"
     yield from _timing_problems(settings)
 
 
@@ -74,11 +74,11 @@ def _timing_problems(settings: BrokerSettings) -> Iterator[str]:
 
 
 def advice(settings: BrokerSettings) -> Iterator[str]:
-    """What is allowed and hardly meant."""
+    """Yield a warning for each setting that is valid but probably a mistake."""
     session = settings.value("broker.session.timeout.ms")
     interval = settings.broker_heartbeat_interval_ms
     if settings.is_member and isinstance(session, int) and interval * 2 > session:
         yield (
             f"broker.heartbeat.interval.ms={interval} is more than half of broker.session.timeout.ms={session}: "
-            "where the controllers have that one, too, one late heartbeat fences this broker"
+            "if the controllers use that timeout, one late heartbeat fences this broker"
         )

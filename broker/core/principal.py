@@ -1,4 +1,4 @@
-"""Who is at the other end of a connection."""
+"""The identity of a connection's client."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Final, NamedTuple
 
 
 class Principal(NamedTuple):
-    """Who asks, owns or renews (KAFKA KafkaPrincipal)."""
+    """The authenticated identity of a client, or the owner or renewer of a delegation token (KAFKA KafkaPrincipal)."""
 
     kind: str
     name: str
 
     @classmethod
     def parse(cls, text: str) -> Principal:
-        """Of `User:alice`; a name may have colons."""
+        """Return the principal of a text like `User:alice`. The name may contain colons."""
         kind, _, name = text.partition(":")
         return cls(kind, name)
 
@@ -22,7 +22,7 @@ class Principal(NamedTuple):
 
 
 USER: Final = "User"
-"""The one kind of principal that connections have."""
+"""The only type of principal that connections have."""
 
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
-"""Who is not asked who it is."""
+"""The principal of a client that does not authenticate."""

@@ -1,4 +1,4 @@
-"""Where the controllers are: `controller.quorum.bootstrap.servers` (`host:port,…`) and `controller.quorum.voters` (`id@host:port,…`).
+"""Addresses of the controllers: `controller.quorum.bootstrap.servers` (`host:port,…`) and `controller.quorum.voters` (`id@host:port,…`).
 
 Source: Kafka's `QuorumConfig`.
 """
@@ -17,7 +17,7 @@ _PORT_MAX: Final = 65_535
 
 
 class QuorumAddress(NamedTuple):
-    """One controller. A bootstrap server's id is not known: -1."""
+    """The address of one controller. The id of a bootstrap server is unknown: -1."""
 
     node_id: int
     host: str
@@ -25,12 +25,12 @@ class QuorumAddress(NamedTuple):
 
 
 def bootstrap_servers(items: Sequence[str]) -> list[QuorumAddress]:
-    """Raises ValueError with what is wrong."""
+    """Parse `controller.quorum.bootstrap.servers`. Raises ValueError with the problem."""
     return [_address(UNKNOWN_ID, item, item, "{host}:{port}") for item in items]
 
 
 def voters(items: Sequence[str]) -> list[QuorumAddress]:
-    """Raises ValueError with what is wrong."""
+    """Parse `controller.quorum.voters`. Raises ValueError with the problem."""
     return [_voter(item) for item in items]
 
 

@@ -1,4 +1,4 @@
-"""A request that we refuse is an answer, not a failure."""
+"""The exception that stands for a request's rejection: an ordinary answer, not a failure."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from ottla.protocol.error_codes import ErrorCode
 
 MESSAGE_CHARS_MAX = 1000
-"""A message may quote what the peer sent, 65,535 bytes of a topic's name for instance; the field that carries it holds 32,767."""
+"""A message may quote the peer's text, such as a topic name of 65,535 bytes; the response field holds at most 32,767 bytes."""
 
 
 class Rejected(Exception):
-    """Raised where a rule refuses an operation; a handler turns it into the fields of its own response.
+    """Raised when a rule rejects an operation. The handler turns it into the fields of its own response.
 
-    `code` is Kafka's error, `message` what its errorMessage field says to a human ("" means: the code says it all). `record_errors` are the
-    (index in the batch, message) of single records, for Produce's recordErrors (KIP-467).
+    `code` is Kafka's error and `message` the text of the errorMessage field; an empty message means that the code is sufficient.
+    `record_errors` are
+    pairs of (index in the batch, message) for Produce's recordErrors (KIP-467).
     """
 
     def __init__(self, code: ErrorCode, message: str = "", record_errors: Sequence[tuple[int, str]] = ()) -> None:

@@ -1,9 +1,9 @@
-"""Kafka's settings of TLS and SASL: each with its type, default and what may be given. Imported only where somebody gave one.
+"""Kafka's TLS and SASL settings with their types, defaults and allowed values. Imported only if one of them is given.
 
-Rules that hold inside:
-- Each may be given for one listener, `listener.name.<name in lower case>.<setting>`, and some for one mechanism of one listener,
-  `listener.name.<name>.<mechanism in lower case>.<setting>`; the narrower one wins (`AbstractKafkaConfig.valuesWithPrefixOverride`).
-- A class of the user's own cannot be loaded here: it stops the start, for nobody is served by another lock than was asked for.
+Invariants:
+* A setting may be given for one listener, `listener.name.<name in lower case>.<setting>`, and some for one mechanism of one listener,
+  `listener.name.<name>.<mechanism in lower case>.<setting>`. The most specific one wins (`AbstractKafkaConfig.valuesWithPrefixOverride`).
+* A user's own Java class cannot be loaded, so it stops the start: a listener must not run with other security than the one configured.
 
 Source: KAFKA BrokerSecurityConfigs, SslConfigs, SaslConfigs, DynamicBrokerConfig.LISTENER_MECHANISM_CONFIGS.
 """
@@ -42,22 +42,22 @@ def _named(value: Value, names: frozenset[str]) -> bool:
     return not value or value in names
 
 
-_NO_JAVA: Final = "a class of Java cannot be loaded here"
-_KAFKAS_CLASS: Final = validator(_is_kafkas, f"{_NO_JAVA}: allowed is one of Apache Kafka's own")
+_NO_JAVA: Final = "a Java class cannot be loaded here"
+_KAFKAS_CLASS: Final = validator(_is_kafkas, f"{_NO_JAVA}: allowed are Apache Kafka's own classes")
 _SERVER_HANDLER: Final = validator(
-    lambda value: _named(value, _SERVER_HANDLERS), f"{_NO_JAVA}: allowed is one of Apache Kafka's own for PLAIN, SCRAM and OAUTHBEARER"
+    lambda value: _named(value, _SERVER_HANDLERS), f"{_NO_JAVA}: allowed are Apache Kafka's own classes for PLAIN, SCRAM and OAUTHBEARER"
 )
 _PRINCIPALS: Final = f"{_SECURITY}.authenticator.DefaultKafkaPrincipalBuilder"
 _PRINCIPAL_BUILDER: Final = validator(lambda value: value == _PRINCIPALS, f"{_NO_JAVA}: allowed is {_PRINCIPALS}")
 _JWT_VALIDATOR: Final = validator(
     lambda value: _named(value, frozenset({f"{_OAUTH}.DefaultJwtValidator", f"{_OAUTH}.BrokerJwtValidator"})),
-    f"{_NO_JAVA}: allowed is one of Apache Kafka's own for brokers",
+    f"{_NO_JAVA}: allowed are Apache Kafka's own classes for brokers",
 )
 _ENGINE: Final = validator(
     lambda value: _named(value, frozenset({f"{_SECURITY}.ssl.DefaultSslEngineFactory"})),
-    f"{_NO_JAVA}: allowed is {_SECURITY}.ssl.DefaultSslEngineFactory, or none",
+    f"{_NO_JAVA}: allowed is {_SECURITY}.ssl.DefaultSslEngineFactory or no value",
 )
-_NOBODY: Final = validator(lambda value: not value, f"{_NO_JAVA}: allowed is none")
+_NOBODY: Final = validator(lambda value: not value, f"{_NO_JAVA}: the value must be empty")
 _TLS_VERSIONS: Final = validator(
     lambda value: isinstance(value, tuple) and bool(value) and set(value) <= set(PROTOCOLS), f"Each must be one of: {', '.join(PROTOCOLS)}"
 )
@@ -68,55 +68,61 @@ def _key(name: str, kind: ConfigType, default: Value, doc: str, validator: Valid
 
 
 _KEYS: Final = (
-    _key("connection.failed.authentication.delay.ms", _T.INT, 100, "How long a failed log-in waits for its answer.", at_least(0)),
-    _key("connections.max.reauth.ms", _T.LONG, 0, "A log-in is good for so long (KIP-368); 0: for good."),
-    _key("principal.builder.class", _T.CLASS, _PRINCIPALS, "How a connection's principal is made.", _PRINCIPAL_BUILDER),
-    _key("security.providers", _T.STRING, None, "Classes of Java.", _NOBODY),
-    _key("ssl.client.auth", _T.STRING, "none", "Whether clients show a certificate.", one_of("required", "requested", "none")),
-    _key("ssl.principal.mapping.rules", _T.STRING, "DEFAULT", "What becomes of a certificate's name."),
-    _key("ssl.allow.dn.changes", _T.BOOLEAN, False, "Whether a new certificate may have another name."),
-    _key("ssl.allow.san.changes", _T.BOOLEAN, False, "Whether a new certificate may lack names of the one before."),
-    _key("ssl.protocol", _T.STRING, "TLSv1.3", "The newest version of TLS.", one_of(*PROTOCOLS, "TLS")),
-    _key("ssl.enabled.protocols", _T.LIST, ("TLSv1.2", "TLSv1.3"), "Versions of TLS.", _TLS_VERSIONS),
-    _key("ssl.cipher.suites", _T.LIST, (), "Cipher suites by Java's names; by default OpenSSL's."),
-    _key("ssl.keystore.type", _T.STRING, "JKS", "PEM, or a store, whose kind is seen in the file.", one_of(*STORE_TYPES)),
-    _key("ssl.keystore.location", _T.STRING, None, "The file with the key and its certificates."),
-    _key("ssl.keystore.password", _T.PASSWORD, None, "Its password."),
-    _key("ssl.key.password", _T.PASSWORD, None, "The key's own password."),
-    _key("ssl.keystore.key", _T.PASSWORD, None, "The key in PEM, in the place of a file."),
-    _key("ssl.keystore.certificate.chain", _T.PASSWORD, None, "Its certificates in PEM."),
-    _key("ssl.truststore.type", _T.STRING, "JKS", "As ssl.keystore.type.", one_of(*STORE_TYPES)),
-    _key("ssl.truststore.location", _T.STRING, None, "The file with the certificates that are trusted."),
-    _key("ssl.truststore.password", _T.PASSWORD, None, "Its password; without it its integrity is not checked."),
-    _key("ssl.truststore.certificates", _T.PASSWORD, None, "Those certificates in PEM, in the place of a file."),
-    _key("ssl.provider", _T.STRING, None, "Of Java; without effect."),
-    _key("ssl.keymanager.algorithm", _T.STRING, "SunX509", "Of Java; without effect."),
-    _key("ssl.trustmanager.algorithm", _T.STRING, "PKIX", "Of Java; without effect."),
-    _key("ssl.secure.random.implementation", _T.STRING, None, "Of Java; without effect."),
-    _key("ssl.endpoint.identification.algorithm", _T.STRING, "https", "How a server's name is checked by who dials it."),
-    _key("ssl.engine.factory.class", _T.CLASS, None, "A class of Java.", _ENGINE),
-    _key("sasl.enabled.mechanisms", _T.LIST, ("GSSAPI",), "How clients may log in."),
-    _key("sasl.jaas.config", _T.PASSWORD, None, "Who may log in, as text of JAAS; for one mechanism of one listener."),
-    _key("sasl.server.max.receive.size", _T.INT, 524_288, "The largest request of who is not logged in."),
-    _key("sasl.server.callback.handler.class", _T.CLASS, None, "Who judges a log-in.", _SERVER_HANDLER),
-    _key("sasl.client.callback.handler.class", _T.CLASS, None, "For who dials.", _KAFKAS_CLASS),
-    _key("sasl.login.class", _T.CLASS, None, "For who dials.", _KAFKAS_CLASS),
-    _key("sasl.login.callback.handler.class", _T.CLASS, None, "For who dials.", _KAFKAS_CLASS),
-    _key("sasl.mechanism.inter.broker.protocol", _T.STRING, "GSSAPI", "How brokers log in to each other."),
-    _key("sasl.mechanism.controller.protocol", _T.STRING, "GSSAPI", "How brokers log in to controllers."),
-    _key("sasl.kerberos.service.name", _T.STRING, None, "For GSSAPI."),
-    _key("sasl.kerberos.principal.to.local.rules", _T.LIST, ("DEFAULT",), "For GSSAPI."),
-    _key("sasl.oauthbearer.scope.claim.name", _T.STRING, "scope", "The claim of a token that has its scope."),
-    _key("sasl.oauthbearer.sub.claim.name", _T.STRING, "sub", "The claim of a token that has its owner's name."),
-    _key("sasl.oauthbearer.jwks.endpoint.url", _T.STRING, None, "Where the keys are with which tokens are signed."),
-    _key("sasl.oauthbearer.jwks.endpoint.refresh.ms", _T.LONG, 3_600_000, "How often they are fetched."),
-    _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG, 100, "Pause after a failure, at first."),
-    _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _T.LONG, 10_000, "Pause after a failure, at most."),
-    _key("sasl.oauthbearer.clock.skew.seconds", _T.INT, 30, "How far clocks may be apart."),
-    _key("sasl.oauthbearer.expected.audience", _T.LIST, (), "Whom a token must be for: one of these."),
-    _key("sasl.oauthbearer.expected.issuer", _T.STRING, None, "Who must have issued a token."),
-    _key("sasl.oauthbearer.jwt.validator.class", _T.CLASS, f"{_OAUTH}.DefaultJwtValidator", "Who judges signed tokens.", _JWT_VALIDATOR),
-    _key(ALLOWED_URLS, _T.LIST, (), "Where keys may be fetched from; with Kafka a property of the JVM, which KAFKA_OPTS names."),
+    _key("connection.failed.authentication.delay.ms", _T.INT, 100, "Delay of the response to a failed authentication.", at_least(0)),
+    _key("connections.max.reauth.ms", _T.LONG, 0, "Time after which clients must authenticate again (KIP-368); 0: never."),
+    _key("principal.builder.class", _T.CLASS, _PRINCIPALS, "The class that derives a connection's principal.", _PRINCIPAL_BUILDER),
+    _key("security.providers", _T.STRING, None, "Java classes; none can be loaded.", _NOBODY),
+    _key("ssl.client.auth", _T.STRING, "none", "Whether clients must present a certificate.", one_of("required", "requested", "none")),
+    _key("ssl.principal.mapping.rules", _T.STRING, "DEFAULT", "Rules that map a certificate's name to a principal."),
+    _key("ssl.allow.dn.changes", _T.BOOLEAN, False, "Whether a new certificate may have another distinguished name."),
+    _key("ssl.allow.san.changes", _T.BOOLEAN, False, "Whether a new certificate may lack alternative names of the old one."),
+    _key("ssl.protocol", _T.STRING, "TLSv1.3", "The newest TLS version.", one_of(*PROTOCOLS, "TLS")),
+    _key("ssl.enabled.protocols", _T.LIST, ("TLSv1.2", "TLSv1.3"), "The TLS versions that are accepted.", _TLS_VERSIONS),
+    _key("ssl.cipher.suites", _T.LIST, (), "Cipher suites under Java's names; by default OpenSSL's own."),
+    _key("ssl.keystore.type", _T.STRING, "JKS", "PEM or a keystore, whose format is detected from the file.", one_of(*STORE_TYPES)),
+    _key("ssl.keystore.location", _T.STRING, None, "The file with the private key and its certificates."),
+    _key("ssl.keystore.password", _T.PASSWORD, None, "Password of the keystore."),
+    _key("ssl.key.password", _T.PASSWORD, None, "Password of the private key."),
+    _key("ssl.keystore.key", _T.PASSWORD, None, "The private key as PEM text, instead of a file."),
+    _key("ssl.keystore.certificate.chain", _T.PASSWORD, None, "The private key's certificates as PEM text."),
+    _key("ssl.truststore.type", _T.STRING, "JKS", "PEM or a keystore, whose format is detected from the file.", one_of(*STORE_TYPES)),
+    _key("ssl.truststore.location", _T.STRING, None, "The file with the trusted certificates."),
+    _key("ssl.truststore.password", _T.PASSWORD, None, "Password of the truststore; without it its integrity is not checked."),
+    _key("ssl.truststore.certificates", _T.PASSWORD, None, "The trusted certificates as PEM text, instead of a file."),
+    _key("ssl.provider", _T.STRING, None, "A Java setting; without effect."),
+    _key("ssl.keymanager.algorithm", _T.STRING, "SunX509", "A Java setting; without effect."),
+    _key("ssl.trustmanager.algorithm", _T.STRING, "PKIX", "A Java setting; without effect."),
+    _key("ssl.secure.random.implementation", _T.STRING, None, "A Java setting; without effect."),
+    _key("ssl.endpoint.identification.algorithm", _T.STRING, "https", "How a client checks the server's host name."),
+    _key("ssl.engine.factory.class", _T.CLASS, None, "A Java class; only Kafka's own is allowed.", _ENGINE),
+    _key("sasl.enabled.mechanisms", _T.LIST, ("GSSAPI",), "SASL mechanisms that clients may use."),
+    _key("sasl.jaas.config", _T.PASSWORD, None, "JAAS configuration of one mechanism of one listener."),
+    _key("sasl.server.max.receive.size", _T.INT, 524_288, "The largest request before authentication."),
+    _key("sasl.server.callback.handler.class", _T.CLASS, None, "The class that verifies credentials.", _SERVER_HANDLER),
+    _key("sasl.client.callback.handler.class", _T.CLASS, None, "A Java class for clients; without effect.", _KAFKAS_CLASS),
+    _key("sasl.login.class", _T.CLASS, None, "A Java class for clients; without effect.", _KAFKAS_CLASS),
+    _key("sasl.login.callback.handler.class", _T.CLASS, None, "A Java class for clients; without effect.", _KAFKAS_CLASS),
+    _key("sasl.mechanism.inter.broker.protocol", _T.STRING, "GSSAPI", "SASL mechanism between brokers."),
+    _key("sasl.mechanism.controller.protocol", _T.STRING, "GSSAPI", "SASL mechanism from brokers to controllers."),
+    _key("sasl.kerberos.service.name", _T.STRING, None, "The broker's Kerberos service name (GSSAPI)."),
+    _key("sasl.kerberos.principal.to.local.rules", _T.LIST, ("DEFAULT",), "Rules that map Kerberos principals to user names (GSSAPI)."),
+    _key("sasl.oauthbearer.scope.claim.name", _T.STRING, "scope", "Name of the token claim with the scope."),
+    _key("sasl.oauthbearer.sub.claim.name", _T.STRING, "sub", "Name of the token claim with the user name."),
+    _key("sasl.oauthbearer.jwks.endpoint.url", _T.STRING, None, "URL or file of the JWKS with the keys that sign tokens."),
+    _key("sasl.oauthbearer.jwks.endpoint.refresh.ms", _T.LONG, 3_600_000, "Interval at which the JWKS is fetched again."),
+    _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _T.LONG, 100, "First pause after a failed fetch of the JWKS."),
+    _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _T.LONG, 10_000, "Longest pause after a failed fetch of the JWKS."),
+    _key("sasl.oauthbearer.clock.skew.seconds", _T.INT, 30, "Tolerated clock difference between token issuer and broker."),
+    _key("sasl.oauthbearer.expected.audience", _T.LIST, (), "Accepted audiences of a token."),
+    _key("sasl.oauthbearer.expected.issuer", _T.STRING, None, "Required issuer of a token."),
+    _key(
+        "sasl.oauthbearer.jwt.validator.class",
+        _T.CLASS,
+        f"{_OAUTH}.DefaultJwtValidator",
+        "The class that validates signed tokens.",
+        _JWT_VALIDATOR,
+    ),
+    _key(ALLOWED_URLS, _T.LIST, (), "URLs from which a JWKS may be fetched; with Kafka a JVM property in KAFKA_OPTS."),
 )
 SECURITY_KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _KEYS}
 
@@ -140,8 +146,9 @@ KEPT_WHILE_RUNNING: Final = frozenset(
         "ssl.trustmanager.algorithm",
     }
 )
-"""Settings that Kafka stores for a broker while it runs, and that none of its existing listeners obeys, even after a restart
-(DynamicBrokerConfig.DynamicSecurityConfigs, DynamicListenerConfig). A listener's own, with its prefix, can be any."""
+"""Settings that Kafka stores for a running broker but applies to no existing listener, not even after a restart
+(DynamicBrokerConfig.DynamicSecurityConfigs, DynamicListenerConfig). With a listener's prefix, any setting can be stored.
+"""
 
 RELOADABLE: Final = frozenset(
     {
@@ -149,7 +156,7 @@ RELOADABLE: Final = frozenset(
         *("ssl.key.password", "ssl.keystore.key", "ssl.keystore.certificate.chain", "ssl.truststore.certificates"),
     }
 )
-"""What may change of a listener while it runs (SslConfigs.RECONFIGURABLE_CONFIGS)."""
+"""Settings of a listener that can be changed while it runs (SslConfigs.RECONFIGURABLE_CONFIGS)."""
 
 OF_A_MECHANISM: Final = frozenset(
     {
@@ -165,7 +172,7 @@ _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 
 
 def security_key(name: str) -> ConfigKey | None:
-    """The key of a setting of TLS or SASL, for a listener or a mechanism too, under the name as it is given; None for any other."""
+    """Return the key of a TLS or SASL setting, with or without a listener or mechanism prefix; None for any other name."""
     if (key := SECURITY_KEYS.get(name)) is not None:
         return key
     if (match := _OF_A_LISTENER.fullmatch(name)) is None:

@@ -1,4 +1,4 @@
-"""What a listener asks of a connection before it serves it (KAFKA SecurityProtocol)."""
+"""The security protocols of listeners (KAFKA SecurityProtocol)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class SecurityProtocol(IntEnum):
-    """By the numbers that registrations carry."""
+    """A listener's security protocol, numbered as in broker registrations."""
 
     PLAINTEXT = 0
     SSL = 1
@@ -15,10 +15,10 @@ class SecurityProtocol(IntEnum):
 
     @property
     def uses_tls(self) -> bool:
-        """Whether everything is encrypted."""
+        """Whether the connection is encrypted."""
         return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether clients log in before anything else."""
+        """Whether clients must authenticate before any other request."""
         return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}

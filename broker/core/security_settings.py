@@ -1,23 +1,24 @@
-"""Kafka's settings that a user would read as a lock, and that are not obeyed here: they stop the start.
+"""Kafka settings that restrict access but are not implemented here: they stop the start.
 
-A broker that notes `create.topic.policy.class.name` and lets everything through is worse than one that does not start. Those of TLS, SASL
-and of ACLs are obeyed (`security_keys`, `acl`).
+A broker that ignored `create.topic.policy.class.name` and accepted every request would be worse than one that does not start.
+TLS, SASL and ACL
+settings are implemented (`security_keys`, `acl`).
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-_NO_POLICY: Final = "no policy is asked here, and every request that is valid is carried out"
+_NO_POLICY: Final = "policies are not supported, and every valid request would be executed"
 _NOT_OBEYED: Final = {
     "create.topic.policy.class.name": _NO_POLICY,
     "alter.config.policy.class.name": _NO_POLICY,
-    "client.quota.callback.class": "quotas are those that the cluster's metadata has, and no class is asked for others",
+    "client.quota.callback.class": "quotas come from the cluster's metadata only, not from a class",
 }
 
 
 def lock_problem(name: str, text: str) -> str | None:
-    """Why a broker with the setting `name` must not start, or None for one that is no lock. The value, maybe a password, is not in it."""
+    """Return why a broker with the setting `name` must not start, or None. The value is not included, because it may be a password."""
     if name not in _NOT_OBEYED or not text.strip():
         return None
-    return f"{name} is not obeyed here: {_NOT_OBEYED[name]}"
+    return f"{name} is not supported: {_NOT_OBEYED[name]}"

@@ -1,7 +1,8 @@
-"""The broker's settings: Kafka's names with `.` written `_`, typed, each declared once with its default, its validator and what it does.
+"""The broker's settings. Each is declared once: its name (Kafka's, with `.` written `_`), type, default, validator and documentation.
 
-`BROKER_KEYS` and the attributes of `BrokerSettings` are the same table, so a setting cannot be documented and not exist.
-Reading the sources (file, environment, command line) is `settings_load`.
+`BROKER_KEYS` is derived from the attributes of `BrokerSettings`, so every documented setting exists. `settings_load` reads the
+sources (file,
+environment, command line).
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ from ottla.broker.core.config_keys import (
     one_of_in_any_case,
 )
 from ottla.broker.core.ip_overrides import IP_OVERRIDES
-from ottla.broker.core.kept_keys import KEPT_KEYS
 from ottla.broker.core.quorum_addresses import BOOTSTRAP_SERVERS, VOTERS
+from ottla.broker.core.stored_settings import STORED_SETTINGS
 from ottla.broker.core.topic_keys import CODECS, GZIP_LEVELS, LZ4_LEVELS, POLICIES, SEGMENT_BYTES, TIMESTAMP_TYPES, TOPIC_KEYS, ZSTD_LEVELS
 
-__all__ = ["BROKER_KEYS", "KEPT_KEYS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
+__all__ = ["BROKER_KEYS", "STORED_SETTINGS", "TOPIC_KEYS", "BrokerSettings", "topic_defaults"]
 
 _BOOLEAN, _STRING, _INT, _LONG = ConfigType.BOOLEAN, ConfigType.STRING, ConfigType.INT, ConfigType.LONG
 _SHORT, _DOUBLE, _LIST = ConfigType.SHORT, ConfigType.DOUBLE, ConfigType.LIST
@@ -45,18 +46,20 @@ _SECURING = (
     *("ssl.", "sasl.", "listener.name.", "connection.failed.", "connections.max.reauth.", "principal.builder.", "security.providers"),
     "org.apache.kafka.sasl.",
 )
-"""How names begin that may be of TLS or SASL."""
+"""Prefixes of names that may be TLS or SASL settings."""
 
 _OF_MEMBERS: Mapping[str, Value] = {
     "offsets.topic.replication.factor": 3,
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
 }
-"""Kafka's defaults, which one broker alone could not serve."""
+"""Kafka's defaults, for a cluster broker. A standalone node could not satisfy them."""
 
 
 def _key(kind: ConfigType, default: Value, doc: str, validator: Validator | None = None, **flags: bool) -> Any:
-    """A field of BrokerSettings that is also a row of BROKER_KEYS, with its flags. Any, as dataclasses.field is typed by its default."""
+    """Declare a field of BrokerSettings that is also a row of BROKER_KEYS. The type is Any because dataclasses.field returns its
+    default's type.
+    """
     shown = kind is not ConfigType.PASSWORD
     return field(default=default, repr=shown, metadata={"type": kind, "default": default, "doc": doc, "validator": validator, **flags})
 
@@ -67,140 +70,148 @@ def _member(kind: ConfigType, default: Value, doc: str, validator: Validator | N
 
 @dataclass(slots=True)
 class BrokerSettings:
-    """Every setting that the broker honours. Times are milliseconds and sizes bytes unless the name says otherwise; None is "not set"."""
+    """Every setting that the broker applies. Times are in milliseconds and sizes in bytes unless the name says otherwise; None is
+    "not set".
+    """
 
-    # --- who and where -------------------------------------------------------------------------------------------------------
+    # --- identity and addresses ----------------------------------------------------------------------------------------------
     node_id: int = _key(_INT, 1, "The id of this broker.", _NOT_NEGATIVE, has_default=False)
-    broker_id: int = _key(_INT, -1, "The older name of node.id; where both are given they are equal.")
+    broker_id: int = _key(_INT, -1, "The older name of node.id; if both are given they must be equal.")
     cluster_id: str | None = _key(
         _STRING,
         None,
-        "Cluster id of a new data directory; by default a random one. An existing directory must agree. "
-        "With process.roles a new directory is formatted for it, as by `ottla format`; without it nobody's directory is.",
+        "Cluster id of a new data directory; by default a random one. An existing directory must have the same id. "
+        "With process.roles, a new directory is formatted with this id, as by `ottla format`; without cluster.id it is not formatted.",
     )
     broker_rack: str | None = _key(_STRING, None, "The rack that Metadata reports.")
     log_dir: tuple[str, ...] = _key(_LIST, ("ottla-data",), "The data directory.")
-    log_dirs: tuple[str, ...] = _key(_LIST, (), "Kafka's list of data directories: here exactly one.", has_default=False)
+    log_dirs: tuple[str, ...] = _key(_LIST, (), "List of data directories; exactly one is supported.", has_default=False)
     listeners: tuple[str, ...] = _key(
-        _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen: NAME://host:port, comma separated; port 0 takes a free one."
+        _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Addresses to listen on: NAME://host:port, comma separated; port 0 picks a free port."
     )
     advertised_listeners: tuple[str, ...] = _key(
-        _LIST, (), "What Metadata tells clients; by default the address that each client dialled.", has_default=False
+        _LIST, (), "Addresses in Metadata responses; by default the address that each client connected to.", has_default=False
     )
     listener_security_protocol_map: str = _key(
-        _STRING, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "Protocol of each listener name."
+        _STRING, "SASL_SSL:SASL_SSL,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT", "Security protocol of each listener name."
     )
     controller_listener_names: tuple[str, ...] = _member(
         _LIST,
         (),
-        "Names of the controllers' listeners. A member of a cluster dials the first; on a controller they are its own.",
+        "Names of the controllers' listeners. A broker connects to the first; a controller listens on them.",
         has_default=False,
     )
 
     early_start_listeners: tuple[str, ...] = _member(
-        _LIST, (), "Listeners of Kafka's that open before ACLs are read. Here each opens when they are.", has_default=False
+        _LIST, (), "Listeners that Kafka opens before it has read the ACLs. Here every listener opens after that.", has_default=False
     )
 
-    # --- a member of a cluster -----------------------------------------------------------------------------------------------
+    # --- cluster node --------------------------------------------------------------------------------------------------------
     process_roles: tuple[str, ...] = _member(
         _LIST,
         (),
-        "broker makes this a member of a cluster, controller the controller of one, and it may be both; without roles it is on its own.",
+        "Roles in a cluster: broker, controller, or both; without roles this is a standalone node.",
         each_of("broker", "controller"),
         has_default=False,
     )
     controller_quorum_bootstrap_servers: tuple[str, ...] = _member(
-        _LIST, (), "Where to ask for the controllers first: host:port, comma separated.", BOOTSTRAP_SERVERS
+        _LIST, (), "Addresses at which to find the controllers: host:port, comma separated.", BOOTSTRAP_SERVERS
     )
     controller_quorum_voters: tuple[str, ...] = _member(
         _LIST, (), "The controllers of a static quorum: id@host:port, comma separated.", VOTERS
     )
     controller_quorum_fetch_timeout_ms: int = _member(
-        _INT, 2_000, "The controllers' leader is looked for when it did not answer a fetch for so long.", _NOT_NEGATIVE
+        _INT, 2_000, "Time without a fetch response after which the quorum's leader is looked for again.", _NOT_NEGATIVE
     )
-    controller_quorum_request_timeout_ms: int = _member(_INT, 2_000, "Longest wait for a controller's answer to a fetch.", _NOT_NEGATIVE)
-    controller_quorum_retry_backoff_ms: int = _member(_INT, 20, "Pause before a controller is asked again.", _NOT_NEGATIVE)
+    controller_quorum_request_timeout_ms: int = _member(_INT, 2_000, "Longest wait for a controller's response to a fetch.", _NOT_NEGATIVE)
+    controller_quorum_retry_backoff_ms: int = _member(_INT, 20, "Pause before a request to a controller is retried.", _NOT_NEGATIVE)
     controller_quorum_fetch_max_bytes: int = _member(_INT, 1_048_576, "Most bytes of one fetch of metadata.", _POSITIVE)
     controller_quorum_fetch_snapshot_max_bytes: int = _member(_INT, 1_048_576, "Most bytes of one part of a snapshot.", _POSITIVE)
-    controller_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a controller's answer to any other request.", _POSITIVE)
-    inter_broker_listener_name: str | None = _member(_STRING, None, "The listener at which brokers dial each other.")
+    controller_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a controller's response to any other request.", _POSITIVE)
+    inter_broker_listener_name: str | None = _member(_STRING, None, "The listener for connections between brokers.")
     security_inter_broker_protocol: str = _member(
         _STRING,
         "PLAINTEXT",
-        "Where inter.broker.listener.name is not set: the listener of this protocol's name.",
+        "If inter.broker.listener.name is not set: the listener with this protocol's name.",
         one_of("SSL", "SASL_PLAINTEXT", "PLAINTEXT", "SASL_SSL"),
     )
-    request_timeout_ms: int = _member(_INT, 30_000, "Longest wait for another broker's answer.", _POSITIVE)
-    socket_connection_setup_timeout_ms: int = _member(_LONG, 10_000, "Longest first wait for a connection to another node.", _POSITIVE)
-    socket_connection_setup_timeout_max_ms: int = _member(_LONG, 30_000, "Longest of the later ones.", _POSITIVE)
-    broker_heartbeat_interval_ms: int = _member(_INT, 2_000, "How often the controller hears of this broker.", _POSITIVE)
+    request_timeout_ms: int = _member(_INT, 30_000, "Longest wait for another broker's response.", _POSITIVE)
+    socket_connection_setup_timeout_ms: int = _member(_LONG, 10_000, "Timeout of the first attempt to connect to another node.", _POSITIVE)
+    socket_connection_setup_timeout_max_ms: int = _member(_LONG, 30_000, "Longest timeout of later attempts.", _POSITIVE)
+    broker_heartbeat_interval_ms: int = _member(_INT, 2_000, "Interval of the heartbeats to the controller.", _POSITIVE)
     initial_broker_registration_timeout_ms: int = _member(
-        _INT, 60_000, "A broker that could not register for so long after its start stops.", _POSITIVE
+        _INT, 60_000, "A broker that cannot register within this time after its start stops.", _POSITIVE
     )
-    controlled_shutdown_enable: bool = _member(_BOOLEAN, True, "Whether a stop lets the controller move what this broker leads.")
+    controlled_shutdown_enable: bool = _member(_BOOLEAN, True, "Whether the controller moves this broker's leaderships before it stops.")
     log_dir_failure_timeout_ms: int = _member(
-        _LONG, 30_000, "A broker that could not tell the controller of its failed directory for so long stops.", _POSITIVE
+        _LONG, 30_000, "A broker that cannot report its failed directory to the controller within this time stops.", _POSITIVE
     )
-    metadata_log_dir: str | None = _member(_STRING, None, "Where the metadata log lies: only the data directory, as by default.")
+    metadata_log_dir: str | None = _member(
+        _STRING, None, "Directory of the metadata log; must be the data directory, which is the default."
+    )
     metadata_log_segment_bytes: int = _member(_INT, 1_073_741_824, "Size of a segment of the metadata log.", at_least(8 * 1024 * 1024))
-    metadata_log_segment_ms: int = _member(_LONG, 604_800_000, "Time after which a segment of it is closed.")
-    metadata_max_retention_bytes: int = _member(_LONG, 104_857_600, "Size of log and snapshots above which the oldest go.")
-    metadata_max_retention_ms: int = _member(_LONG, 604_800_000, "Age at which snapshots and the log before them go.")
+    metadata_log_segment_ms: int = _member(_LONG, 604_800_000, "Time after which a segment of the metadata log is closed.")
+    metadata_max_retention_bytes: int = _member(
+        _LONG, 104_857_600, "Size of the metadata log and snapshots above which the oldest are deleted."
+    )
+    metadata_max_retention_ms: int = _member(_LONG, 604_800_000, "Age at which snapshots and the log before them are deleted.")
     metadata_log_max_record_bytes_between_snapshots: int = _member(
-        _LONG, 20_971_520, "Bytes of metadata after which a snapshot is made.", _POSITIVE
+        _LONG, 20_971_520, "Bytes of metadata after which a snapshot is written.", _POSITIVE
     )
     metadata_log_max_snapshot_interval_ms: int = _member(
-        _LONG, 3_600_000, "Time after which one is made, if anything changed; 0 is never.", _NOT_NEGATIVE
+        _LONG, 3_600_000, "Time after which a snapshot is written, if anything changed; 0 is never.", _NOT_NEGATIVE
     )
 
     # --- replication ---------------------------------------------------------------------------------------------------------
-    replica_lag_time_max_ms: int = _member(_LONG, 30_000, "A follower so long behind leaves the in-sync set.", _POSITIVE)
-    replica_fetch_max_bytes: int = _member(_INT, 1_048_576, "Bytes that a follower asks for of one partition.", _NOT_NEGATIVE)
-    replica_fetch_min_bytes: int = _member(_INT, 1, "Bytes for which a follower's fetch waits.")
-    replica_fetch_wait_max_ms: int = _member(_INT, 500, "How long it waits for them.")
-    replica_fetch_response_max_bytes: int = _member(_INT, 10_485_760, "Bytes that a follower asks for in all.", _NOT_NEGATIVE)
+    replica_lag_time_max_ms: int = _member(_LONG, 30_000, "A follower that lags for this long is removed from the ISR.", _POSITIVE)
+    replica_fetch_max_bytes: int = _member(_INT, 1_048_576, "Bytes that a follower fetches from one partition at a time.", _NOT_NEGATIVE)
+    replica_fetch_min_bytes: int = _member(_INT, 1, "Minimum bytes of a response to a follower's fetch.")
+    replica_fetch_wait_max_ms: int = _member(_INT, 500, "Longest wait for these bytes.")
+    replica_fetch_response_max_bytes: int = _member(_INT, 10_485_760, "Most bytes of a response to a follower's fetch.", _NOT_NEGATIVE)
     replica_fetch_backoff_ms: int = _member(_INT, 1_000, "A follower's pause after an error.", _NOT_NEGATIVE)
-    replica_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a connection to a leader that is followed.")
-    num_replica_fetchers: int = _member(_INT, 1, "Connections to each leader that is followed.", _POSITIVE, dynamic=True)
-    replication_quota_window_num: int = _member(_INT, 11, "Windows over which the rate of a throttle is measured.", _POSITIVE)
-    replication_quota_window_size_seconds: int = _member(_INT, 1, "Length of one of them.", _POSITIVE)
+    replica_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a connection to a leader.")
+    num_replica_fetchers: int = _member(_INT, 1, "Fetchers, each with a connection, for each leader.", _POSITIVE, dynamic=True)
+    replication_quota_window_num: int = _member(_INT, 11, "Windows over which the rate of throttled replication is measured.", _POSITIVE)
+    replication_quota_window_size_seconds: int = _member(_INT, 1, "Length of one such window.", _POSITIVE)
     replica_selector_class: str | None = _member(
-        _STRING, None, "Which replica a consumer is sent to: by default the leader, with RackAwareReplicaSelector the nearest."
+        _STRING, None, "Selects the replica for a consumer: by default the leader, with RackAwareReplicaSelector the nearest."
     )
 
     # --- connections and requests --------------------------------------------------------------------------------------------
     socket_request_max_bytes: int = _key(_INT, 104_857_600, "The largest request.", _POSITIVE)
-    socket_listen_backlog_size: int = _key(_INT, 50, "Connections that wait to be accepted.", _POSITIVE)
-    max_connections: int = _key(_INT, 2**31 - 1, "Connections at a time.", _NOT_NEGATIVE, dynamic=True)
-    max_connections_per_ip: int = _key(_INT, 2**31 - 1, "Connections at a time from one address.", _NOT_NEGATIVE, dynamic=True)
+    socket_listen_backlog_size: int = _key(_INT, 50, "Connections that may wait to be accepted.", _POSITIVE)
+    max_connections: int = _key(_INT, 2**31 - 1, "Maximum number of connections.", _NOT_NEGATIVE, dynamic=True)
+    max_connections_per_ip: int = _key(_INT, 2**31 - 1, "Maximum number of connections from one address.", _NOT_NEGATIVE, dynamic=True)
     max_connections_per_ip_overrides: str = _key(
-        _STRING, "", "Connections at a time from single addresses: address:count, comma separated.", IP_OVERRIDES, dynamic=True
+        _STRING, "", "Maximum number of connections from individual addresses: address:count, comma separated.", IP_OVERRIDES, dynamic=True
     )
     max_connection_creation_rate: int = _key(
         _INT, 2**31 - 1, "New connections a second; those beyond it are accepted later.", _NOT_NEGATIVE, dynamic=True
     )
-    connections_max_idle_ms: int = _key(_LONG, 600_000, "A connection silent for so long is closed.", any_of([exactly(-1), _POSITIVE]))
-    queued_max_request_bytes: int = _key(
-        _LONG, -1, "Bytes buffered for all connections together; -1 takes the built-in bound.", _OFF_OR_POSITIVE
+    connections_max_idle_ms: int = _key(
+        _LONG, 600_000, "A connection without requests for this long is closed.", any_of([exactly(-1), _POSITIVE])
     )
+    queued_max_request_bytes: int = _key(_LONG, -1, "Bytes buffered for all connections; -1 selects the built-in bound.", _OFF_OR_POSITIVE)
 
-    quota_window_num: int = _key(_INT, 11, "Windows over which is measured what clients use.", _POSITIVE)
-    quota_window_size_seconds: int = _key(_INT, 1, "Length of one of them.", _POSITIVE)
-    controller_quota_window_num: int = _key(_INT, 11, "Windows over which is measured what the controller does for clients.", _POSITIVE)
-    controller_quota_window_size_seconds: int = _key(_INT, 1, "Length of one of them.", _POSITIVE)
+    quota_window_num: int = _key(_INT, 11, "Windows over which clients' usage is measured.", _POSITIVE)
+    quota_window_size_seconds: int = _key(_INT, 1, "Length of one such window.", _POSITIVE)
+    controller_quota_window_num: int = _key(_INT, 11, "Windows over which clients' controller mutations are measured.", _POSITIVE)
+    controller_quota_window_size_seconds: int = _key(_INT, 1, "Length of one such window.", _POSITIVE)
 
-    # --- who may do what -----------------------------------------------------------------------------------------------------
+    # --- authorization -------------------------------------------------------------------------------------------------------
     authorizer_class_name: str = _key(
-        _STRING, "", f"{STANDARD_AUTHORIZER} lets clients do what ACLs allow; empty, everybody may do everything.", AUTHORIZERS
+        _STRING, "", f"{STANDARD_AUTHORIZER} enforces ACLs; if empty, every request is authorized.", AUTHORIZERS
     )
-    super_users: str = _key(_STRING, "", "Who may do everything: User:name, semicolon separated.", PRINCIPALS, internal=True)
-    allow_everyone_if_no_acl_found: bool = _key(_BOOLEAN, False, "Whether a resource that no ACL is about is everybody's.", internal=True)
+    super_users: str = _key(
+        _STRING, "", "Principals that are authorized for everything: User:name, semicolon separated.", PRINCIPALS, internal=True
+    )
+    allow_everyone_if_no_acl_found: bool = _key(_BOOLEAN, False, "Whether everyone may access a resource without ACLs.", internal=True)
 
     # --- topics --------------------------------------------------------------------------------------------------------------
-    auto_create_topics_enable: bool = _key(_BOOLEAN, True, "Create a topic when a client asks for it.")
+    auto_create_topics_enable: bool = _key(_BOOLEAN, True, "Whether a client's request for an unknown topic creates it.")
     delete_topic_enable: bool = _key(_BOOLEAN, True, "Whether topics can be deleted.")
-    num_partitions: int = _key(_INT, 1, "Partitions of a topic that is created without a number.", _POSITIVE)
-    default_replication_factor: int = _key(_INT, 1, "Replicas of a topic that is created without a number.", _POSITIVE)
+    num_partitions: int = _key(_INT, 1, "Partitions of a topic that is created without a partition count.", _POSITIVE)
+    default_replication_factor: int = _key(_INT, 1, "Replicas of a topic that is created without a replication factor.", _POSITIVE)
 
     # --- defaults of topic configurations ------------------------------------------------------------------------------------
     log_cleanup_policy: tuple[str, ...] = _key(_LIST, ("delete",), "Default of cleanup.policy.", POLICIES, dynamic=True)
@@ -234,139 +245,143 @@ class BrokerSettings:
     log_retention_minutes: int | None = _key(_INT, None, "Default of retention.ms, in minutes.", at_least(-1))
     log_retention_hours: int = _key(_INT, 168, "Default of retention.ms, in hours.", at_least(-1))
     log_segment_bytes: int = _key(_INT, 1_073_741_824, "Default of segment.bytes.", SEGMENT_BYTES, dynamic=True)
-    internal_segment_bytes: int | None = _key(_INT, None, "Segments below log.segment.bytes' minimum; for tests.", _POSITIVE, internal=True)
+    internal_segment_bytes: int | None = _key(
+        _INT, None, "Segment size below log.segment.bytes' minimum; for tests.", _POSITIVE, internal=True
+    )
     log_roll_ms: int | None = _key(_LONG, None, "Default of segment.ms.", _POSITIVE, dynamic=True)
     log_roll_hours: int = _key(_INT, 168, "Default of segment.ms, in hours.", _POSITIVE)
     log_roll_jitter_ms: int | None = _key(_LONG, None, "Default of segment.jitter.ms.", _NOT_NEGATIVE, dynamic=True)
     log_roll_jitter_hours: int = _key(_INT, 0, "Default of segment.jitter.ms, in hours.", _NOT_NEGATIVE)
     unclean_leader_election_enable: bool = _key(_BOOLEAN, False, "Default of unclean.leader.election.enable.", dynamic=True)
 
-    # --- looking after logs --------------------------------------------------------------------------------------------------
-    log_retention_check_interval_ms: int = _key(_LONG, 300_000, "How often retention looks.", _POSITIVE)
-    log_initial_task_delay_ms: int = _key(_LONG, 30_000, "When retention looks first.", _NOT_NEGATIVE, internal=True)
+    # --- retention and cleaning of logs --------------------------------------------------------------------------------------
+    log_retention_check_interval_ms: int = _key(_LONG, 300_000, "Interval of the retention checks.", _POSITIVE)
+    log_initial_task_delay_ms: int = _key(_LONG, 30_000, "Delay of the first retention check.", _NOT_NEGATIVE, internal=True)
     log_flush_offset_checkpoint_interval_ms: int = _key(
-        _INT, 60_000, "How often recovery points and log start offsets are written.", _POSITIVE
+        _INT, 60_000, "Interval at which recovery points and log start offsets are written.", _POSITIVE
     )
-    replica_high_watermark_checkpoint_interval_ms: int = _key(_LONG, 5_000, "How often high watermarks are written.", _POSITIVE)
+    replica_high_watermark_checkpoint_interval_ms: int = _key(_LONG, 5_000, "Interval at which high watermarks are written.", _POSITIVE)
     log_cleaner_enable: bool = _key(_BOOLEAN, True, "Whether compacted topics are compacted.")
-    log_cleaner_backoff_ms: int = _key(
-        _LONG, 15_000, "How long the cleaner sleeps when there is nothing to do.", _NOT_NEGATIVE, dynamic=True
+    log_cleaner_backoff_ms: int = _key(_LONG, 15_000, "Pause of the log cleaner when no log needs cleaning.", _NOT_NEGATIVE, dynamic=True)
+    producer_id_expiration_ms: int = _key(
+        _INT, 86_400_000, "Time after which an idle producer's state is removed.", _POSITIVE, dynamic=True
     )
-    producer_id_expiration_ms: int = _key(_INT, 86_400_000, "A producer's state is forgotten after so long.", _POSITIVE, dynamic=True)
     producer_id_expiration_check_interval_ms: int = _key(
-        _INT, 600_000, "How often producers are looked at for that.", _POSITIVE, internal=True
+        _INT, 600_000, "Interval of the checks for expired producer state.", _POSITIVE, internal=True
     )
 
     # --- fetch ---------------------------------------------------------------------------------------------------------------
-    fetch_max_bytes: int = _key(_INT, 57_671_680, "The largest Fetch response, whatever the client asks.", at_least(1024))
-    max_incremental_fetch_session_cache_slots: int = _key(_INT, 1000, "Fetch sessions kept.", _NOT_NEGATIVE)
+    fetch_max_bytes: int = _key(_INT, 57_671_680, "The largest Fetch response, whatever the client asks for.", at_least(1024))
+    max_incremental_fetch_session_cache_slots: int = _key(_INT, 1000, "Maximum number of fetch sessions.", _NOT_NEGATIVE)
 
     # --- consumer groups -----------------------------------------------------------------------------------------------------
     group_initial_rebalance_delay_ms: int = _key(_INT, 0, "How long a new group waits for more members (Kafka: 3000).", _NOT_NEGATIVE)
     group_coordinator_rebalance_protocols: tuple[str, ...] = _key(
         _LIST,
         ("classic", "consumer", "streams"),
-        "The protocols of groups that are served, classic always among them; without consumer, KIP-848's is refused.",
+        "The enabled group protocols; classic is required; without consumer, KIP-848's protocol is rejected.",
         each_of("consumer", "classic", "share", "streams"),
     )
-    group_min_session_timeout_ms: int = _key(_INT, 6_000, "Shortest session timeout that a member may ask.", _NOT_NEGATIVE)
-    group_max_session_timeout_ms: int = _key(_INT, 1_800_000, "Longest session timeout that a member may ask.", _NOT_NEGATIVE)
-    group_max_size: int = _key(_INT, 2**31 - 1, "Members of one classic group.", _POSITIVE)
-    group_consumer_session_timeout_ms: int = _key(_INT, 45_000, "A member of a consumer group silent for so long is out.", _POSITIVE)
-    group_consumer_min_session_timeout_ms: int = _key(_INT, 45_000, "Lowest value of the former.", _POSITIVE)
-    group_consumer_max_session_timeout_ms: int = _key(_INT, 60_000, "Highest value of it.", _POSITIVE)
-    group_consumer_heartbeat_interval_ms: int = _key(_INT, 5_000, "How often members of consumer groups are to be heard of.", _POSITIVE)
-    group_consumer_min_heartbeat_interval_ms: int = _key(_INT, 5_000, "Lowest value of the former.", _POSITIVE)
-    group_consumer_max_heartbeat_interval_ms: int = _key(_INT, 15_000, "Highest value of it.", _POSITIVE)
+    group_min_session_timeout_ms: int = _key(_INT, 6_000, "Shortest session timeout that a member may request.", _NOT_NEGATIVE)
+    group_max_session_timeout_ms: int = _key(_INT, 1_800_000, "Longest session timeout that a member may request.", _NOT_NEGATIVE)
+    group_max_size: int = _key(_INT, 2**31 - 1, "Maximum number of members of a classic group.", _POSITIVE)
+    group_consumer_session_timeout_ms: int = _key(_INT, 45_000, "Session timeout of a consumer group's members.", _POSITIVE)
+    group_consumer_min_session_timeout_ms: int = _key(_INT, 45_000, "Lowest session timeout of a consumer group.", _POSITIVE)
+    group_consumer_max_session_timeout_ms: int = _key(_INT, 60_000, "Highest session timeout of a consumer group.", _POSITIVE)
+    group_consumer_heartbeat_interval_ms: int = _key(_INT, 5_000, "Heartbeat interval of a consumer group's members.", _POSITIVE)
+    group_consumer_min_heartbeat_interval_ms: int = _key(_INT, 5_000, "Lowest heartbeat interval of a consumer group.", _POSITIVE)
+    group_consumer_max_heartbeat_interval_ms: int = _key(_INT, 15_000, "Highest heartbeat interval of a consumer group.", _POSITIVE)
     group_consumer_assignment_interval_ms: int = _key(
-        _INT, 1_000, "Least time between two assignments of one consumer group.", _NOT_NEGATIVE, dynamic=True
+        _INT, 1_000, "Minimum time between two assignments of a consumer group.", _NOT_NEGATIVE, dynamic=True
     )
-    group_consumer_min_assignment_interval_ms: int = _key(_INT, 0, "Lowest value of the former.", _NOT_NEGATIVE)
-    group_consumer_max_assignment_interval_ms: int = _key(_INT, 15_000, "Highest value of it.", _NOT_NEGATIVE)
+    group_consumer_min_assignment_interval_ms: int = _key(_INT, 0, "Lowest assignment interval of a consumer group.", _NOT_NEGATIVE)
+    group_consumer_max_assignment_interval_ms: int = _key(_INT, 15_000, "Highest assignment interval of a consumer group.", _NOT_NEGATIVE)
     group_consumer_regex_refresh_interval_ms: int = _key(
-        _INT, 600_000, "A consumer group's regular expressions are resolved again after so long.", at_least(10_000), internal=True
+        _INT, 600_000, "Interval at which a consumer group's regular expressions are resolved again.", at_least(10_000), internal=True
     )
-    group_consumer_max_size: int = _key(_INT, 2**31 - 1, "Members of one consumer group.", _POSITIVE)
+    group_consumer_max_size: int = _key(_INT, 2**31 - 1, "Maximum number of members of a consumer group.", _POSITIVE)
     group_consumer_assignors: tuple[str, ...] = _key(
         _LIST, ("uniform", "range"), "Assignors of consumer groups; the first is the default.", each_of("uniform", "range")
     )
     group_consumer_migration_policy: str = _key(
         _STRING,
         "bidirectional",
-        "Which groups change between the classic and the consumer protocol while they have members.",
+        "Whether groups with members may switch between the classic and the consumer protocol.",
         one_of_in_any_case("bidirectional", "upgrade", "downgrade", "disabled"),
     )
     offset_metadata_max_bytes: int = _key(_INT, 4096, "Longest metadata of a committed offset.", _NOT_NEGATIVE)
-    offsets_commit_timeout_ms: int = _key(_INT, 5_000, "Longest wait for a group's record to be committed.", _POSITIVE)
+    offsets_commit_timeout_ms: int = _key(_INT, 5_000, "Longest wait until a group's record is committed.", _POSITIVE)
     offsets_load_buffer_size: int = _key(_INT, 5_242_880, "Bytes read at a time when offsets are loaded.", _POSITIVE)
-    offsets_retention_minutes: int = _key(_INT, 10_080, "How long offsets of an empty group are kept.", _POSITIVE)
-    offsets_retention_check_interval_ms: int = _key(_LONG, 600_000, "How often offsets are looked at for that.", _POSITIVE)
+    offsets_retention_minutes: int = _key(_INT, 10_080, "Time for which an empty group's offsets are retained.", _POSITIVE)
+    offsets_retention_check_interval_ms: int = _key(_LONG, 600_000, "Interval of the checks for expired offsets.", _POSITIVE)
     offsets_topic_num_partitions: int = _key(_INT, 50, "Partitions of __consumer_offsets.", _POSITIVE)
-    offsets_topic_replication_factor: int = _key(
-        _SHORT, 1, "Replicas of __consumer_offsets (Kafka, and a member of a cluster: 3).", _POSITIVE
-    )
+    offsets_topic_replication_factor: int = _key(_SHORT, 1, "Replicas of __consumer_offsets (default in a cluster: 3).", _POSITIVE)
     offsets_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __consumer_offsets.", _POSITIVE)
 
     # --- delegation tokens (KIP-48) ------------------------------------------------------------------------------------------
     delegation_token_secret_key: str | None = _key(
-        ConfigType.PASSWORD, None, "Proves delegation tokens; the same on all nodes. Without it there are none."
+        ConfigType.PASSWORD, None, "Secret that signs delegation tokens, the same on all nodes. Without it delegation tokens are disabled."
     )
-    delegation_token_max_lifetime_ms: int = _key(_LONG, 604_800_000, "A token cannot be renewed beyond this.", _POSITIVE)
-    delegation_token_expiry_time_ms: int = _key(_LONG, 86_400_000, "A token is good for so long, and again when renewed.", _POSITIVE)
-    delegation_token_expiry_check_interval_ms: int = _key(_LONG, 3_600_000, "How often expired tokens are removed.", _POSITIVE)
+    delegation_token_max_lifetime_ms: int = _key(
+        _LONG, 604_800_000, "Maximum lifetime of a token; it cannot be renewed beyond it.", _POSITIVE
+    )
+    delegation_token_expiry_time_ms: int = _key(
+        _LONG, 86_400_000, "Time until a token expires, from its creation or last renewal.", _POSITIVE
+    )
+    delegation_token_expiry_check_interval_ms: int = _key(_LONG, 3_600_000, "Interval at which expired tokens are removed.", _POSITIVE)
 
     # --- clients' telemetry (KIP-714) ---------------------------------------------------------------------------------------
     client_telemetry_enable: bool = _key(
         _BOOLEAN,
         False,
-        "Whether clients are asked for their metrics, as by a Kafka of which a metrics reporter implements ClientTelemetry.",
+        "Whether clients may push metrics, as with a Kafka metrics reporter that implements ClientTelemetry.",
         internal=True,
     )
-    telemetry_max_bytes: int = _key(_INT, 1_048_576, "The largest telemetry of one push, compressed or not.", _POSITIVE)
+    telemetry_max_bytes: int = _key(_INT, 1_048_576, "The largest payload of one telemetry push, compressed or not.", _POSITIVE)
 
     # --- transactions --------------------------------------------------------------------------------------------------------
-    transaction_max_timeout_ms: int = _key(_INT, 900_000, "Longest transaction timeout that a producer may ask.", _POSITIVE)
+    transaction_max_timeout_ms: int = _key(_INT, 900_000, "Longest transaction timeout that a producer may request.", _POSITIVE)
     transaction_state_log_num_partitions: int = _key(_INT, 50, "Partitions of __transaction_state.", _POSITIVE)
-    transaction_state_log_replication_factor: int = _key(
-        _SHORT, 1, "Replicas of __transaction_state (Kafka, and a member of a cluster: 3).", _POSITIVE
-    )
+    transaction_state_log_replication_factor: int = _key(_SHORT, 1, "Replicas of __transaction_state (default in a cluster: 3).", _POSITIVE)
     transaction_state_log_min_isr: int = _key(
-        _INT, 1, "In-sync replicas of __transaction_state (Kafka, and a member of a cluster: 2).", _POSITIVE
+        _INT, 1, "Minimum in-sync replicas of __transaction_state (default in a cluster: 2).", _POSITIVE
     )
     transaction_state_log_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __transaction_state.", _POSITIVE)
-    transactional_id_expiration_ms: int = _key(_INT, 604_800_000, "An unused transactional id is forgotten after so long.", _POSITIVE)
+    transactional_id_expiration_ms: int = _key(_INT, 604_800_000, "Time after which an unused transactional id expires.", _POSITIVE)
     transaction_version: int = _key(
-        _INT, 2, "The finalized level of the feature transaction.version; from 2 on every transaction has its own epoch.", between(0, 2)
+        _INT, 2, "Finalized level of the feature transaction.version; from level 2 on every transaction has its own epoch.", between(0, 2)
     )
     transaction_partition_verification_enable: bool = _key(
-        _BOOLEAN, True, "Whether partitions are checked to belong to the transaction of versions 0 and 1 that writes there.", dynamic=True
+        _BOOLEAN, True, "Whether a transactional write is checked to belong to an ongoing transaction (levels 0 and 1).", dynamic=True
     )
     transaction_abort_timed_out_transaction_cleanup_interval_ms: int = _key(
-        _INT, 10_000, "How often open transactions are looked at for their timeout.", _POSITIVE
+        _INT, 10_000, "Interval of the checks for timed-out transactions.", _POSITIVE
     )
     transaction_remove_expired_transaction_cleanup_interval_ms: int = _key(
-        _INT, 3_600_000, "How often transactional ids are looked at for their expiration.", _POSITIVE
+        _INT, 3_600_000, "Interval of the checks for expired transactional ids.", _POSITIVE
     )
 
     explicit: Mapping[str, str] = field(default_factory=dict)
-    """Kafka's name of each setting that somebody gave, and where ("file", "environment", "command line"); the others are defaults."""
+    """Kafka's name of each setting that was given, with its source ("file", "environment", "command line"). All others have their
+    defaults.
+    """
 
     kept: Mapping[str, Value] = field(default_factory=dict)
-    """What was given for settings of KEPT_KEYS, which change nothing."""
+    """The given values of settings in STORED_SETTINGS, which have no effect."""
 
     listener_connections: Mapping[str, int] = field(default_factory=dict)
-    """What is in force of `listener.name.<name>.max.connections` and `….max.connection.creation.rate`, under these names."""
+    """The values of `listener.name.<name>.max.connections` and `….max.connection.creation.rate`, under these names."""
 
     secured: Mapping[str, Value] = field(default_factory=dict, repr=False)
-    """What was given of TLS and SASL, under the full names (`ottla.broker.core.security_keys`)."""
+    """The given TLS and SASL settings, under their full names (`ottla.broker.core.security_keys`)."""
 
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Passwords of users who log in by any mechanism, beside those whom JAAS and the metadata know; for brokers that are tried out."""
+    """Passwords of users in addition to those of JAAS and of the metadata; for development brokers."""
 
     login_file: str | None = None
-    """The file of JAAS that KAFKA_OPTS names."""
+    """The JAAS file that KAFKA_OPTS names."""
     kerberos_file: str | None = None
-    """Kerberos' krb5.conf, if KAFKA_OPTS names one."""
+    """The Kerberos configuration file (krb5.conf), if KAFKA_OPTS names one."""
 
     def __post_init__(self) -> None:
         if self.broker_id == BROKER_KEYS["broker.id"].default:
@@ -374,56 +389,58 @@ class BrokerSettings:
 
     @property
     def is_member(self) -> bool:
-        """Whether this is a broker of a cluster."""
+        """Whether this node is a cluster broker."""
         return "broker" in self.process_roles
 
     @property
     def is_controller(self) -> bool:
-        """Whether this is the controller of a cluster, be it a broker, too, or not."""
+        """Whether this node is a cluster's controller; it may be a broker, too."""
         return "controller" in self.process_roles
 
     def default(self, name: str) -> Value:
-        """What the setting is where nobody gave one; KeyError as for `value`."""
+        """Return the value of a setting that is not given. Raises KeyError for an unknown name."""
         if self.is_member and name in _OF_MEMBERS:
             return _OF_MEMBERS[name]
-        return (BROKER_KEYS.get(name) or KEPT_KEYS[name]).default
+        return (BROKER_KEYS.get(name) or STORED_SETTINGS[name]).default
 
     def value(self, name: str) -> Value:
-        """The typed value of the setting `name` (Kafka's spelling); KeyError for a name that is in neither BROKER_KEYS nor KEPT_KEYS."""
+        """Return the typed value of the setting `name` (Kafka's spelling). Raises KeyError for a name that is in neither
+        BROKER_KEYS nor STORED_SETTINGS.
+        """
         if name not in BROKER_KEYS:
-            return self.kept.get(name, KEPT_KEYS[name].default)
+            return self.kept.get(name, STORED_SETTINGS[name].default)
         found: Value = getattr(self, attribute_of(name))
         return found
 
     def max_connections_of(self, listener: str) -> int:
-        """How many connections a listener may have at a time (KAFKA: ListenerConnectionQuota)."""
+        """Return the maximum number of connections of a listener (KAFKA ListenerConnectionQuota)."""
         return self.listener_connections.get(f"listener.name.{listener.lower()}.max.connections", self.max_connections)
 
     def max_connection_creation_rate_of(self, listener: str) -> int:
-        """How many new connections a second a listener accepts; that of the broker is another's."""
+        """Return the maximum number of new connections a second of a listener. The broker-wide rate is a separate limit."""
         return self.listener_connections.get(f"listener.name.{listener.lower()}.max.connection.creation.rate", 2**31 - 1)
 
     def set_value(self, name: str, text: str) -> None:
-        """Change one setting while running; raises InvalidConfig. Who may call it for which key is the admin API's affair."""
+        """Change one setting of a running broker. Raises InvalidConfig. The caller checks that the setting may be changed."""
         setattr(self, attribute_of(name), BROKER_KEYS[name].parse(text))
 
 
 def attribute_of(name: str) -> str:
-    """`log.segment.bytes` -> `log_segment_bytes`."""
+    """Return the attribute of a setting: `log.segment.bytes` -> `log_segment_bytes`."""
     return name.replace(".", "_")
 
 
 def listener_key(name: str) -> ConfigKey | None:
-    """The key of `listener.name.<name>.max.connections` and `….max.connection.creation.rate`; None for any other."""
+    """Return the key of `listener.name.<name>.max.connections` or `….max.connection.creation.rate`; None for any other name."""
     match = _OF_A_LISTENER.fullmatch(name)
     return None if match is None else BROKER_KEYS[match[1]]._replace(name=name)
 
 
 def lock_key(name: str) -> ConfigKey | None:
-    """The key of a setting of TLS or SASL (`security_keys`); None for any other."""
+    """Return the key of a TLS or SASL setting (`security_keys`); None for any other name."""
     if not name.startswith(_SECURING):
         return None
-    from ottla.broker.core.security_keys import security_key  # noqa: PLC0415 # who secures nothing does not pay for it
+    from ottla.broker.core.security_keys import security_key  # noqa: PLC0415 # a broker without TLS and SASL does not load it
 
     return security_key(name)
 
@@ -437,9 +454,10 @@ BROKER_KEYS: dict[str, ConfigKey] = _broker_keys()
 
 
 def topic_defaults(settings: BrokerSettings) -> dict[str, Value]:
-    """What a topic without overrides has: for each key the first synonym that is set, times its factor, else the key's own default.
+    """Return the configuration of a topic without overrides: for each key the first synonym that is set, times its factor, else
+    the key's default.
 
-    A negative synonym (retention of -1 hours) stays -1: it means "no limit" in every unit.
+    A negative synonym (retention of -1 hours) stays -1, because it means "no limit" in every unit.
     """
     return {name: _topic_default(key, settings) for name, key in TOPIC_KEYS.items()}
 

@@ -1,9 +1,12 @@
-"""Settings from three sources: a server.properties file, then the environment (`OTTLA_LOG_SEGMENT_BYTES`), then the command line; the
-later wins.
+"""Settings from a server.properties file, the environment (`OTTLA_LOG_SEGMENT_BYTES`) and the command line; the later source wins.
 
-Rules: every mistake stops the start and is told at once, with the setting's name, its value and what is allowed; an unknown name comes
-with the nearest known one; so does a lock of Kafka's that would not hold here; Kafka's other settings that mean nothing here are listed
-in `Loaded.notes`. In the place of Kafka (`tolerant`), which starts with names that it does not know, they are `Loaded.warnings`.
+Rules:
+* All mistakes are collected and stop the start. Each message has the setting's name, its value and the allowed values.
+* An unknown name is a mistake; the message suggests the nearest known name. With `tolerant`, for images that replace Kafka's,
+  unknown names are
+  in `Loaded.warnings` instead, because Kafka starts with them.
+* A Kafka setting that restricts access and is not supported here is a mistake.
+* Kafka's other settings without effect here are listed in `Loaded.notes`.
 """
 
 from __future__ import annotations
@@ -16,10 +19,10 @@ from typing import Any
 
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.ignored_settings import IGNORED_NAMES, is_ignored
-from ottla.broker.core.kept_keys import OF_CONTROLLERS
 from ottla.broker.core.membership import advice, role_problems
 from ottla.broker.core.security_settings import lock_problem
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings, attribute_of, listener_key, lock_key
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings, attribute_of, listener_key, lock_key
+from ottla.broker.core.stored_settings import OF_CONTROLLERS
 from ottla.protocol.bodiless import module_of
 
 ENVIRONMENT_PREFIX = "OTTLA_"
@@ -35,27 +38,27 @@ OF_THE_TOOLS = frozenset(
         "OTTLA_OPTIONS",
     }
 )
-"""Variables that commands read: no settings of a broker."""
+"""Variables of the command-line tools, which are not settings of a broker."""
 
 _UNDERLINES = re.compile("_+")
 _MEANT = {1: ".", 2: "_", 3: "-"}
-"""What so many in the name of a variable stand for, as in Kafka's own images."""
+"""The character that one, two or three underscores in a variable's name stand for, as in Kafka's own images."""
 _LOGIN_FILE = "java.security.auth.login.config"
 _KERBEROS_FILE = "java.security.krb5.conf"
 _OF_THE_JVM = ("org.apache.kafka.sasl.oauthbearer.allowed.urls",)
-"""Settings that with Kafka are properties of the JVM."""
+"""Settings that are JVM properties in Kafka."""
 
 _ALIASES = {"broker.id": "node.id"}
-"""Older names of Kafka's that server.properties files still hold."""
+"""Older names that server.properties files may still contain."""
 
 
 class SettingsError(ValueError):
-    """The start cannot go on; the text lists every mistake, one a line."""
+    """The settings are invalid. The text lists every mistake, one a line."""
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """The settings, and what is to be said about them at start."""
+    """The settings, with the notes and warnings to log at the start."""
 
     settings: BrokerSettings
     notes: list[str]
@@ -65,8 +68,10 @@ class Loaded:
 def load(
     cli: Mapping[str, str], env: Mapping[str, str], file: Path | None, *, of_image: Mapping[str, str] | None = None, tolerant: bool = False
 ) -> Loaded:
-    """Read all sources; raises SettingsError. `env` is the whole environment, of which only `OTTLA_…` counts. `of_image` is what was read
-    out of `KAFKA_…` variables; it comes after the file."""
+    """Read all sources. Raises SettingsError. `env` is the whole environment, of which only `OTTLA_…` and `KAFKA_OPTS` are used.
+    `of_image` has the
+    settings of `KAFKA_…` variables; it overrides the file.
+    """
     mistakes: list[str] = []
     unknown: list[str] = []
     texts: dict[str, tuple[str, str]] = {}
@@ -81,14 +86,14 @@ def load(
     )
     for source, given in sources:
         if "log.dir" in given:
-            texts.pop("log.dirs", None)  # an earlier source's, which would win over the later one's log.dir
+            texts.pop("log.dirs", None)  # a log.dirs of an earlier source would take precedence over this log.dir
         if (problem := _two_ids(given)) is not None:
             mistakes.append(f"{problem} (from the {source})")
         for given_name, text in given.items():
             name = _ALIASES.get(given_name, given_name)
             if (problem := lock_problem(name, text)) is not None:
                 mistakes.append(f"{problem} (from the {source})")
-            elif name in BROKER_KEYS or name in KEPT_KEYS or listener_key(name) is not None or lock_key(name) is not None:
+            elif name in BROKER_KEYS or name in STORED_SETTINGS or listener_key(name) is not None or lock_key(name) is not None:
                 texts[name] = (text, source)
             elif is_ignored(name):
                 notes.append(_without_effect(name, source))
@@ -107,7 +112,7 @@ def load(
 def source_of(
     name: str, cli: Mapping[str, str], env: Mapping[str, str], file: Path | None, *, of_image: Mapping[str, str] | None = None
 ) -> str | None:
-    """Which of `load`'s sources gives the setting, the one that wins; None where nobody does. Raises SettingsError."""
+    """Return the source from which `load` takes the setting, or None if no source gives it. Raises SettingsError."""
     sources = (
         ("command line", cli),
         ("environment", _from_environment(env)),
@@ -126,8 +131,8 @@ def _parsed(texts: Mapping[str, tuple[str, str]], mistakes: list[str]) -> Broker
         try:
             if (key := lock_key(name)) is not None:
                 secured[name] = key.parse(text)
-            elif name in KEPT_KEYS:
-                kept[name] = KEPT_KEYS[name].parse(text)
+            elif name in STORED_SETTINGS:
+                kept[name] = STORED_SETTINGS[name].parse(text)
             elif (key := listener_key(name)) is not None:
                 connections[name] = key.parse(text)
             else:
@@ -154,13 +159,13 @@ def _two_ids(given: Mapping[str, str]) -> str | None:
 
 
 def _has_no_effect(name: str, settings: BrokerSettings) -> bool:
-    if name in KEPT_KEYS:
+    if name in STORED_SETTINGS:
         return not settings.is_controller or name not in OF_CONTROLLERS
     return name in BROKER_KEYS and BROKER_KEYS[name].member and not settings.process_roles
 
 
 def _java_properties(options: str) -> dict[str, str]:
-    """Those that the options of a JVM define, as Kafka's own images are told of them: the last of each."""
+    """Return the `-D` properties in a JVM's options (`KAFKA_OPTS` of Kafka's images). If a property occurs twice, the last one wins."""
     if "-D" not in options:
         return {}
     import shlex  # noqa: PLC0415 # most starts have no such options
@@ -169,7 +174,7 @@ def _java_properties(options: str) -> dict[str, str]:
 
 
 def parse_assignments(items: Iterable[str]) -> dict[str, str]:
-    """`name=value` of the command line's `--set`; raises SettingsError."""
+    """Parse the `name=value` items of the command line's `--set`. Raises SettingsError."""
     found = {}
     for item in items:
         name, equals, value = item.partition("=")
@@ -180,7 +185,7 @@ def parse_assignments(items: Iterable[str]) -> dict[str, str]:
 
 
 def read_properties(file: Path | None) -> dict[str, str]:
-    """A file of properties, nothing where there is none; raises SettingsError."""
+    """Read a properties file; without a file return no settings. Raises SettingsError."""
     if file is None:
         return {}
     try:
@@ -199,13 +204,13 @@ def _from_environment(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _without_effect(name: str, source: str) -> str:
-    return f"{name} ({source}) is a setting of Kafka's that has no effect here"
+    return f"{name} ({source}) is a Kafka setting that has no effect here"
 
 
 def _unknown(name: str, source: str) -> str:
-    import difflib  # noqa: PLC0415 # only starts that fail pay for it
+    import difflib  # noqa: PLC0415 # only starts that fail need it
 
-    nearest = difflib.get_close_matches(name, [*BROKER_KEYS, *KEPT_KEYS, *IGNORED_NAMES], n=1, cutoff=0.5)
+    nearest = difflib.get_close_matches(name, [*BROKER_KEYS, *STORED_SETTINGS, *IGNORED_NAMES], n=1, cutoff=0.5)
     hint = f"; did you mean {nearest[0]}?" if nearest else ""
     return f"Unknown setting {name} (from the {source}){hint}"
 
@@ -215,7 +220,7 @@ def _check_together(settings: BrokerSettings) -> None:
         if len(given) != 1:
             raise SettingsError(f"{name}={','.join(given)}: one data directory is supported, not {len(given)}")
     if settings.max_connections_per_ip == 0 and not settings.max_connections_per_ip_overrides:
-        raise SettingsError("max.connections.per.ip=0 lets nobody in: it needs max.connections.per.ip.overrides")
+        raise SettingsError("max.connections.per.ip=0 rejects every connection; it needs max.connections.per.ip.overrides")
     if settings.group_min_session_timeout_ms > settings.group_max_session_timeout_ms:
         raise SettingsError("group.min.session.timeout.ms is above group.max.session.timeout.ms")
     for name in ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms"):
@@ -233,9 +238,9 @@ def _check_together(settings: BrokerSettings) -> None:
         return
     for name in ("default.replication.factor", "offsets.topic.replication.factor", "transaction.state.log.replication.factor"):
         if name in settings.explicit and settings.value(name) != 1:
-            raise SettingsError(f"{name}={settings.value(name)}: allowed is 1, for there is one broker")
+            raise SettingsError(f"{name}={settings.value(name)}: a standalone node supports only 1")
 
 
 def data_dir(settings: BrokerSettings) -> Path:
-    """The data directory: log.dirs before log.dir, as in Kafka."""
+    """Return the data directory: log.dirs takes precedence over log.dir, as in Kafka."""
     return Path((settings.log_dirs or settings.log_dir)[0])

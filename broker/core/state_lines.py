@@ -1,9 +1,9 @@
-"""Log lines about a state that lasts, such as a controller that cannot be reached: one line when it begins, then fewer and fewer.
+"""Log lines about a state that lasts, such as an unreachable controller: one line when it begins, then fewer and fewer.
 
 Rules:
-- A state has a line when it begins, then after `STATE_STILL_MS` and after pauses that double up to `STATE_STILL_MS_MAX`, and when it ends.
-- A state that begins again within `STATE_CALM_MS` of its end is the same state: a state that flaps writes as few lines as one that lasts.
-- At most `STATES_MAX` states are remembered; the oldest is forgotten first. Time is an argument.
+* A state is logged when it begins, then after `STATE_STILL_MS`, then after pauses that double up to `STATE_STILL_MS_MAX`, and when it ends.
+* A state that begins again within `STATE_CALM_MS` of its end counts as the same state, so a flapping state logs as little as a lasting one.
+* At most `STATES_MAX` states are remembered; the oldest is forgotten first. Time is an argument.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class _State:
     times: int = 1
     ended_ms: int | None = None
     told: bool = True
-    """Whether its beginning has a line, and its end none yet."""
+    """Whether the beginning was logged and the end was not."""
 
 
 class StateLines:
-    """The states of one component. `logger` is the component's, `now_ms` its monotonic clock."""
+    """The states of one component. `logger` is the component's logger, `now_ms` its monotonic clock."""
 
     def __init__(self, logger: logging.Logger, now_ms: Callable[[], int]) -> None:
         self._logger = logger
@@ -36,11 +36,11 @@ class StateLines:
         self._states: dict[Hashable, _State] = {}
 
     def __bool__(self) -> bool:
-        """Whether any state may hold."""
+        """Return whether any state may be active."""
         return bool(self._states)
 
     def holds(self, state: Hashable, level: int, line: str, *args: object, error: BaseException | None = None) -> None:
-        """Begin a state, or note that it lasts. Only the first line has the trace of `error`."""
+        """Begin a state, or note that it lasts. Only the first line includes the traceback of `error`."""
         now_ms = self._now_ms()
         known = self._states.get(state)
         if known is None or (known.ended_ms is not None and now_ms - known.ended_ms >= limits.STATE_CALM_MS):
@@ -57,7 +57,7 @@ class StateLines:
             self._logger.log(level, f"{line} (still, %d times in %d s)", *args, known.times, still)
 
     def over(self, state: Hashable, line: str, *args: object) -> None:
-        """End a state. The line is written only if the beginning has one."""
+        """End a state. The line is logged only if the beginning was logged."""
         known = self._states.get(state)
         if known is None or known.ended_ms is not None:
             return
@@ -67,7 +67,7 @@ class StateLines:
             self._logger.info(f"{line} (after %d s)", *args, (known.ended_ms - known.since_ms) // 1_000)
 
     def all_over(self, line: str) -> None:
-        """End every state, with one line if any of their beginnings has one."""
+        """End every state, with one line if any beginning was logged."""
         since_ms = [known.since_ms for known in self._states.values() if known.ended_ms is None and known.told]
         for known in self._states.values():
             if known.ended_ms is None:

@@ -1,4 +1,4 @@
-"""Where work runs that blocks, such as fsync: on threads, or wherever the owner of the broker wants it."""
+"""The type of executors for blocking work, such as fsync."""
 
 from __future__ import annotations
 
@@ -6,5 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 
 Threads = Callable[[int, str], Executor]
-"""Makes an executor from how many threads it may have and what they are called, as `ThreadPoolExecutor` does. A simulation's runs the work
-on the loop's own thread, when it wants to; only what `close` runs is waited for at once."""
+"""Makes an executor from a maximum number of threads and a thread name prefix, like `ThreadPoolExecutor`. A simulation's executor
+runs the work on
+the loop's own thread at a time of its choice; only work during `close` is run at once.
+"""

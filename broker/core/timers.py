@@ -1,9 +1,10 @@
-"""Deadlines in one heap, without a clock and without a loop.
+"""A queue of timers, without a clock and without an event loop.
 
-Rules: a callback runs once, never before its deadline, and earlier deadlines run first (ties in the order they were scheduled). One that
-raises is run again after TIMER_RETRY_MS, until it does not: what schedules itself anew as its last act goes on after a bug. It is logged
-with its trace the first time.
-Cancelling is cheap; cancelled entries are swept when they outnumber the live ones, so the heap stays within twice its live size.
+Rules:
+* A callback runs once, never before its deadline. Earlier deadlines run first; equal deadlines run in the order of scheduling.
+* A callback that raises is retried every TIMER_RETRY_MS until it succeeds, because a periodic task schedules itself at its end and would
+  otherwise stop after one bug. The first failure is logged with its traceback.
+* Cancelling is cheap: cancelled entries are removed when they outnumber the live ones, so the heap stays within twice its live size.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _SWEEP_AT_LEAST = 64
 
 
 class TimerHandle:
-    """One scheduled callback; `cancel` is idempotent and harmless after it ran."""
+    """One scheduled callback. `cancel` is idempotent, and has no effect after the callback ran."""
 
     __slots__ = ("_callback", "_timers", "deadline_ms", "failed")
 
@@ -31,15 +32,15 @@ class TimerHandle:
         self._callback: Callback | None = callback
         self._timers = timers
         self.failed = False
-        """Whether it raised the last time."""
+        """Whether the last run raised."""
 
     @property
     def active(self) -> bool:
-        """True until it ran or was cancelled."""
+        """Whether the callback neither ran nor was cancelled."""
         return self._callback is not None
 
     def cancel(self) -> None:
-        """Forget the callback."""
+        """Cancel the callback."""
         if self._callback is not None:
             self._callback = None
             self._timers._cancelled()
@@ -50,27 +51,27 @@ class TimerHandle:
 
 
 class Timers:
-    """A timer queue. Its owner asks `next_deadline` when to come back, and calls `run_due` then."""
+    """A queue of timers. The owner calls `run_due` at the time that `next_deadline` returns."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, TimerHandle]] = []
         self._count = 0
         self._dead = 0
         self.on_earlier: Callback | None = None
-        """Called after a `schedule` that made `next_deadline` earlier, so that a sleeping driver can wake in time."""
+        """Called after a `schedule` that made `next_deadline` earlier, so that a sleeping driver can wake up in time."""
         self.on_error: Callable[[Exception], object] | None = None
-        """Told of what a callback raises, where that concerns more than its callback."""
+        """Called with the exception of a callback, if the failure concerns more than the callback."""
 
     def __len__(self) -> int:
         return len(self._heap) - self._dead
 
     @property
     def held(self) -> int:
-        """Entries of the heap: the live ones, and the cancelled ones that were not swept yet."""
+        """The number of entries in the heap, including cancelled ones that were not removed yet."""
         return len(self._heap)
 
     def schedule(self, deadline_mono_ms: int, callback: Callback) -> TimerHandle:
-        """Run `callback` once monotonic time has reached `deadline_mono_ms`."""
+        """Run `callback` once when monotonic time has reached `deadline_mono_ms`."""
         handle = TimerHandle(deadline_mono_ms, callback, self)
         earlier = not self._heap or deadline_mono_ms < self._heap[0][0]
         self._push(handle)
@@ -79,7 +80,7 @@ class Timers:
         return handle
 
     def next_deadline(self) -> int | None:
-        """Monotonic milliseconds of the earliest live timer, or None."""
+        """Return the monotonic time, in milliseconds, of the earliest live timer, or None."""
         heap = self._heap
         while heap and not heap[0][2].active:
             heapq.heappop(heap)
@@ -87,7 +88,7 @@ class Timers:
         return heap[0][0] if heap else None
 
     def run_due(self, now_mono_ms: int, max_callbacks: int | None = None) -> int:
-        """Run what is due at `now_mono_ms`, at most `max_callbacks` of them; returns how many ran."""
+        """Run at most `max_callbacks` timers that are due at `now_mono_ms`; return how many ran."""
         ran = 0
         while max_callbacks is None or ran < max_callbacks:
             deadline = self.next_deadline()
@@ -99,7 +100,7 @@ class Timers:
                 ran += 1
                 try:
                     callback()
-                except Exception as error:  # noqa: BLE001 # a bug in one must neither end it for good nor keep the others
+                except Exception as error:  # noqa: BLE001 # a bug in one callback must not stop its retries or the other callbacks
                     self._run_again(handle, callback, now_mono_ms, error)
         return ran
 
@@ -109,7 +110,7 @@ class Timers:
 
     def _run_again(self, handle: TimerHandle, callback: Callback, now_mono_ms: int, error: Exception) -> None:
         if not handle.failed:
-            logger.error("Bug in background work, which will be tried every %d ms", limits.TIMER_RETRY_MS, exc_info=error)
+            logger.error("Bug in background work, which will be retried every %d ms", limits.TIMER_RETRY_MS, exc_info=error)
         if self.on_error is not None:
             self.on_error(error)
         handle.failed = True

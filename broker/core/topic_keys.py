@@ -1,7 +1,8 @@
-"""The configuration keys of a topic (Kafka's `TopicConfig`), with the broker settings that give their defaults.
+"""The configuration keys of a topic (Kafka's `TopicConfig`), with the broker settings that provide their defaults.
 
-Every key here can be set on a topic and is answered by DescribeConfigs. The keys of tiered storage and replication throttles are
-accepted and kept, because tools set them; tiered storage itself cannot be switched on, as in a Kafka without it.
+Every key can be set on a topic and is returned by DescribeConfigs. The keys of tiered storage are stored without effect, because
+tools set them;
+tiered storage itself cannot be enabled, as in a Kafka without it.
 """
 
 from __future__ import annotations
@@ -59,13 +60,13 @@ _KEYS = (
         "compression.type",
         _T.STRING,
         "producer",
-        "The codec batches are stored in; producer keeps the client's.",
+        "The codec in which batches are stored; producer keeps the client's codec.",
         CODECS,
         "compression.type",
     ),
-    _key("compression.gzip.level", _T.INT, -1, "Level when the topic's codec is gzip.", GZIP_LEVELS, "compression.gzip.level"),
-    _key("compression.lz4.level", _T.INT, 9, "Level when the topic's codec is lz4.", LZ4_LEVELS, "compression.lz4.level"),
-    _key("compression.zstd.level", _T.INT, 3, "Level when the topic's codec is zstd.", ZSTD_LEVELS, "compression.zstd.level"),
+    _key("compression.gzip.level", _T.INT, -1, "Compression level if the topic's codec is gzip.", GZIP_LEVELS, "compression.gzip.level"),
+    _key("compression.lz4.level", _T.INT, 9, "Compression level if the topic's codec is lz4.", LZ4_LEVELS, "compression.lz4.level"),
+    _key("compression.zstd.level", _T.INT, 3, "Compression level if the topic's codec is zstd.", ZSTD_LEVELS, "compression.zstd.level"),
     _key(
         "delete.retention.ms",
         _T.LONG,
@@ -86,22 +87,29 @@ _KEYS = (
         "flush.messages",
         _T.LONG,
         INT64_MAX,
-        "Records after which the log is synced before it is acknowledged.",
+        "Number of records after which the log is synced before the write is acknowledged.",
         at_least(1),
         "log.flush.interval.messages",
     ),
     _key("flush.ms", _T.LONG, INT64_MAX, "Time after which the log is synced.", at_least(0), "log.flush.interval.ms"),
-    _key("follower.replication.throttled.replicas", _T.LIST, (), "Replicas that fetch throttled.", _THROTTLED),
+    _key("follower.replication.throttled.replicas", _T.LIST, (), "Replicas whose fetches are throttled.", _THROTTLED),
     _key(
         "leader.replication.throttled.replicas",
         _T.LIST,
         (),
-        "Replicas that are sent throttled.",
+        "Replicas to which leaders send at a throttled rate.",
         _THROTTLED,
     ),
-    _key("index.interval.bytes", _T.INT, 4096, "Bytes of log for one entry of the offset index.", at_least(0), "log.index.interval.bytes"),
-    _key("local.retention.bytes", _T.LONG, -2, "Of tiered storage. Kept, without effect.", at_least(-2), "log.local.retention.bytes"),
-    _key("local.retention.ms", _T.LONG, -2, "Of tiered storage. Kept, without effect.", at_least(-2), "log.local.retention.ms"),
+    _key(
+        "index.interval.bytes",
+        _T.INT,
+        4096,
+        "Bytes of log between two entries of the offset index.",
+        at_least(0),
+        "log.index.interval.bytes",
+    ),
+    _key("local.retention.bytes", _T.LONG, -2, "Tiered storage only. Stored, without effect.", at_least(-2), "log.local.retention.bytes"),
+    _key("local.retention.ms", _T.LONG, -2, "Tiered storage only. Stored, without effect.", at_least(-2), "log.local.retention.ms"),
     _key(
         "max.compaction.lag.ms",
         _T.LONG,
@@ -113,7 +121,14 @@ _KEYS = (
     _key(
         "max.message.bytes", _T.INT, 1_048_588, "The largest record batch, as compressed by the client.", at_least(0), "message.max.bytes"
     ),
-    _key("message.timestamp.type", _T.STRING, "CreateTime", "Whose clock stamps records.", TIMESTAMP_TYPES, "log.message.timestamp.type"),
+    _key(
+        "message.timestamp.type",
+        _T.STRING,
+        "CreateTime",
+        "Whether records keep the client's timestamp or get the broker's.",
+        TIMESTAMP_TYPES,
+        "log.message.timestamp.type",
+    ),
     _key(
         "message.timestamp.before.max.ms",
         _T.LONG,
@@ -141,16 +156,16 @@ _KEYS = (
     _key(
         "min.compaction.lag.ms", _T.LONG, 0, "Time for which a record is never compacted.", at_least(0), "log.cleaner.min.compaction.lag.ms"
     ),
-    _key("min.insync.replicas", _T.INT, 1, "Replicas that acks=all needs.", at_least(1), "min.insync.replicas"),
-    _key("preallocate", _T.BOOLEAN, False, "Allocate a segment's file at once.", None, "log.preallocate"),
-    _key("remote.storage.enable", _T.BOOLEAN, False, "Tiered storage is not there: only false.", _OFF),
-    _key("remote.log.copy.disable", _T.BOOLEAN, False, "Of tiered storage. Kept, without effect."),
-    _key("remote.log.delete.on.disable", _T.BOOLEAN, False, "Of tiered storage. Kept, without effect."),
+    _key("min.insync.replicas", _T.INT, 1, "In-sync replicas that a write with acks=all needs.", at_least(1), "min.insync.replicas"),
+    _key("preallocate", _T.BOOLEAN, False, "Whether a segment's file is allocated when it is created.", None, "log.preallocate"),
+    _key("remote.storage.enable", _T.BOOLEAN, False, "Tiered storage is not supported: only false is allowed.", _OFF),
+    _key("remote.log.copy.disable", _T.BOOLEAN, False, "Tiered storage only. Stored, without effect."),
+    _key("remote.log.delete.on.disable", _T.BOOLEAN, False, "Tiered storage only. Stored, without effect."),
     _key(
         "retention.bytes",
         _T.LONG,
         -1,
-        "Size above which a partition's oldest segments go; -1 is no limit.",
+        "Size above which a partition's oldest segments are deleted; -1 is no limit.",
         at_least(-1),
         "log.retention.bytes",
     ),
@@ -158,7 +173,7 @@ _KEYS = (
         "retention.ms",
         _T.LONG,
         604_800_000,
-        "Age at which segments go; -1 is no limit.",
+        "Age at which segments are deleted; -1 is no limit.",
         at_least(-1),
         "log.retention.ms",
         Synonym("log.retention.minutes", _MINUTES),
@@ -178,7 +193,7 @@ _KEYS = (
         "segment.jitter.ms",
         _T.LONG,
         0,
-        "Random time taken off segment.ms.",
+        "Longest random time subtracted from segment.ms.",
         at_least(0),
         "log.roll.jitter.ms",
         Synonym("log.roll.jitter.hours", _HOURS),
@@ -196,7 +211,7 @@ _KEYS = (
         "unclean.leader.election.enable",
         _T.BOOLEAN,
         False,
-        "Whether a replica outside the in-sync set may lead.",
+        "Whether a replica outside the ISR may become leader.",
         None,
         "unclean.leader.election.enable",
     ),

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ottla.broker.core.clock import Clock
     from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.core.timers import Timers
+    from ottla.broker.net.listener_authentication import ListenerAuthentication
     from ottla.broker.net.listeners import BetweenNodes
-    from ottla.broker.net.locks import ListenerLock
     from ottla.broker.net.network import Network
     from ottla.broker.runtime.nodes.link import Connect
-    from ottla.broker.security.tls_client import TlsKey
+    from ottla.broker.security.tls_client import ClientTls
 
 
 class NodeLinks(NamedTuple):
@@ -32,45 +32,51 @@ class NodeLinks(NamedTuple):
     to_broker: Connect
     to_leader: Connect
     to_controller: Connect
-    keys: Mapping[str, TlsKey]
+    keys: Mapping[str, ClientTls]
 
 
 def links_of(
-    settings: BrokerSettings, locks: Mapping[str, ListenerLock], *, network: Network, clock: Clock, timers: Timers, random: Random
+    settings: BrokerSettings,
+    authentication: Mapping[str, ListenerAuthentication],
+    *,
+    network: Network,
+    clock: Clock,
+    timers: Timers,
+    random: Random,
 ) -> NodeLinks:
-    """Those of a member whose own listeners have these locks. Raises SettingsError for a lock to which it has no key."""
+    """Those of a member whose own listeners have these authentication. Raises SettingsError for a at_listener to which it has no key."""
     first_ms, max_ms = settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
     leader_ms = settings.replica_socket_timeout_ms
     usual, to_leaders = Patience(first_ms, max_ms), Patience(min(first_ms, leader_ms), min(max_ms, leader_ms))
     common: dict[str, Any] = {"network": network, "clock": clock, "timers": timers, "random": random}
     common["client_id"] = f"broker-{settings.node_id}"
-    keys: dict[str, TlsKey] = {}
+    keys: dict[str, ClientTls] = {}
 
     def to(at: BetweenNodes, patience: Patience = usual) -> Connect:
         if not at.protocol:
             return partial(NodeClient, patience=patience, **common)
+        from ottla.broker.net.client_security import DialingNode, client_security  # noqa: PLC0415 # as above
         from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # who secures nothing does not pay for it
-        from ottla.broker.net.ways_in import Traveller, way_in  # noqa: PLC0415 # as above
 
-        way = way_in(settings, at, Traveller(random.randbytes, clock.now_ms))
+        way = client_security(settings, at, DialingNode(random.randbytes, clock.now_ms))
         if way.tls is not None:
             keys[at.name] = way.tls
-        return partial(SecuredNodeClient, way_in=way, patience=patience, **common)
+        return partial(SecuredNodeClient, client_security=way, patience=patience, **common)
 
     brokers, controllers = of_brokers(settings), of_controllers(settings)
     links = NodeLinks(to(brokers), to(brokers, to_leaders), to(controllers), keys)
     if brokers.name in keys:
-        _check_own_listener(brokers, keys[brokers.name], locks[brokers.name])
+        _check_own_listener(brokers, keys[brokers.name], authentication[brokers.name])
     return links
 
 
-def _check_own_listener(at: BetweenNodes, key: TlsKey, lock: ListenerLock) -> None:
+def _check_own_listener(at: BetweenNodes, key: ClientTls, at_listener: ListenerAuthentication) -> None:
     """All brokers are meant to be alike: who could not come in at itself is let in by nobody."""
     from ottla.broker.security.pem import StoreError  # noqa: PLC0415 # as above
     from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # as above
 
-    assert lock.tls is not None, "a listener that is dialled with TLS has it"
+    assert at_listener.tls is not None, "a listener that is dialled with TLS has it"
     try:
-        check_handshake(key.context, lock.tls.context)
+        check_handshake(key.context, at_listener.tls.context)
     except StoreError as error:
         raise SettingsError(f"{at.setting}: {at.name}: {error}") from error

@@ -32,10 +32,10 @@ from ottla.protocol.api_keys import ApiKey
 if TYPE_CHECKING:
     from ottla.broker.api.context import Listener, Peer
     from ottla.broker.net.connection import Shared
-    from ottla.broker.net.locks import ListenerLock
+    from ottla.broker.net.listener_authentication import ListenerAuthentication
     from ottla.broker.net.session import PendingReply
-    from ottla.broker.security.sasl import SaslLock
-    from ottla.broker.security.tls import TlsLock
+    from ottla.broker.security.sasl import ListenerSasl
+    from ottla.broker.security.tls import ListenerTls
 
 _HANDSHAKE = ApiKey.SASL_HANDSHAKE.to_bytes(2, "big")
 
@@ -43,12 +43,12 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class SecuredConnection(Connection):
-    """`lock` is the listener's."""
+    """`at_listener` is the listener's."""
 
-    def __init__(self, shared: Shared, listener: Listener, lock: ListenerLock) -> None:
+    def __init__(self, shared: Shared, listener: Listener, at_listener: ListenerAuthentication) -> None:
         super().__init__(shared, listener)
-        self._lock = lock
-        self._asks_for_tls = lock.tls is not None
+        self._lock = at_listener
+        self._asks_for_tls = at_listener.tls is not None
         self._shaking_hands: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
         self._is_lost = False
@@ -101,7 +101,7 @@ class SecuredConnection(Connection):
         else:
             self.abort()
 
-    async def _shake_hands(self, tls: TlsLock) -> None:
+    async def _shake_hands(self, tls: ListenerTls) -> None:
         plain, host = self._transport, self.peer.host if self.peer is not None else ""
         if plain.is_closing():
             return
@@ -229,10 +229,10 @@ def _reason(error: Exception) -> str:
 class _LogInGate:
     """Stands between the session of a connection and the dispatcher."""
 
-    def __init__(self, connection: SecuredConnection, shared: Shared, peer: Peer, lock: SaslLock) -> None:
-        self._connection, self._shared, self._peer, self._lock, self._session = connection, shared, peer, lock, connection.session
+    def __init__(self, connection: SecuredConnection, shared: Shared, peer: Peer, at_listener: ListenerSasl) -> None:
+        self._connection, self._shared, self._peer, self._lock, self._session = connection, shared, peer, at_listener, connection.session
         self._cancel_timer: Callable[[], None] = lambda: None
-        self._exchange: SaslExchange | None = SaslExchange(lock, refusal, is_valid)
+        self._exchange: SaslExchange | None = SaslExchange(at_listener, refusal, is_valid)
         self._login: LogIn | None = None
         self._began_again_ms: int | None = None
 

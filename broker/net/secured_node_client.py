@@ -30,7 +30,7 @@ from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateReques
 
 if TYPE_CHECKING:
     from ottla.broker.core.timers import TimerHandle
-    from ottla.broker.net.ways_in import SaslLogIn, WayIn
+    from ottla.broker.net.client_security import ClientSasl, ClientSecurity
     from ottla.protocol.login import Tokens
 
 _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
@@ -44,21 +44,21 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class SecuredNodeClient(NodeClient):
-    """`way_in` is that of the listener. Everything else is `NodeClient`'s."""
+    """`client_security` is that of the listener. Everything else is `NodeClient`'s."""
 
-    def __init__(self, node: Node, *, way_in: WayIn, **others: Any) -> None:
+    def __init__(self, node: Node, *, client_security: ClientSecurity, **others: Any) -> None:
         super().__init__(node, **others)
-        self._way_in = way_in
+        self._client_security = client_security
         self._renewal: TimerHandle | None = None
 
     async def _reach(self, wire: Wire) -> None:
         try:
-            if self._way_in.tls is None:
+            if self._client_security.tls is None:
                 await super()._reach(wire)
             else:
-                await self._shake_hands(wire, self._way_in.tls.context)
-            if self._way_in.sasl is not None:
-                await self._log_in(wire, self._way_in.sasl)
+                await self._shake_hands(wire, self._client_security.tls.context)
+            if self._client_security.sasl is not None:
+                await self._log_in(wire, self._client_security.sasl)
         except AuthenticationFailed as error:
             self._tell(error)
             raise
@@ -82,7 +82,7 @@ class SecuredNodeClient(NodeClient):
             raise ConnectionResetError(_CUT_OFF)
         wire.connection_made(transport)
 
-    async def _log_in(self, wire: Wire, sasl: SaslLogIn) -> None:
+    async def _log_in(self, wire: Wire, sasl: ClientSasl) -> None:
         told = await wire.call(SaslHandshakeRequest(sasl.mechanism), _HANDSHAKE_VERSION)
         if told.error_code:
             error = "not enabled in the server" if told.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else "not expected there"
@@ -103,11 +103,11 @@ class SecuredNodeClient(NodeClient):
             in_ms = round(lifetime_ms * self._random.uniform(*_RENEWED))
             self._renewal = self._timers.schedule(self._clock.mono_ms() + in_ms, partial(self._renew, wire, sasl))
 
-    def _renew(self, wire: Wire, sasl: SaslLogIn) -> None:
+    def _renew(self, wire: Wire, sasl: ClientSasl) -> None:
         if self._wire is wire and self._opening is None:
             self._opening = asyncio.get_running_loop().create_task(self._log_in_again(wire, sasl))
 
-    async def _log_in_again(self, wire: Wire, sasl: SaslLogIn) -> None:
+    async def _log_in_again(self, wire: Wire, sasl: ClientSasl) -> None:
         """What was sent before is answered before; what is to be sent waits."""
         try:
             await self._log_in(wire, sasl)
@@ -137,7 +137,7 @@ class SecuredNodeClient(NodeClient):
         peer_logger.error("Connection to node %d failed authentication due to: %s", self.node.node_id, error)
 
 
-async def _next_token(sasl: SaslLogIn, tokens: Tokens, said: bytes | None) -> bytes | None:
+async def _next_token(sasl: ClientSasl, tokens: Tokens, said: bytes | None) -> bytes | None:
     """None after the last. Raises NotTrusted."""
     return await _on_a_thread(partial(_next, tokens, said)) if sasl.takes_long(said) else _next(tokens, said)
 

@@ -16,7 +16,7 @@ from ottla.broker.net.network import BoundAddress, MakeProtocol, Network
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 
 if TYPE_CHECKING:
-    from ottla.broker.net.locks import ListenerLock
+    from ottla.broker.net.listener_authentication import ListenerAuthentication
 
 logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
@@ -25,16 +25,16 @@ _IDLE_SWEEPS = 10
 """Sweeps per idle time: a connection is closed at most a tenth later than connections.max.idle.ms says."""
 
 
-NO_LOCKS: Final[Mapping[str, ListenerLock]] = MappingProxyType({})
+NO_AUTHENTICATION: Final[Mapping[str, ListenerAuthentication]] = MappingProxyType({})
 
 
-def _maker(shared: Shared, listener: Listener, lock: ListenerLock | None) -> MakeProtocol:
-    if lock is None:
-        assert not listener.protocol, "a listener that is to be locked is served with its lock only"
+def _maker(shared: Shared, listener: Listener, at_listener: ListenerAuthentication | None) -> MakeProtocol:
+    if at_listener is None:
+        assert not listener.protocol, "a listener that is to be locked is served with its at_listener only"
         return partial(Connection, shared, listener)
     from ottla.broker.net.secured_connection import SecuredConnection  # noqa: PLC0415 # who secures nothing does not pay for it
 
-    return partial(SecuredConnection, shared, listener, lock)
+    return partial(SecuredConnection, shared, listener, at_listener)
 
 
 class Server:
@@ -58,11 +58,11 @@ class Server:
             self.close()
             raise
 
-    async def start(self, shared: Shared, locks: Mapping[str, ListenerLock] = NO_LOCKS) -> None:
-        """Accept connections. `locks` by the names of listeners that have one."""
+    async def start(self, shared: Shared, authentication: Mapping[str, ListenerAuthentication] = NO_AUTHENTICATION) -> None:
+        """Accept connections. `authentication` by the names of listeners that have one."""
         self._shared = shared
         for place, listener in zip(self._places, self.listeners, strict=True):
-            await place.accept(_maker(shared, listener, locks.get(listener.name)), self._backlog)
+            await place.accept(_maker(shared, listener, authentication.get(listener.name)), self._backlog)
 
     def watch_idle(self, max_idle_ms: int) -> None:
         """From now on close connections that were silent for `max_idle_ms` (-1: never)."""

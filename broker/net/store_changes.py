@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import ssl
 
     from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.locks import ListenerLock
-    from ottla.broker.security.tls import Stores, TlsLock
-    from ottla.broker.security.tls_client import TlsKey
+    from ottla.broker.net.listener_authentication import ListenerAuthentication
+    from ottla.broker.security.tls import ListenerTls, Stores
+    from ottla.broker.security.tls_client import ClientTls
 
 logger = logging.getLogger(__name__)
 
@@ -36,14 +36,16 @@ class StoreChanges:
     """Of a broker's listeners, and of its `keys` to those of other nodes, by their names. `wanted` are all settings of this broker that
     were changed while it runs, as texts by full names."""
 
-    def __init__(self, settings: BrokerSettings, locks: Mapping[str, ListenerLock], keys: Mapping[str, TlsKey]) -> None:
+    def __init__(
+        self, settings: BrokerSettings, authentication: Mapping[str, ListenerAuthentication], keys: Mapping[str, ClientTls]
+    ) -> None:
         self._settings, self._keys = settings, keys
-        self._locks = {name: lock.tls for name, lock in locks.items() if lock.tls is not None}
+        self._authentication = {name: at_listener.tls for name, at_listener in authentication.items() if at_listener.tls is not None}
 
     def check(self, wanted: Mapping[str, str]) -> None:
         """Raises Rejected."""
         over = _typed(wanted)
-        for name, tls in self._locks.items():
+        for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
             if not tls.is_of(security):
                 try:
@@ -55,7 +57,7 @@ class StoreChanges:
     def take(self, wanted: Mapping[str, str]) -> None:
         """Puts them in force."""
         over = _typed(wanted)
-        for name, tls in self._locks.items():
+        for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
             if tls.is_of(security) and not tls.is_stale():
                 continue
@@ -69,7 +71,7 @@ class StoreChanges:
                     self._keys[name].take(key, security)
                 logger.info("Listener %s has the certificate and the trust of its stores as they are now", name)
 
-        for name in self._keys.keys() - self._locks.keys():
+        for name in self._keys.keys() - self._authentication.keys():
             self._take_key(name, ListenerSecurity(self._settings, name, over))
 
     def _take_key(self, name: str, security: ListenerSecurity) -> None:
@@ -81,7 +83,9 @@ class StoreChanges:
         except (ValueError, OSError) as error:
             logger.error("The stores for dialling listener %s stay as they were: %s", name, error)
 
-    def _renewed(self, name: str, tls: TlsLock, security: ListenerSecurity) -> tuple[tuple[ssl.SSLContext, Stores], ssl.SSLContext | None]:
+    def _renewed(
+        self, name: str, tls: ListenerTls, security: ListenerSecurity
+    ) -> tuple[tuple[ssl.SSLContext, Stores], ssl.SSLContext | None]:
         """What is served with, and dialled with where brokers dial each other here: the old and the new come in at each other, so that they
         can be changed broker by broker. Raises ValueError, OSError."""
         renewed = tls.renewed(security)

@@ -9,7 +9,7 @@ _MODULES: Final = "org.apache.kafka.common.security"
 KINDS: Final = ("java", "librdkafka", "kafka-python", "aiokafka")
 
 
-class Entrance(NamedTuple):
+class ClientConnection(NamedTuple):
     """Where clients come in, and what is asked of them there: `ca` is a PEM file, where there is TLS; None for what is not asked."""
 
     bootstrap: str
@@ -26,24 +26,24 @@ class Entrance(NamedTuple):
         return "SASL_PLAINTEXT" if self.ca is None else "SASL_SSL"
 
 
-def client_properties(kind: str, entrance: Entrance) -> dict[str, Any]:
+def client_properties(kind: str, connection: ClientConnection) -> dict[str, Any]:
     """By names: text for Java and librdkafka, keyword arguments for the two of Python. Raises ValueError for another kind."""
     if kind == "java":
-        return _java(entrance)
+        return _java(connection)
     if kind == "librdkafka":
-        return _librdkafka(entrance)
+        return _librdkafka(connection)
     if kind in {"kafka-python", "aiokafka"}:
-        return _python(entrance)
+        return _python(connection)
     raise ValueError(f"{kind!r} is no kind of client: one of {', '.join(KINDS)}")
 
 
-def _java(entrance: Entrance) -> dict[str, Any]:
-    found = {"bootstrap.servers": entrance.bootstrap, "security.protocol": entrance.protocol}
-    if entrance.ca is not None:
-        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": entrance.ca}
-    if entrance.user is not None:
-        found["sasl.mechanism"] = entrance.mechanism
-        found["sasl.jaas.config"] = login_module(entrance.mechanism, entrance.user, entrance.password)
+def _java(connection: ClientConnection) -> dict[str, Any]:
+    found = {"bootstrap.servers": connection.bootstrap, "security.protocol": connection.protocol}
+    if connection.ca is not None:
+        found |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": connection.ca}
+    if connection.user is not None:
+        found["sasl.mechanism"] = connection.mechanism
+        found["sasl.jaas.config"] = login_module(connection.mechanism, connection.user, connection.password)
     return found
 
 
@@ -54,24 +54,24 @@ def login_module(mechanism: str, user: str, password: str) -> str:
     return f'{_MODULES}.{module} required username="{user}" password="{password}";'
 
 
-def _librdkafka(entrance: Entrance) -> dict[str, Any]:
-    found = {"bootstrap.servers": entrance.bootstrap, "security.protocol": entrance.protocol}
-    if entrance.ca is not None:
-        found["ssl.ca.location"] = entrance.ca
-    if entrance.user is not None:
-        found |= {"sasl.mechanism": entrance.mechanism, "sasl.username": entrance.user, "sasl.password": entrance.password}
+def _librdkafka(connection: ClientConnection) -> dict[str, Any]:
+    found = {"bootstrap.servers": connection.bootstrap, "security.protocol": connection.protocol}
+    if connection.ca is not None:
+        found["ssl.ca.location"] = connection.ca
+    if connection.user is not None:
+        found |= {"sasl.mechanism": connection.mechanism, "sasl.username": connection.user, "sasl.password": connection.password}
     return found
 
 
-def _python(entrance: Entrance) -> dict[str, Any]:
-    found: dict[str, Any] = {"bootstrap_servers": entrance.bootstrap, "security_protocol": entrance.protocol}
-    if entrance.ca is not None:
+def _python(connection: ClientConnection) -> dict[str, Any]:
+    found: dict[str, Any] = {"bootstrap_servers": connection.bootstrap, "security_protocol": connection.protocol}
+    if connection.ca is not None:
         import ssl  # noqa: PLC0415 # only where there is TLS
 
-        found["ssl_context"] = ssl.create_default_context(cafile=entrance.ca)
-    if entrance.user is not None:
-        found["sasl_mechanism"] = entrance.mechanism
-        found |= {"sasl_plain_username": entrance.user, "sasl_plain_password": entrance.password}
+        found["ssl_context"] = ssl.create_default_context(cafile=connection.ca)
+    if connection.user is not None:
+        found["sasl_mechanism"] = connection.mechanism
+        found |= {"sasl_plain_username": connection.user, "sasl_plain_password": connection.password}
     return found
 
 

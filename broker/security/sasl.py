@@ -42,7 +42,7 @@ MIN_BETWEEN_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class SaslLock:
+class ListenerSasl:
     """How clients log in at one listener. `lifetime_ms` by mechanism, where a log-in is not good for good."""
 
     mechanisms: Mapping[str, MakeMechanism]
@@ -100,7 +100,7 @@ class SaslExchange:
 
     def __init__(
         self,
-        lock: SaslLock,
+        lock: ListenerSasl,
         refuse: Callable[[int, Any, ErrorCode], Any],
         software_is_valid: Callable[[Any, int], bool],
         before: LogIn | None = None,

@@ -111,7 +111,7 @@ class Stores(NamedTuple):
     written: Sequence[int | None]
 
 
-class TlsLock:
+class ListenerTls:
     """The context of one listener, and whom a client's certificate stands for. Raises StoreError, OSError, ValueError."""
 
     def __init__(self, security: ListenerSecurity, client_auth: str, read: Callable[[str], bytes]) -> None:

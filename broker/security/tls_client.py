@@ -31,7 +31,7 @@ _NO_HANDSHAKE: Final = (
 _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 
 
-class TlsKey:
+class ClientTls:
     """The context for dialling one listener, as it is now. Raises StoreError, OSError, ValueError."""
 
     def __init__(self, security: ListenerSecurity, read: Read) -> None:

@@ -96,19 +96,21 @@ def _complete_at_once(original: Any) -> Callable[..., None]:
 
 OF_BROKERS: Final = (
     Mutation(f"a partition keeps the last {BATCHES_REMEMBERED} batches of a producer", ProducerState, "apply_batch", _no_window),
-    Mutation("a repeated batch is known again", ProducerState, "find_duplicate", nothing),
-    Mutation("a batch has the sequence that is next", ProducerState, "check_batch", nothing),
-    Mutation("the high watermark waits for all that are in sync", Leadership, "committable", _own_end),
+    Mutation("a repeated batch is recognised", ProducerState, "find_duplicate", nothing),
+    Mutation("a batch has the next sequence", ProducerState, "check_batch", nothing),
+    Mutation("the high watermark waits for every in-sync replica", Leadership, "committable", _own_end),
     Mutation("acks=all waits for the high watermark", Partition, "when", nothing),
-    Mutation("with flush.messages=1 nothing is acknowledged that is not on a disk", Replica, "appended", _unsynced),
-    Mutation("with flush.messages=1 a follower asks for more when what it has is on its disk", Partition, "sync_is_due", _no_sync_due),
-    Mutation("a follower is cut where the leader's epoch ended, not at its high watermark", Follower, "__init__", _cut_at_high_watermark),
-    Mutation("a log that diverges is cut", k01_fetch, "_diverging", nothing),
-    Mutation("a log that is cut forgets the leader epochs of what is gone", LeaderEpochs, "truncate_from_end", nothing),
-    Mutation("a fetch of another leader epoch is refused", Replica, "check_epoch", nothing),
-    Mutation("who joins the in-sync set has all that is committed", Leadership, "expansion", _joins_at_once),
+    Mutation("with flush.messages=1 no record is acknowledged before it is synced", Replica, "appended", _unsynced),
+    Mutation("with flush.messages=1 a follower fetches more only after it synced what it has", Partition, "sync_is_due", _no_sync_due),
+    Mutation(
+        "a follower truncates to where the leader's epoch ended, not to its high watermark", Follower, "__init__", _cut_at_high_watermark
+    ),
+    Mutation("a diverging log is truncated", k01_fetch, "_diverging", nothing),
+    Mutation("a truncated log forgets the leader epochs of the removed records", LeaderEpochs, "truncate_from_end", nothing),
+    Mutation("a fetch with another leader epoch is rejected", Replica, "check_epoch", nothing),
+    Mutation("a replica that joins the ISR has every committed record", Leadership, "expansion", _joins_at_once),
     Mutation("nobody reads beyond the high watermark", PartitionLog, "bound", _to_the_end),
-    Mutation("read_committed ends where the first open transaction begins", PartitionLog, "last_stable_offset", _up_to_the_high_watermark),
-    Mutation("readers are told which transactions were aborted", LogReader, "aborted", _no_aborted),
+    Mutation("read_committed ends at the first open transaction", PartitionLog, "last_stable_offset", _up_to_the_high_watermark),
+    Mutation("fetch responses list the aborted transactions", LogReader, "aborted", _no_aborted),
     Mutation("a transaction is complete when every partition has its marker", TxnCompletion, "_send_all", _complete_at_once),
 )

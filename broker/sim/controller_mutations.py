@@ -98,21 +98,24 @@ def _never_too_few(original: Any) -> Callable[..., bool]:
 
 OF_THE_CONTROLLER: Final = (
     Mutation(
-        "nobody who is fenced joins an in-sync set: by the controller, nor by the leader",
+        "a fenced broker joins no ISR (controller and leader both check)",
         alter_partition,
         "_is_eligible",
         _whoever,
         also=Mutation("the same at the leader", Brokers, "may_join", _whoever_fetches),
     ),
-    Mutation("only who is in sync, or eligible, is elected", partition_change, "_elected", _first_alive),
-    Mutation("eligible to lead is who left when too few were in sync, and nobody else", partition_change, "_with_elr", _all_eligible),
+    Mutation("only an in-sync or eligible replica is elected", partition_change, "_elected", _first_alive),
+    Mutation("only a replica that left an ISR below its minimum is eligible to lead", partition_change, "_with_elr", _all_eligible),
     Mutation(
-        "below min.insync.replicas nothing is committed, so that who is eligible has all", Leadership, "below_min_in_sync", _never_too_few
+        "below min.insync.replicas nothing is committed, so that eligible replicas have everything",
+        Leadership,
+        "below_min_in_sync",
+        _never_too_few,
     ),
-    Mutation("a move ends when all that come are in sync", partition_change, "_reassigned", _ends_at_once),
-    Mutation("who starts again is in sync no more until it has caught up", registrations, "broker_restarted", _still_there),
-    Mutation("who is silent is fenced", BrokerSessions, "expired", _never_silent),
-    Mutation("a block of producer ids is given once", controller_brokers, "allocate_block_to", _same_block),
-    Mutation("metadata is on disk before anybody is told", SoleVoter, "_sync", _told_before_it_is_synced),
-    Mutation("a snapshot says everything that the log before it said", snapshot_maker, "to_records", _without_the_last),
+    Mutation("a reassignment ends when all added replicas are in sync", partition_change, "_reassigned", _ends_at_once),
+    Mutation("a restarted broker leaves the ISR until it has caught up", registrations, "broker_restarted", _still_there),
+    Mutation("a silent broker is fenced", BrokerSessions, "expired", _never_silent),
+    Mutation("a block of producer ids is allocated once", controller_brokers, "allocate_block_to", _same_block),
+    Mutation("metadata is synced before it is published", SoleVoter, "_sync", _told_before_it_is_synced),
+    Mutation("a snapshot has everything that the log before it had", snapshot_maker, "to_records", _without_the_last),
 )

@@ -18,6 +18,7 @@ from ottla.broker.controller_node import ControllerNode
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.threads import Threads
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.layout import CONTROLLER_ID, LISTENER
 from ottla.broker.process import StartError
@@ -28,7 +29,6 @@ from ottla.broker.sim.node_clock import NodeClock
 from ottla.broker.sim.sim_network import SimNetwork
 from ottla.broker.sim.sim_threads import InlineThreads, SimThreads
 from ottla.broker.storage.formatting import format_directory
-from ottla.broker.world import World
 
 CLUSTER_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 CONTROLLER_HOST: Final = f"c{CONTROLLER_ID}"
@@ -79,8 +79,8 @@ class SimNode(ABC):
         self.process = process = Process(self.host)
         self.network.power_is_back(self.host)
         self.files.on_call = self._disk_of(process)
-        world = World(self.clock, self.files, self.network, Random(self.random.getrandbits(64)), self._threads())
-        self.loop.spawn(process, self._live(world))
+        environment = Environment(self.clock, self.files, self.network, Random(self.random.getrandbits(64)), self._threads())
+        self.loop.spawn(process, self._live(environment))
 
     def kill(self, *, power: bool = False) -> None:
         """As SIGKILL ends it; with `power` what was not synced is lost, too, and nobody is told."""
@@ -122,9 +122,9 @@ class SimNode(ABC):
         await running.stop()
         self.exit("")
 
-    async def _live(self, world: World) -> None:
+    async def _live(self, environment: Environment) -> None:
         settings = load(self._settings, {}, None).settings
-        self._running = running = self._made(settings, world)
+        self._running = running = self._made(settings, environment)
         try:
             await running.start()
         except (StartError, OSError) as error:
@@ -132,7 +132,7 @@ class SimNode(ABC):
         self.serves = True
 
     @abstractmethod
-    def _made(self, settings: BrokerSettings, world: World) -> Broker | ControllerNode: ...
+    def _made(self, settings: BrokerSettings, environment: Environment) -> Broker | ControllerNode: ...
 
     def _disk_of(self, process: Process) -> Callable[[str, Path], None]:
         def asked(operation: str, path: Path) -> None:
@@ -164,8 +164,8 @@ class SimBroker(SimNode):
         assert not isinstance(self._running, ControllerNode)
         return self._running
 
-    def _made(self, settings: BrokerSettings, world: World) -> Broker:
-        return Broker(settings, Faults(), world, exit_now=lambda code: self.exit(f"ended with {code}"))
+    def _made(self, settings: BrokerSettings, environment: Environment) -> Broker:
+        return Broker(settings, Faults(), environment, exit_now=lambda code: self.exit(f"ended with {code}"))
 
 
 class SimController(SimNode):
@@ -194,11 +194,11 @@ class SimController(SimNode):
     def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
         return self.image.topics[self.image.topic_ids[topic]].partitions[index]
 
-    def _made(self, settings: BrokerSettings, world: World) -> ControllerNode:
-        return ControllerNode(settings, world, exit_now=lambda code: self.exit(f"ended with {code}"))
+    def _made(self, settings: BrokerSettings, environment: Environment) -> ControllerNode:
+        return ControllerNode(settings, environment, exit_now=lambda code: self.exit(f"ended with {code}"))
 
-    async def _live(self, world: World) -> None:
-        await super()._live(world)
+    async def _live(self, environment: Environment) -> None:
+        await super()._live(environment)
         role = self.role
         assert role is not None
         role.followers.append(self._committed)

@@ -246,7 +246,7 @@ class InProcessCluster(ClusterNodes):
 
 def _import_ahead() -> None:
     """As for a broker that is alone, and what a member imports beside that."""
-    import ottla.broker.member  # noqa: F401, PLC0415 # as there
+    import ottla.broker.cluster_broker  # noqa: F401, PLC0415 # as there
 
     import_ahead()
     for route in ROUTES_OF_A_MEMBER.values():

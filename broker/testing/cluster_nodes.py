@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.settings_load import load
+from ottla.broker.environment import Environment
 from ottla.broker.layout import CONTROLLER_ID, Layout, fitted
 from ottla.broker.net.network import Network
 from ottla.broker.testing import broker_thread
@@ -19,7 +20,6 @@ from ottla.broker.testing.controller_thread import InProcessController
 from ottla.broker.testing.controls import as_text
 from ottla.broker.testing.in_process import SMALL, InProcessBroker, UnsyncedFiles
 from ottla.broker.testing.links import Links
-from ottla.broker.world import World
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
@@ -41,14 +41,19 @@ class ClusterBroker(InProcessBroker):
     """One broker of a cluster. One that would end its process (its disk cannot be trusted) is dead as after a `kill`."""
 
     def __init__(
-        self, number: int, directory: Path, settings: Mapping[str, str], faults: str | Sequence[str], world_of: Callable[[Clock], World]
+        self,
+        number: int,
+        directory: Path,
+        settings: Mapping[str, str],
+        faults: str | Sequence[str],
+        environment_of: Callable[[Clock], Environment],
     ) -> None:
         self.movable = MovableClock()
-        self._world_of = world_of
+        self._world_of = environment_of
         super().__init__(directory, settings, faults=faults, clock=self.movable)
         self.number = number
 
-    def _world(self) -> World:
+    def _environment(self) -> Environment:
         return self._world_of(self._clock)
 
     def _exit(self, code: int) -> None:
@@ -78,18 +83,18 @@ class ClusterNodes:
         self._layout = Layout(self.data_dir, brokers, port=0)
         self._files, self._links = UnsyncedFiles(), Links()
         self.controller = InProcessController(
-            self._layout, lambda own: load({**self.settings, **own}, {}, None).settings, partial(self._world, CONTROLLER)
+            self._layout, lambda own: load({**self.settings, **own}, {}, None).settings, partial(self._environment, CONTROLLER)
         )
         """A thread of its own: `kill`, `pause`, `resume` and `restart` it as a broker."""
         self.brokers = {number: self._broker(number, faults) for number in range(1, brokers + 1)}
         """By their ids."""
 
     def _broker(self, number: int, faults: str | Sequence[str]) -> ClusterBroker:
-        return ClusterBroker(number, self._layout.directory_of(number), self.settings, faults, partial(self._world, number))
+        return ClusterBroker(number, self._layout.directory_of(number), self.settings, faults, partial(self._environment, number))
 
-    def _world(self, node: int, clock: Clock) -> World:
+    def _environment(self, node: int, clock: Clock) -> Environment:
         network: Network = self._links.network(node)
-        return World(clock, self._files, network)
+        return Environment(clock, self._files, network)
 
     def broker(self, n: int) -> ClusterBroker:
         """The one with this id. Raises KeyError."""

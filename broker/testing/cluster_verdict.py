@@ -27,7 +27,7 @@ def assert_exactly_once(
     audit: bool = True,
 ) -> None:
     """As `InProcessCluster.assert_exactly_once`."""
-    __tracebackhide__ = True  # pytest then shows the caller's line and the story
+    __tracebackhide__ = True  # pytest then shows the caller's line and the explanation
     asked = asked_for(topics, expected, by)
     found = examine(cluster, asked.topics, expected=asked.expected, by=asked.by, audit=audit)
     if found.anomalies or found.findings:

@@ -12,15 +12,15 @@ from ottla.broker.testing.broker_thread import NodeThread
 if TYPE_CHECKING:
     from ottla.broker.cluster.image import MetadataImage
     from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.environment import Environment
     from ottla.broker.layout import Layout
-    from ottla.broker.world import World
 
 
 class InProcessController(NodeThread[ControllerNode]):
-    """`settings_of` makes settings of what the controller has to be set to, `world_of` what it runs in, by its clock."""
+    """`settings_of` makes settings of what the controller has to be set to, `environment_of` what it runs in, by its clock."""
 
     def __init__(
-        self, layout: Layout, settings_of: Callable[[dict[str, str]], BrokerSettings], world_of: Callable[[MovableClock], World]
+        self, layout: Layout, settings_of: Callable[[dict[str, str]], BrokerSettings], environment_of: Callable[[MovableClock], Environment]
     ) -> None:
         super().__init__(layout.controller_directory, "controller")
         self.exit_codes: list[int] = []
@@ -28,7 +28,7 @@ class InProcessController(NodeThread[ControllerNode]):
         self.port = 0
         """0 before the first start."""
         self.clock = MovableClock()
-        self._layout, self._settings_of, self._world_of = layout, settings_of, world_of
+        self._layout, self._settings_of, self._world_of = layout, settings_of, environment_of
 
     @property
     def image(self) -> MetadataImage:

@@ -28,7 +28,8 @@ from ottla.broker.api.routes import load_all
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import Clock, MovableClock, VirtualClock
 from ottla.broker.core.settings_load import load
-from ottla.broker.entrance import LISTENER, OwnLock, check_locked, own_lock, tls_dir
+from ottla.broker.development_security import LISTENER, DevelopmentSecurity, check_secured, make_development_security, tls_dir
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import parse_rule
 from ottla.broker.security.client_properties import client_properties
@@ -38,7 +39,6 @@ from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl, as_text
 from ottla.broker.testing.counters import Counters, counters_of
 from ottla.broker.testing.history import History
-from ottla.broker.world import World
 
 if TYPE_CHECKING:
     from ottla.broker.testing.anomalies import Identity
@@ -98,7 +98,7 @@ class InProcessBroker(NodeThread[Broker]):
         self.files: Files = UnsyncedFiles() if data_dir is None else FILES
         """Its disk, from the next start on."""
         self._tls, self._users = tls, users or {}
-        self._lock: OwnLock | None = None
+        self._security: DevelopmentSecurity | None = None
         super().__init__(Path(tempfile.mkdtemp(prefix="ottla-") if data_dir is None else data_dir))
 
     @property
@@ -144,24 +144,24 @@ class InProcessBroker(NodeThread[Broker]):
         `user` is one of `users`, by default the first; where nobody logs in, no user. Raises ValueError for another one, and for another
         mechanism than PLAIN and those of SCRAM.
         """
-        lock = self._lock or OwnLock(None, {}, {})
-        return client_properties(kind, lock.entrance(self.bootstrap, user, mechanism))
+        security = self._security or DevelopmentSecurity(None, {}, {})
+        return client_properties(kind, security.connection(self.bootstrap, user, mechanism))
 
     async def _start(self) -> None:
         name, given = "PLAINTEXT", self.settings
         if self._tls or self._users:
-            self._lock = own_lock(self.data_dir, Clock().now_ms(), tls=self._tls, users=self._users)
-            name, given = LISTENER, {**self._lock.settings, **self.settings}
+            self._security = make_development_security(self.data_dir, Clock().now_ms(), tls=self._tls, users=self._users)
+            name, given = LISTENER, {**self._security.settings, **self.settings}
         wanted = {"log.dir": str(self.data_dir), "listeners": f"{name}://{HOST}:{self._port}", **given}
         settings = load(wanted, {}, None).settings
         settings.users = self._users
-        check_locked(settings, tls=self._tls)
-        self.node = Broker(settings, self.script, self._world(), exit_now=self._exit)
+        check_secured(settings, tls=self._tls)
+        self.node = Broker(settings, self.script, self._environment(), exit_now=self._exit)
         await self.node.start()
         self._port = self.node.address[1]
 
-    def _world(self) -> World:
-        return World(self._clock, self.files)
+    def _environment(self) -> Environment:
+        return Environment(self._clock, self.files)
 
     async def _stop(self) -> None:
         """Nobody moves a clock that stands still while this waits: it goes with the loop's until the last client is gone."""

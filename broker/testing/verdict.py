@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
 from ottla.broker.testing.contents import Stored, contents
-from ottla.broker.testing.story import story
+from ottla.broker.testing.explanation import explain
 
 if TYPE_CHECKING:
     from ottla.broker.app import Broker
@@ -36,7 +36,7 @@ class NotExactlyOnce(AssertionError):
     """Something was written twice, lost, read though aborted, or out of order. `anomalies` and `findings` hold it for programs."""
 
     def __init__(self, anomalies: Sequence[Anomaly], findings: Sequence[str]) -> None:
-        super().__init__(story(anomalies, findings))
+        super().__init__(explain(anomalies, findings))
         self.anomalies = list(anomalies)
         self.findings = list(findings)
 
@@ -106,7 +106,7 @@ def assert_exactly_once(
     `audit`: also run the audit's rules over the log, where they can run (extra `audit`; without it they are left out).
     RuntimeError when the history is not complete.
     """
-    __tracebackhide__ = True  # pytest then shows the caller's line and the story
+    __tracebackhide__ = True  # pytest then shows the caller's line and the explanation
     asked = asked_for(topics, expected, by)
     broker.call(lambda running: _check_topics(running, history, asked.topics or ()))
     found = examine(broker, history, asked.topics, expected=asked.expected, by=asked.by, audit=audit)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from client_compat.claims.world import World
+    from client_compat.claims.environment import ClaimEnvironment
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class CheckResult:
     evidence: list[str] = field(default_factory=list)
 
 
-Check = Callable[["World"], CheckResult]
+Check = Callable[["ClaimEnvironment"], CheckResult]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client_compat.claims.claim import CheckResult, claim
-from client_compat.claims.world import World
+from client_compat.claims.environment import ClaimEnvironment
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.facades import Producer, Record
 from client_compat.support.log_text import describe
@@ -15,21 +15,21 @@ FENCED = "kafka-python"
 """It tells the broker's own name of the error."""
 
 
-def headers(world: World, topic: str, partition: int = 0) -> list[BatchHeader]:
+def headers(environment: ClaimEnvironment, topic: str, partition: int = 0) -> list[BatchHeader]:
     """The batches of data."""
-    return [batch.header for batch in world.truth.batches(topic, partition) if not batch.header.is_control]
+    return [batch.header for batch in environment.truth.batches(topic, partition) if not batch.header.is_control]
 
 
-def log(world: World, topic: str, partition: int = 0) -> list[str]:
-    return [f"partition {partition} {describe(batch)}" for batch in world.truth.batches(topic, partition)]
+def log(environment: ClaimEnvironment, topic: str, partition: int = 0) -> list[str]:
+    return [f"partition {partition} {describe(batch)}" for batch in environment.truth.batches(topic, partition)]
 
 
 def records(*values: str, partition: int = 0) -> list[Record]:
     return [Record(value.encode(), partition=partition) for value in values]
 
 
-def transactional(world: World, client: str, name: str) -> Producer:
-    return world.client(client).producer(transactional_id=name)
+def transactional(environment: ClaimEnvironment, client: str, name: str) -> Producer:
+    return environment.client(client).producer(transactional_id=name)
 
 
 def commit(producer: Producer, topic: str, *values: str) -> None:
@@ -39,29 +39,29 @@ def commit(producer: Producer, topic: str, *values: str) -> None:
 
 
 @claim(4, "Each new producer gets a fresh producer id; sequences start at 0 per partition and rise by one per record")
-def fresh_ids(world: World) -> CheckResult:
+def fresh_ids(environment: ClaimEnvironment) -> CheckResult:
     evidence, held, ids = [], True, set()
-    for name in world.names:
-        topic = world.topic(2)
-        producer = world.client(name).producer(idempotent=True, acks="all")
+    for name in environment.names:
+        topic = environment.topic(2)
+        producer = environment.client(name).producer(idempotent=True, acks="all")
         for values in (("a", "b", "c"), ("d",)):
             producer.send_ok(topic, [*records(*values), *records(values[0], partition=1)], mode="sync")
         producer.close()
         for partition in range(2):
-            found, following = headers(world, topic, partition), 0
+            found, following = headers(environment, topic, partition), 0
             for header in found:
                 held = held and header.base_sequence == following
                 following += header.record_count
-            evidence.append(f"{name}: {'; '.join(log(world, topic, partition))}")
+            evidence.append(f"{name}: {'; '.join(log(environment, topic, partition))}")
         ids.add(found[0].producer_id)
     return CheckResult(
-        held and len(ids) == len(world.names), f"{len(ids)} producers, {len(ids)} ids; sequences from 0 in each partition", evidence
+        held and len(ids) == len(environment.names), f"{len(ids)} producers, {len(ids)} ids; sequences from 0 in each partition", evidence
     )
 
 
 @claim(5, "The producer id is a UUID", right=False)
-def uuid(world: World) -> CheckResult:
-    ids = [world.new_producer_id() for _ in range(3)]
+def uuid(environment: ClaimEnvironment) -> CheckResult:
+    ids = [environment.new_producer_id() for _ in range(3)]
     numbers = ids == list(range(ids[0], ids[0] + 3)) and all(one.bit_length() <= PRODUCER_ID_BITS for one in ids)
     return CheckResult(
         not numbers,
@@ -71,46 +71,46 @@ def uuid(world: World) -> CheckResult:
 
 
 @claim(8, "A higher epoch replaces a lower one; a lower one is refused")
-def epochs(world: World) -> CheckResult:
-    topic, producer = world.topic(), world.new_producer_id()
+def epochs(environment: ClaimEnvironment) -> CheckResult:
+    topic, producer = environment.topic(), environment.new_producer_id()
     asked = {"epoch 0 sequence 0": (0, 0), "epoch 2 sequence 5": (2, 5), "epoch 2 sequence 0": (2, 0), "epoch 1 sequence 0": (1, 0)}
-    answers = {what: world.raw(topic, what, producer, *where)[0] for what, where in asked.items()}
+    answers = {what: environment.raw(topic, what, producer, *where)[0] for what, where in asked.items()}
     held = list(answers.values()) == ["NONE", "OUT_OF_ORDER_SEQUENCE_NUMBER", "NONE", "INVALID_PRODUCER_EPOCH"]
-    name = world.name("fence")
-    first = transactional(world, FENCED, name)
+    name = environment.name("fence")
+    first = transactional(environment, FENCED, name)
     commit(first, topic, "of the first")
-    second = transactional(world, FENCED, name)
+    second = transactional(environment, FENCED, name)
     try:
         commit(first, topic, "of the zombie")
         zombie = "NONE"
     except ClientError as error:
         zombie = error.code
     second.close()
-    held = held and zombie != "NONE" and "of the zombie" not in world.read(topic, "read_committed", 3)
+    held = held and zombie != "NONE" and "of the zombie" not in environment.read(topic, "read_committed", 3)
     evidence = [f"{what}: {error}" for what, error in answers.items()]
     return CheckResult(held, "and a new epoch must begin at sequence 0", [*evidence, f"{FENCED}, the older of two instances: {zombie}"])
 
 
-def _restarted(world: World, *, with_id: bool) -> tuple[BatchHeader, BatchHeader, list[str]]:
+def _restarted(environment: ClaimEnvironment, *, with_id: bool) -> tuple[BatchHeader, BatchHeader, list[str]]:
     """A producer writes, ends, and is started again: the first batch of each."""
-    topic, name = world.topic(), world.name("restart")
+    topic, name = environment.topic(), environment.name("restart")
     for value in ("before", "after"):
         if with_id:
-            producer = transactional(world, CLIENT, name)
+            producer = transactional(environment, CLIENT, name)
             commit(producer, topic, value)
         else:
-            producer = world.client(CLIENT).producer(idempotent=True, acks="all")
+            producer = environment.client(CLIENT).producer(idempotent=True, acks="all")
             producer.send_ok(topic, records(value))
         producer.close()
-    before, after = headers(world, topic)
-    return before, after, log(world, topic)
+    before, after = headers(environment, topic)
+    return before, after, log(environment, topic)
 
 
 @claim(9, "A restarted producer continues with its old epoch and sequence", right=False)
-def continues(world: World) -> CheckResult:
+def continues(environment: ClaimEnvironment) -> CheckResult:
     held, evidence = False, []
     for with_id in (False, True):
-        before, after, lines = _restarted(world, with_id=with_id)
+        before, after, lines = _restarted(environment, with_id=with_id)
         same = (before.producer_id, before.producer_epoch) == (after.producer_id, after.producer_epoch)
         held = held or same or after.base_sequence == 1 or (before.producer_id == after.producer_id) != with_id
         evidence += lines
@@ -120,35 +120,35 @@ def continues(world: World) -> CheckResult:
 
 
 @claim(10, "With the same transactional id a restart gets a new producer id", right=False)
-def new_id(world: World) -> CheckResult:
-    before, after, lines = _restarted(world, with_id=True)
+def new_id(environment: ClaimEnvironment) -> CheckResult:
+    before, after, lines = _restarted(environment, with_id=True)
     held = before.producer_id != after.producer_id or after.producer_epoch <= before.producer_epoch
     return CheckResult(held, f"the same id {after.producer_id}, epoch {before.producer_epoch}, then {after.producer_epoch}", lines)
 
 
 @claim(13, "Idempotence holds within one partition and one producer session only")
-def scope(world: World) -> CheckResult:
-    topic = world.topic(2)
+def scope(environment: ClaimEnvironment) -> CheckResult:
+    topic = environment.topic(2)
     for partitions in ((0, 1), (0,)):
-        producer = world.client(CLIENT).producer(idempotent=True, acks="all")
+        producer = environment.client(CLIENT).producer(idempotent=True, acks="all")
         for partition in partitions:
             producer.send_ok(topic, records("event 1", partition=partition))
         producer.close()
-    held = world.stage.stored(topic) == ["event 1"] * 2 and world.stage.stored(topic, 1) == ["event 1"]
+    held = environment.stage.stored(topic) == ["event 1"] * 2 and environment.stage.stored(topic, 1) == ["event 1"]
     return CheckResult(
-        held, "the same event by two sessions, and to two partitions: three copies", log(world, topic) + log(world, topic, 1)
+        held, "the same event by two sessions, and to two partitions: three copies", log(environment, topic) + log(environment, topic, 1)
     )
 
 
 @claim(20, "A transactional id switches idempotence on")
-def switches_on(world: World) -> CheckResult:
+def switches_on(environment: ClaimEnvironment) -> CheckResult:
     evidence, held = [], True
-    for name in world.names:
-        topic = world.topic()
-        producer = transactional(world, name, world.name("on"))
+    for name in environment.names:
+        topic = environment.topic()
+        producer = transactional(environment, name, environment.name("on"))
         commit(producer, topic, "x")
         producer.close()
-        (header,) = headers(world, topic)
+        (header,) = headers(environment, topic)
         held = held and header.producer_id >= 0 and header.base_sequence == 0
-        evidence.append(f"{name}: {log(world, topic)[0]}")
+        evidence.append(f"{name}: {log(environment, topic)[0]}")
     return CheckResult(held, "nothing but the id was set, and the batches carry producer ids and sequences", evidence)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from client_compat.claims.claim import CheckResult, claim
+from client_compat.claims.environment import ClaimEnvironment
 from client_compat.claims.replicas import (
     coordinator_of,
     followers_of,
@@ -16,7 +17,6 @@ from client_compat.claims.replicas import (
     wait_in_sync,
 )
 from client_compat.claims.wire import put
-from client_compat.claims.world import World
 from client_compat.kafka.cluster import Cluster
 from client_compat.matrix.truth import Truth, until
 from client_compat.support.reading import committed, read_with_confluent, wait_until_stable
@@ -29,8 +29,8 @@ MOVING = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, K
 
 
 @claim(31, "acks=all means that every replica has the record", right=False)
-def not_every_replica(world: World) -> CheckResult:
-    with three_brokers(world) as (cluster, topic):
+def not_every_replica(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment) as (cluster, topic):
         leader = leader_of(cluster, topic)
         away, other = followers_of(cluster, leader)
         all_three = put(leader.process.port, topic, "to three")
@@ -44,9 +44,9 @@ def not_every_replica(world: World) -> CheckResult:
 
 
 @claim(32, "acks=all alone puts a record onto more than one broker", right=False)
-def one_is_all(world: World) -> CheckResult:
-    with three_brokers(world, min_insync_replicas="1") as (cluster, topic):
-        careful = new_topic(world, min_insync_replicas="2")
+def one_is_all(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment, min_insync_replicas="1") as (cluster, topic):
+        careful = new_topic(environment, min_insync_replicas="2")
         leaders = [leader_of(cluster, one) for one in (topic, careful)]
         alone = leaders[0]
         for broker in followers_of(cluster, alone):
@@ -67,9 +67,9 @@ def one_is_all(world: World) -> CheckResult:
 
 
 @claim(33, "A write needs a majority of the replicas, as in Raft", right=False)
-def no_majority(world: World) -> CheckResult:
-    with three_brokers(world, min_insync_replicas="1") as (cluster, one_is_enough):
-        three_or_none = new_topic(world, min_insync_replicas="3")
+def no_majority(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment, min_insync_replicas="1") as (cluster, one_is_enough):
+        three_or_none = new_topic(environment, min_insync_replicas="3")
         away = cluster.broker(3)
         away.stop()
         leader = leader_of(cluster, three_or_none)
@@ -85,8 +85,8 @@ def no_majority(world: World) -> CheckResult:
 
 
 @claim(34, "Consumers are given a record as soon as the leader has it", right=False)
-def high_watermark(world: World) -> CheckResult:
-    with three_brokers(world) as (cluster, topic):
+def high_watermark(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment) as (cluster, topic):
         leader = leader_of(cluster, topic)
         put(leader.process.port, topic, "committed")
         for broker in followers_of(cluster, leader):
@@ -107,9 +107,9 @@ def high_watermark(world: World) -> CheckResult:
 
 
 @claim(38, "A commit survives its coordinator")
-def commit_survives(world: World) -> CheckResult:
-    with three_brokers(world, 2) as (cluster, topic):
-        name = world.name("moved")
+def commit_survives(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment, 2) as (cluster, topic):
+        name = environment.name("moved")
         settings = {"bootstrap.servers": cluster.bootstrap, "transactional.id": name, **QUICK}
         producer = Producer(settings, logger=QUIET)
         producer.init_transactions(END_S)
@@ -135,11 +135,11 @@ def commit_survives(world: World) -> CheckResult:
 
 
 @claim(39, "A consumer group goes on where it committed when its coordinator dies")
-def group_survives(world: World) -> CheckResult:
-    with three_brokers(world) as (cluster, topic):
+def group_survives(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment) as (cluster, topic):
         for value in ("a", "b", "c"):
             put(leader_of(cluster, topic).process.port, topic, value)
-        group = world.name("group")
+        group = environment.name("group")
         consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": group, "enable.auto.commit": False}, logger=QUIET)
         consumer.commit(offsets=[TopicPartition(topic, 0, 2)], asynchronous=False)
         consumer.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from client_compat.claims.claim import CheckResult, claim
-from client_compat.claims.world import World
+from client_compat.claims.environment import ClaimEnvironment
 from client_compat.matrix.facades import Producer, Record
 from client_compat.matrix.murmur2 import partition_of
 
@@ -14,11 +14,11 @@ OWN = "confluent-kafka"
 
 
 @claim(23, "Without partition or partitioner, a key goes to murmur2(key) mod partitions (Java, and clients that copy it)")
-def murmur(world: World) -> CheckResult:
+def murmur(environment: ClaimEnvironment) -> CheckResult:
     agree = {}
-    for name in world.names:
-        topic = world.topic(PARTITIONS)
-        producer = world.client(name).producer(acks="all")
+    for name in environment.names:
+        topic = environment.topic(PARTITIONS)
+        producer = environment.client(name).producer(acks="all")
         sent = producer.send_ok(topic, [Record(b"v", key) for key in KEYS])
         producer.close()
         agree[name] = sum(one.partition == partition_of(key, PARTITIONS) for key, one in zip(KEYS, sent, strict=True))
@@ -30,13 +30,13 @@ def murmur(world: World) -> CheckResult:
 
 
 @claim(24, "One failing interceptor does not stop the others", java=True)
-def interceptors(world: World) -> CheckResult:
-    topic, client = world.topic(), world.client("java")
+def interceptors(environment: ClaimEnvironment) -> CheckResult:
+    topic, client = environment.topic(), environment.client("java")
     handle = client.program.new_handle("producer")
     client.program.call("producer.open", handle=handle, bootstrap=client.bootstrap, interceptor="failing")
     producer = Producer(client.program, handle)
     producer.send_ok(topic, [Record(b"x", partition=0)])
     producer.close()
-    found = [record.headers for record in world.truth.records(topic)]
+    found = [record.headers for record in environment.truth.records(topic)]
     held = [list(headers) for headers in found] == [[("intercepted", b"1")]]
     return CheckResult(held, "the first interceptor throws in onSend, the second one's header is in the log", [f"stored headers: {found}"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from client_compat.claims.world import World
+from client_compat.claims.environment import ClaimEnvironment
 from client_compat.kafka.cluster import FETCH_WAITS_S, Cluster, Node
 from client_compat.matrix.truth import FETCH_VERSION, Truth, TruthFailed, until
 from client_compat.support.brokers import HOST
@@ -24,9 +24,9 @@ FIND_COORDINATOR_VERSION = 3
 
 
 @contextmanager
-def three_brokers(world: World, partitions: int = 1, **config: str) -> Iterator[tuple[Cluster, str]]:
+def three_brokers(environment: ClaimEnvironment, partitions: int = 1, **config: str) -> Iterator[tuple[Cluster, str]]:
     """The cluster and a new topic of three replicas; dots of a setting's name are written as `_`. Afterwards every broker runs again."""
-    cluster, topic = world.cluster(), new_topic(world, partitions, **config)
+    cluster, topic = environment.cluster(), new_topic(environment, partitions, **config)
     try:
         yield cluster, topic
     finally:
@@ -38,10 +38,10 @@ def three_brokers(world: World, partitions: int = 1, **config: str) -> Iterator[
         cluster.settle()
 
 
-def new_topic(world: World, partitions: int = 1, **config: str) -> str:
+def new_topic(environment: ClaimEnvironment, partitions: int = 1, **config: str) -> str:
     """Another one in the cluster."""
-    topic = world.name("replicated")
-    world.cluster().create_topic(topic, partitions, {name.replace("_", "."): value for name, value in config.items()})
+    topic = environment.name("replicated")
+    environment.cluster().create_topic(topic, partitions, {name.replace("_", "."): value for name, value in config.items()})
     return topic
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from client_compat.claims.claim import CheckResult, claim
+from client_compat.claims.environment import ClaimEnvironment
 from client_compat.claims.replicas import (
     FOLLOWERS_TIMEOUT_MS,
     followers_of,
@@ -17,7 +18,6 @@ from client_compat.claims.replicas import (
     values,
 )
 from client_compat.claims.wire import Identity, new_producer_id, put
-from client_compat.claims.world import World
 from client_compat.cluster_mixed.replicas import high_watermarks
 from client_compat.matrix.truth import until
 from ottla.spark_jobs.audit import audit
@@ -26,8 +26,8 @@ NOBODY = -1
 
 
 @claim(12, "Deduplication survives a change of leader, because id and sequence are in the log")
-def change_of_leader(world: World) -> CheckResult:
-    with three_brokers(world) as (cluster, topic):
+def change_of_leader(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment) as (cluster, topic):
         old = leader_of(cluster, topic)
         producer = new_producer_id(old.process.port)
         told = [put(old.process.port, topic, value, Identity(producer, 0, sequence)) for sequence, value in enumerate("abc")]
@@ -42,8 +42,8 @@ def change_of_leader(world: World) -> CheckResult:
 
 
 @claim(29, "acks=1 loses what acks=all does not: a record that only the leader has dies with it")
-def acknowledged_alone(world: World) -> CheckResult:
-    with three_brokers(world) as (cluster, topic):
+def acknowledged_alone(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment) as (cluster, topic):
         old = leader_of(cluster, topic)
         port = old.process.port
         safe = put(port, topic, "all, to all")
@@ -64,8 +64,8 @@ def acknowledged_alone(world: World) -> CheckResult:
 
 
 @claim(30, "Unclean leader election loses even what acks=all acknowledged")
-def unclean(world: World) -> CheckResult:
-    with three_brokers(world, unclean_leader_election_enable="true") as (cluster, topic):
+def unclean(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment, unclean_leader_election_enable="true") as (cluster, topic):
         old = leader_of(cluster, topic)
         behind, other = followers_of(cluster, old)
         behind.stop()
@@ -92,8 +92,8 @@ def unclean(world: World) -> CheckResult:
 
 
 @claim(35, "When no replica in sync is left, another one leads, so that the partition stays available", right=False)
-def nobody_in_sync(world: World) -> CheckResult:
-    with three_brokers(world, min_insync_replicas="1") as (cluster, topic):
+def nobody_in_sync(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment, min_insync_replicas="1") as (cluster, topic):
         last = leader_of(cluster, topic)
         others = followers_of(cluster, last)
         for broker in others:
@@ -119,8 +119,8 @@ def nobody_in_sync(world: World) -> CheckResult:
 
 
 @claim(36, "Idempotence keeps records from being lost, too", right=False)
-def notices_a_loss(world: World) -> CheckResult:
-    with three_brokers(world) as (cluster, topic):
+def notices_a_loss(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment) as (cluster, topic):
         old = leader_of(cluster, topic)
         port, producer = old.process.port, new_producer_id(old.process.port)
         put(port, topic, "a", Identity(producer, 0, 0))
@@ -141,8 +141,8 @@ def notices_a_loss(world: World) -> CheckResult:
 
 
 @claim(37, "A leader that comes back after another was elected can acknowledge nothing with acks=all")
-def zombie(world: World) -> CheckResult:
-    with three_brokers(world) as (cluster, topic):
+def zombie(environment: ClaimEnvironment) -> CheckResult:
+    with three_brokers(environment) as (cluster, topic):
         old = leader_of(cluster, topic)
         before = put(old.process.port, topic, "before")
         old.process.pause()

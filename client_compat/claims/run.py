@@ -11,7 +11,7 @@ from confluent_kafka import KafkaException
 
 from client_compat.claims import identity, in_sync, partitioning, replication, retries, settings, transactions, uses
 from client_compat.claims.claim import REGISTRY, Claim
-from client_compat.claims.world import World, world
+from client_compat.claims.environment import ClaimEnvironment, environment
 from client_compat.kafka.cluster import ALL_OTTLA, Kind
 from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.clients import BuildFailed
@@ -52,7 +52,7 @@ def run_claims(
 ) -> Iterator[ClaimResult]:
     """Each claim's result as it comes. Without `java`, claims about the Java client are skipped and it is left out of the others. `kinds`
     are the brokers of the cluster, which is started for claims that need one, under a `controller`."""
-    with world(directory, kinds, controller, java=java) as where:
+    with environment(directory, kinds, controller, java=java) as where:
         for claim in chosen:
             on_claim(claim)
             began = time.perf_counter()
@@ -60,7 +60,7 @@ def run_claims(
             yield ClaimResult(claim, got, happened, evidence, time.perf_counter() - began)
 
 
-def _run(claim: Claim, where: World) -> tuple[str, str, list[str]]:
+def _run(claim: Claim, where: ClaimEnvironment) -> tuple[str, str, list[str]]:
     if claim.java and where.java_missing:
         return "skipped", f"it is about the Java client: {where.java_missing}", []
     where.stage.lines.clear()

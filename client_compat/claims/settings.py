@@ -5,9 +5,9 @@ from __future__ import annotations
 from confluent_kafka import Message
 
 from client_compat.claims.claim import CheckResult, claim
+from client_compat.claims.environment import ClaimEnvironment
 from client_compat.claims.identity import CLIENT
 from client_compat.claims.retries import VALUE, lose_ack
-from client_compat.claims.world import World
 from client_compat.matrix.control import ClientError, Unsupported
 from client_compat.matrix.facades import ProducerOptions, Record
 from client_compat.support.brokers import HOST
@@ -28,13 +28,13 @@ UNTOLD_S = 0.3
 
 
 @claim(11, "Idempotence needs acks=all, retries, and at most five in flight")
-def enforced(world: World) -> CheckResult:
+def enforced(environment: ClaimEnvironment) -> CheckResult:
     evidence: list[str] = []
     taken: list[str] = []
-    for name in world.names:
+    for name in environment.names:
         for what, options in WRONG.items():
             try:
-                world.client(name).producer(**options).close()
+                environment.client(name).producer(**options).close()
                 taken.append(f"{name} {what}")
                 evidence.append(f"{name}, {what}: taken")
             except ClientError as error:
@@ -46,46 +46,46 @@ def enforced(world: World) -> CheckResult:
 
 
 @claim(22, "acks=0 answers at once, acks=1 when the leader wrote, acks=all when every in-sync replica wrote")
-def acks(world: World) -> CheckResult:
+def acks(environment: ClaimEnvironment) -> CheckResult:
     evidence, held = [], True
     for setting in ("0", "1", "all"):
-        early, stored, offsets = _held_write(world, setting)
+        early, stored, offsets = _held_write(environment, setting)
         told_at_once = setting == "0"
         held = held and stored == 0 and early == ([None] if told_at_once else []) and offsets == ([None] if told_at_once else [0])
         before = "told “delivered”, without an offset" if early else "not told yet"
         evidence.append(f"acks={setting}: before the broker wrote it, {before}; in the end, offset {offsets[0]}")
-    closed = _acks_0_error(world)
+    closed = _acks_0_error(environment)
     happened = "acks=0 has no answer at all, and an error closes the connection. On one broker the leader is every in-sync replica"
     return CheckResult(
         held and closed, happened, [*evidence, f"acks=0 to a partition that is not there: connection {'closed' if closed else 'open'}"]
     )
 
 
-def _held_write(world: World, setting: str) -> tuple[list[int | None], int, list[int | None]]:
+def _held_write(environment: ClaimEnvironment, setting: str) -> tuple[list[int | None], int, list[int | None]]:
     """A write whose request the broker holds: the offsets told meanwhile, what is stored meanwhile, the offsets told after its release."""
-    topic = world.topic()
+    topic = environment.topic()
     offsets: list[int | None] = []
 
     def on_delivery(_: object, message: Message) -> None:
         offsets.append(message.offset())
 
-    producer = world.stage.producer(acks=setting, enable_idempotence=False)
-    rule = world.stage.admin.add(f"hold-request:api=Produce,topic={topic},times=1,name={topic}")
+    producer = environment.stage.producer(acks=setting, enable_idempotence=False)
+    rule = environment.stage.admin.add(f"hold-request:api=Produce,topic={topic},times=1,name={topic}")
     producer.produce(topic, b"x", partition=0, on_delivery=on_delivery)
     producer.poll(0)
-    world.stage.admin.wait_held()
+    environment.stage.admin.wait_held()
     producer.flush(READ_S if setting == "0" else UNTOLD_S)
-    early, stored = list(offsets), len(world.truth.records(topic))
-    world.stage.admin.release(rule)
+    early, stored = list(offsets), len(environment.truth.records(topic))
+    environment.stage.admin.release(rule)
     producer.flush(READ_S)
     return early, stored, offsets
 
 
-def _acks_0_error(world: World) -> bool:
+def _acks_0_error(environment: ClaimEnvironment) -> bool:
     """Whether a Produce with acks 0 that fails closes its connection."""
     batch = build_batch([SimpleRecord(None, b"x", 1)])
-    data = [TopicProduceData(world.topic(), partition_data=[PartitionProduceData(99, batch)])]
-    with Wire(HOST, world.stage.broker.port) as wire:
+    data = [TopicProduceData(environment.topic(), partition_data=[PartitionProduceData(99, batch)])]
+    with Wire(HOST, environment.stage.broker.port) as wire:
         wire.call(ProduceRequest(acks=0, timeout_ms=1_000, topic_data=data), 9)
         try:
             wire.read_frame()
@@ -95,11 +95,12 @@ def _acks_0_error(world: World) -> bool:
 
 
 @claim(25, "Defaults: batch.size 16 KB, linger.ms 0, buffer.memory 32 MB", right=False, java=True)
-def defaults(world: World) -> CheckResult:
-    found = {name: world.client(name).program.call("producer.defaults")["defaults"] for name in ("java-2.8", "java")}
+def defaults(environment: ClaimEnvironment) -> CheckResult:
+    found = {name: environment.client(name).program.call("producer.defaults")["defaults"] for name in ("java-2.8", "java")}
     keys = (*TAUGHT_DEFAULTS, "enable.idempotence", "acks")
     evidence = [
-        f"{name} {world.pool.ready[name].version}: " + ", ".join(f"{key}={values[key]}" for key in keys) for name, values in found.items()
+        f"{name} {environment.pool.ready[name].version}: " + ", ".join(f"{key}={values[key]}" for key in keys)
+        for name, values in found.items()
     ]
     old, new = ({key: values[key] for key in TAUGHT_DEFAULTS} == TAUGHT_DEFAULTS for values in found.values())
     if not old:
@@ -108,17 +109,17 @@ def defaults(world: World) -> CheckResult:
 
 
 @claim(26, "At-most-once is retries off; at-least-once is the default; exactly-once is idempotence plus transactions", right=False)
-def delivery(world: World) -> CheckResult:
-    topic = world.topic()
-    world.stage.admin.add(f"drop-request:api=Produce,topic={topic},times=1,name={topic}")
-    producer = world.client(CLIENT).producer(idempotent=False, acks="all", retries=0)
+def delivery(environment: ClaimEnvironment) -> CheckResult:
+    topic = environment.topic()
+    environment.stage.admin.add(f"drop-request:api=Produce,topic={topic},times=1,name={topic}")
+    producer = environment.client(CLIENT).producer(idempotent=False, acks="all", retries=0)
     (sent,) = producer.send(topic, [Record(VALUE.encode(), partition=0)])
     producer.close()
-    lost = sent.error is not None and world.stage.stored(topic) == []
+    lost = sent.error is not None and environment.stage.stored(topic) == []
     evidence = [f"{CLIENT}, retries=0, a lost request: stored 0 times, told {sent.error.code if sent.error else 'delivered'}"]
     copies = {}
-    for name in world.names:
-        stored, told, _ = lose_ack(world, name)
+    for name in environment.names:
+        stored, told, _ = lose_ack(environment, name)
         copies[name] = len(stored)
         evidence.append(f"{name}, its defaults, a lost ack: stored {len(stored)} times, told {told}")
     once = [name for name, count in copies.items() if count == 1]

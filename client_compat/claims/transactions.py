@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from confluent_kafka import Producer
 
 from client_compat.claims.claim import CheckResult, claim
+from client_compat.claims.environment import ClaimEnvironment
 from client_compat.claims.identity import CLIENT, commit, log, records, transactional
-from client_compat.claims.world import World
 from client_compat.known_bugs.torn_transaction import wait_for_end
 from client_compat.matrix.control import ClientError
 from client_compat.matrix.truth import until
@@ -29,17 +29,17 @@ COSTS = {1: 50, 10: 20, 100: 10, 1000: 3}
 STATES_KNOWN = ["PrepareCommit", "CompleteCommit"]
 
 
-def state_of(world: World, transactional_id: str) -> str:
+def state_of(environment: ClaimEnvironment, transactional_id: str) -> str:
     """What the coordinator says of it."""
-    with Wire(HOST, world.stage.broker.port) as wire:
+    with Wire(HOST, environment.stage.broker.port) as wire:
         (state,) = wire.call(DescribeTransactionsRequest([transactional_id]), 0).transaction_states
     return str(state.transaction_state)
 
 
-def states_logged(world: World, transactional_id: str) -> list[str]:
+def states_logged(environment: ClaimEnvironment, transactional_id: str) -> list[str]:
     """The states of it in `__transaction_state`, in order. A key is a type, a length and the id; a value begins with its version."""
     found = []
-    for record in world.truth.records("__transaction_state"):
+    for record in environment.truth.records("__transaction_state"):
         key, value = bytes(record.key or b""), bytes(record.value or b"")
         if key[4:] == transactional_id.encode() and value:
             status = decode(TransactionLogValue, value[2:], int.from_bytes(value[:2])).transaction_status
@@ -47,49 +47,49 @@ def states_logged(world: World, transactional_id: str) -> list[str]:
     return found
 
 
-def markers(world: World, topic: str, partition: int = 0) -> list[str]:
-    return [marker.name for batch in world.truth.batches(topic, partition) if (marker := marker_of(batch)) is not None]
+def markers(environment: ClaimEnvironment, topic: str, partition: int = 0) -> list[str]:
+    return [marker.name for batch in environment.truth.batches(topic, partition) if (marker := marker_of(batch)) is not None]
 
 
 @claim(15, "A transaction makes writes to many partitions atomic, and survives the producer's restart")
-def atomic(world: World) -> CheckResult:
-    topic, name = world.topic(2), world.name("atomic")
-    with world.victim("aiokafka") as victim:
+def atomic(environment: ClaimEnvironment) -> CheckResult:
+    topic, name = environment.topic(2), environment.name("atomic")
+    with environment.victim("aiokafka") as victim:
         doomed = victim.producer(transactional_id=name)
         doomed.begin()
         doomed.send_ok(topic, [*records("half"), *records("half", partition=1)])
         victim.program.kill()
-    again = transactional(world, "aiokafka", name)
+    again = transactional(environment, "aiokafka", name)
     again.begin()
     again.send_ok(topic, [*records("whole"), *records("whole", partition=1)])
     again.commit()
     again.close()
     for partition in range(2):
-        wait_for_end(world.stage, topic, markers=2, partition=partition)
-    seen = world.stage.committed(topic, 2)
-    evidence = [*log(world, topic), *log(world, topic, 1), f"read_committed: {seen}"]
+        wait_for_end(environment.stage, topic, markers=2, partition=partition)
+    seen = environment.stage.committed(topic, 2)
+    evidence = [*log(environment, topic), *log(environment, topic, 1), f"read_committed: {seen}"]
     return CheckResult(seen == ["whole", "whole"], "killed by SIGKILL between its writes and its commit, then started again", evidence)
 
 
 @claim(16, "Aborted records stay in the log; read_uncommitted sees them, read_committed does not; plain records are seen by both")
-def aborted(world: World) -> CheckResult:
-    topic = world.topic()
-    producer = transactional(world, CLIENT, world.name("abort"))
+def aborted(environment: ClaimEnvironment) -> CheckResult:
+    topic = environment.topic()
+    producer = transactional(environment, CLIENT, environment.name("abort"))
     producer.begin()
     producer.send_ok(topic, records("aborted"))
     producer.abort()
-    wait_for_end(world.stage, topic, markers=1)
+    wait_for_end(environment.stage, topic, markers=1)
     commit(producer, topic, "committed")
     producer.close()
-    wait_for_end(world.stage, topic, markers=2)
-    plain = world.client(CLIENT).producer(acks="all")
+    wait_for_end(environment.stage, topic, markers=2)
+    plain = environment.client(CLIENT).producer(acks="all")
     plain.send_ok(topic, records("plain"))
     plain.close()
     everything, kept = ["aborted", "committed", "plain"], ["committed", "plain"]
-    evidence, held = log(world, topic), True
-    for name in world.names:
+    evidence, held = log(environment, topic), True
+    for name in environment.names:
         seen = {
-            isolation: world.read(topic, isolation, len(wanted), client=name)
+            isolation: environment.read(topic, isolation, len(wanted), client=name)
             for isolation, wanted in (("read_uncommitted", everything), ("read_committed", kept))
         }
         held = held and list(seen.values()) == [everything, kept]
@@ -98,26 +98,26 @@ def aborted(world: World) -> CheckResult:
 
 
 @claim(17, "The coordinator logs a prepare, writes markers to every partition, then logs completion")
-def two_phases(world: World) -> CheckResult:
-    topic, name = world.topic(2), world.name("phases")
-    producer = transactional(world, CLIENT, name)
+def two_phases(environment: ClaimEnvironment) -> CheckResult:
+    topic, name = environment.topic(2), environment.name("phases")
+    producer = transactional(environment, CLIENT, name)
     for step in ("prepared", "marked"):
-        world.stage.admin.add(f"pause:step={step},transactional_id={name},times=1,name={step}-{name}")
+        environment.stage.admin.add(f"pause:step={step},transactional_id={name},times=1,name={step}-{name}")
     producer.begin()
     producer.send_ok(topic, [*records("a"), *records("b", partition=1)])
     seen: list[tuple[str, list[list[str]]]] = []
     with ThreadPoolExecutor(1) as pool:
         committing = pool.submit(producer.commit)
         for step in ("prepared", "marked"):
-            world.stage.admin.wait_held()
-            seen.append((state_of(world, name), [markers(world, topic, partition) for partition in range(2)]))
-            world.stage.admin.release(f"{step}-{name}")
+            environment.stage.admin.wait_held()
+            seen.append((state_of(environment, name), [markers(environment, topic, partition) for partition in range(2)]))
+            environment.stage.admin.release(f"{step}-{name}")
         committing.result()
     for _ in until("the transaction is complete"):
-        if state_of(world, name) == "CompleteCommit":
+        if state_of(environment, name) == "CompleteCommit":
             break
     producer.close()
-    logged = states_logged(world, name)
+    logged = states_logged(environment, name)
     held = seen == [("PrepareCommit", [[], []]), ("PrepareCommit", [["COMMIT"], ["COMMIT"]])] and logged[-2:] == STATES_KNOWN
     evidence = [
         f"stopped {when}: {state}, markers {found}"
@@ -129,68 +129,68 @@ def two_phases(world: World) -> CheckResult:
 
 
 @claim(18, "initTransactions settles what the previous instance left open")
-def settles(world: World) -> CheckResult:
-    opened, prepared = world.topic(), world.topic()
-    first_id, second_id = world.name("open"), world.name("prepared")
-    first = transactional(world, CLIENT, first_id)
+def settles(environment: ClaimEnvironment) -> CheckResult:
+    opened, prepared = environment.topic(), environment.topic()
+    first_id, second_id = environment.name("open"), environment.name("prepared")
+    first = transactional(environment, CLIENT, first_id)
     first.begin()
     first.send_ok(opened, records("left open"))
-    transactional(world, CLIENT, first_id).close()
-    wait_for_end(world.stage, opened, markers=1)
+    transactional(environment, CLIENT, first_id).close()
+    wait_for_end(environment.stage, opened, markers=1)
     try:
         first.commit()
         late = "NONE"
     except ClientError as error:
         late = error.code
-    rule = world.stage.admin.add(f"pause:step=prepared,transactional_id={second_id},times=1,name={second_id}")
-    second = transactional(world, CLIENT, second_id)
+    rule = environment.stage.admin.add(f"pause:step=prepared,transactional_id={second_id},times=1,name={second_id}")
+    second = transactional(environment, CLIENT, second_id)
     second.begin()
     second.send_ok(prepared, records("prepared"))
     with ThreadPoolExecutor(2) as pool:
         committing = pool.submit(second.commit)
-        world.stage.admin.wait_held()
-        state = state_of(world, second_id)
-        successor = pool.submit(transactional, world, "aiokafka", second_id)
-        world.stage.admin.release(rule)
+        environment.stage.admin.wait_held()
+        state = state_of(environment, second_id)
+        successor = pool.submit(transactional, environment, "aiokafka", second_id)
+        environment.stage.admin.release(rule)
         committing.result()
         successor.result().close()
-    found = markers(world, opened), markers(world, prepared)
+    found = markers(environment, opened), markers(environment, prepared)
     held = found == (["ABORT"], ["COMMIT"]) and late != "NONE" and state == "PrepareCommit"
     evidence = [
-        *log(world, opened),
+        *log(environment, opened),
         f"the old instance's commit: {late}",
         f"the other was {state} when its successor came",
-        *log(world, prepared),
+        *log(environment, prepared),
     ]
     return CheckResult(held, "what was open is aborted and its producer fenced; what was prepared to commit is committed", evidence)
 
 
 @claim(19, "transaction.timeout.ms = 5 works", right=False)
-def five_milliseconds(world: World) -> CheckResult:
+def five_milliseconds(environment: ClaimEnvironment) -> CheckResult:
     evidence, held = [], False
     for name in ("aiokafka", "kafka-python"):
-        topic = world.topic()
-        producer = world.client(name).producer(transactional_id=world.name("five"), transaction_timeout_ms=5)
+        topic = environment.topic()
+        producer = environment.client(name).producer(transactional_id=environment.name("five"), transaction_timeout_ms=5)
         producer.begin()
         producer.send_ok(topic, records("too late"))
-        world.stage.admin.advance(SCAN_MS)
-        wait_for_end(world.stage, topic, markers=1)
+        environment.stage.admin.advance(SCAN_MS)
+        wait_for_end(environment.stage, topic, markers=1)
         try:
             producer.commit()
             told = "NONE"
         except ClientError as error:
             told = error.code
-        held = held or told == "NONE" or markers(world, topic) != [ControlType.ABORT.name]
-        evidence += [f"{name}: commit refused, {told}", *log(world, topic)]
+        held = held or told == "NONE" or markers(environment, topic) != [ControlType.ABORT.name]
+        evidence += [f"{name}: commit refused, {told}", *log(environment, topic)]
     happened = "it is five milliseconds: the broker's next look (every 10 s) aborts the transaction and fences its producer"
     return CheckResult(held, happened, evidence)
 
 
 @claim(21, "Transactions cost more than idempotence")
-def cost(world: World) -> CheckResult:
-    topic, rates, evidence = world.topic(), {}, []
-    plain = world.stage.producer(enable_idempotence=True, linger_ms=0)
-    transactions = world.stage.producer(transactional_id=world.name("cost"), linger_ms=0)
+def cost(environment: ClaimEnvironment) -> CheckResult:
+    topic, rates, evidence = environment.topic(), {}, []
+    plain = environment.stage.producer(enable_idempotence=True, linger_ms=0)
+    transactions = environment.stage.producer(transactional_id=environment.name("cost"), linger_ms=0)
     transactions.init_transactions(READ_S)
     for size, rounds in COSTS.items():
         for kind, producer in (("idempotent", plain), ("transactions", transactions)):

@@ -7,8 +7,8 @@ import asyncio
 from aiokafka import AIOKafkaConsumer, ConsumerRecord, TopicPartition
 
 from client_compat.claims.claim import CheckResult, claim
+from client_compat.claims.environment import ClaimEnvironment
 from client_compat.claims.identity import CLIENT, log
-from client_compat.claims.world import World
 from client_compat.dedupe.consumer import step
 from client_compat.dedupe.sqlite_store import SqliteStore
 from client_compat.matrix.facades import Record
@@ -16,10 +16,10 @@ from client_compat.support.brokers import ottla
 
 
 @claim(27, "A consumer should still dedupe by a business id in a database or Redis")
-def business_id(world: World) -> CheckResult:
-    topic = world.topic()
+def business_id(environment: ClaimEnvironment) -> CheckResult:
+    topic = environment.topic()
     for _ in range(2):
-        producer = world.client(CLIENT).producer(idempotent=True, acks="all")
+        producer = environment.client(CLIENT).producer(idempotent=True, acks="all")
         producer.send_ok(topic, [Record(b"charge 5", b"order 7", partition=0)])
         producer.close()
     charged: list[int] = []
@@ -29,7 +29,7 @@ def business_id(world: World) -> CheckResult:
             charged.append(record.offset)
 
         consumer = AIOKafkaConsumer(
-            bootstrap_servers=world.stage.broker.bootstrap, group_id=topic, enable_auto_commit=False, auto_offset_reset="earliest"
+            bootstrap_servers=environment.stage.broker.bootstrap, group_id=topic, enable_auto_commit=False, auto_offset_reset="earliest"
         )
         applied = repeated = 0
         with SqliteStore(path) as store:
@@ -40,23 +40,25 @@ def business_id(world: World) -> CheckResult:
                     applied, repeated = applied + done.applied, repeated + done.repeated
         return applied, repeated
 
-    applied, repeated = asyncio.run(asyncio.wait_for(consume(str(world.directory / "processed.db")), 30))
+    applied, repeated = asyncio.run(asyncio.wait_for(consume(str(environment.directory / "processed.db")), 30))
     held = (applied, repeated, charged) == (1, 1, [0])
-    evidence = [*log(world, topic), f"read 2, effects in SQLite {applied}, recognised by the key “order 7” {repeated}"]
+    evidence = [*log(environment, topic), f"read 2, effects in SQLite {applied}, recognised by the key “order 7” {repeated}"]
     return CheckResult(held, "the application sent its event twice: to the broker two records, to the store one order", evidence)
 
 
 @claim(28, "Writing to a topic that does not exist creates it")
-def creates(world: World) -> CheckResult:
-    topic = world.name("never-made")
-    producer = world.client(CLIENT).producer(acks="all")
+def creates(environment: ClaimEnvironment) -> CheckResult:
+    topic = environment.name("never-made")
+    producer = environment.client(CLIENT).producer(acks="all")
     (sent,) = producer.send_ok(topic, [Record(b"x")])
     producer.close()
-    with ottla(world.directory / "strict", options=("--set", "auto.create.topics.enable=false")) as strict:
-        client = world.stage.producer(bootstrap_servers=strict.bootstrap, message_timeout_ms=2_000, topic_metadata_propagation_max_ms=1)
+    with ottla(environment.directory / "strict", options=("--set", "auto.create.topics.enable=false")) as strict:
+        client = environment.stage.producer(
+            bootstrap_servers=strict.bootstrap, message_timeout_ms=2_000, topic_metadata_propagation_max_ms=1
+        )
         told: list[str] = []
         client.produce(topic, b"x", on_delivery=lambda error, _: told.append("NONE" if error is None else error.name()))
         client.flush(5)
-    held = sent.offset == 0 and told != ["NONE"] and world.truth.end_offset(topic, sent.partition) == 1
+    held = sent.offset == 0 and told != ["NONE"] and environment.truth.end_offset(topic, sent.partition) == 1
     evidence = [f"auto.create.topics.enable=true: partition {sent.partition} offset {sent.offset}", f"=false: {told}"]
     return CheckResult(held, "while auto.create.topics.enable is true, its default", evidence)

@@ -50,7 +50,7 @@ def main(
         if not only or "logins" in only:
             report.add(_of_logins(console, directory / "logins"))
         if not only or "access" in only:
-            report.add(differential_of_access(directory, on_world=lambda _, found: on_scenario("access", found)))
+            report.add(differential_of_access(directory, on_case=lambda _, found: on_scenario("access", found)))
     except (KafkaMissing, BrokerFailed) as error:
         console.print(f"[red]Not compared:[/] {escape(str(error))}")
         raise typer.Exit(2) from None

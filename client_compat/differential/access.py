@@ -151,7 +151,7 @@ def _key(acl: AclCreation) -> tuple[object, ...]:
 
 
 def differential_of_access(
-    directory: Path, pairs: int = 2_000, seed: int = SEED, *, on_world: Callable[[int, Report], None] | None = None
+    directory: Path, pairs: int = 2_000, seed: int = SEED, *, on_case: Callable[[int, Report], None] | None = None
 ) -> Report:
     """`pairs` are of ACLs and a request. Raises KafkaMissing or BrokerFailed."""
     ports = free_port(), free_port()
@@ -181,7 +181,7 @@ def differential_of_access(
         report = Report(reference.version)
         for judged in (kafka, ours):
             judged.prepare()
-        _Comparison(kafka, ours, report).ask_all(pairs, seed, on_world)
+        _Comparison(kafka, ours, report).ask_all(pairs, seed, on_case)
         kafkas, mine = (TokenRights(port, PASSWORDS, judged.rule_by).run(seed) for port, judged in zip(ports, (kafka, ours), strict=True))
         report.answers += len(kafkas)
         report.differences += compare("access to tokens", kafkas, mine)
@@ -204,14 +204,14 @@ class _Comparison:
     ours: Judged
     report: Report
 
-    def ask_all(self, pairs: int, seed: int, on_world: Callable[[int, Report], None] | None) -> None:
-        for world in range((pairs + ASKS_OF_EACH - 1) // ASKS_OF_EACH):
-            self._ask(Random(f"{seed}/{world}"), f"seed {seed}, world {world}")
+    def ask_all(self, pairs: int, seed: int, on_case: Callable[[int, Report], None] | None) -> None:
+        for case in range((pairs + ASKS_OF_EACH - 1) // ASKS_OF_EACH):
+            self._ask(Random(f"{seed}/{case}"), f"seed {seed}, case {case}")
             self.report.answers += len(self.kafka.user.seen)
             self.report.denials += sum("AUTHORIZATION_FAILED" in str(seen.response) for seen in self.kafka.user.seen)
-            self.report.differences += compare(f"access {world}", self.kafka.user.seen, self.ours.user.seen)
-            if on_world is not None:
-                on_world(world, self.report)
+            self.report.differences += compare(f"access {case}", self.kafka.user.seen, self.ours.user.seen)
+            if on_case is not None:
+                on_case(case, self.report)
 
     def _ask(self, random: Random, label: str) -> None:
         acls, both = random_acls(random), (self.kafka, self.ours)

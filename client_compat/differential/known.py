@@ -26,12 +26,12 @@ class KnownDifference:
         return all(re.fullmatch(pattern, text, re.DOTALL) for pattern, text in pairs)
 
 
-TEXT = "an error code without a text"
-ACCIDENT = "a value that means nothing fails by accident"
-FEWER = "APIs of what is not here"
-NOTHING = "a full fetch of nothing opens a session"
-FIXED = "settings that can change while the broker runs"
-TWICE = "what a request names twice is answered twice"
+TEXT = "An error code without a text"
+ACCIDENT = "A value that means nothing fails by accident"
+FEWER = "APIs of features that Ottla lacks"
+NOTHING = "A full fetch of nothing opens a session"
+FIXED = "Settings that can change while the broker runs"
+TWICE = "Items that a request names twice are answered twice"
 OTHER = "the reference node's own settings"
 
 OWN_SETTINGS = "|".join(

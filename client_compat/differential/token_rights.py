@@ -35,7 +35,7 @@ ROOT: Final = "root"
 """Who may do everything, by `super.users`."""
 USERS: Final = ("ann", "bob", "eve")
 """The others."""
-WORLDS: Final = 30
+CASES: Final = 30
 MINUTE_MS: Final = 60_000
 TOPIC, DELEGATION_TOKEN, USER = 2, 6, 7
 ALL, READ, WRITE, ALTER, DESCRIBE, CREATE_TOKENS, DESCRIBE_TOKENS = 2, 3, 4, 7, 8, 13, 14
@@ -79,7 +79,7 @@ class TokenRights:
     _ids: list[str] = field(default_factory=list)
     _proofs: list[bytes] = field(default_factory=list)
 
-    def run(self, seed: int, worlds: int = WORLDS) -> list[Seen]:
+    def run(self, seed: int, cases: int = CASES) -> list[Seen]:
         """Everything that was answered."""
         self.rule_by([])
         with self._users():
@@ -89,8 +89,8 @@ class TokenRights:
                 self._proofs.append(bytes(made.hmac))
             self._wait_until(lambda ids: ids.issuperset(self._ids))
             self._ends("without any")
-            for world in range(worlds):
-                self._world(Random(f"tokens {seed}/{world}"), f"seed {seed}, world {world}")
+            for case in range(cases):
+                self._case(Random(f"tokens {seed}/{case}"), f"seed {seed}, case {case}")
             self.rule_by([_acl(kind, "*", LITERAL, "User:*", ALL) for kind in (USER, DELEGATION_TOKEN)])
             self._ends("all allowed")
             self._by_token()
@@ -111,7 +111,7 @@ class TokenRights:
 
     # --- what is asked -----------------------------------------------------------------------------------------------------------
 
-    def _world(self, random: Random, label: str) -> None:
+    def _case(self, random: Random, label: str) -> None:
         self.rule_by([self._drawn(random) for _ in range(random.randint(0, 9))])
         for user in USERS:
             for owners in OWNERS:

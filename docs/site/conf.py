@@ -1,7 +1,7 @@
 """How Sphinx makes the pages of this checkout into a site (`make docs`).
 
-The source directory is the checkout's root, so that a link to a page outside docs/ leads to that page on the site too. The order of the
-navigation is that of docs/README.md's tables; it is written nowhere else.
+The source directory is the checkout's root, so that links to pages outside docs/ work on the site too. The navigation has the order of
+the tables in docs/README.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from sphinx.application import Sphinx
 
 ROOT = Path(__file__).resolve().parents[2]
-OPENING, INDEX = "docs/index", "docs/README"
+INDEX = "docs/README"
 OUTSIDE = ("ARCHITECTURE.md", "CHANGELOG.md", "client_compat/*.md", "client_compat/clients/CONTROL.md", "client_compat/dedupe/README.md")
 ROW = re.compile(r"^(?:\| |\d+\. )\[[^\]]+\]\((?P<page>[^)#]+\.md)\)", re.MULTILINE)
 
@@ -21,7 +21,7 @@ project = "Ottla"
 author = "the Ottla authors"
 release = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 extensions = ["myst_parser"]
-root_doc = OPENING
+root_doc = INDEX
 include_patterns = ["docs/**", *OUTSIDE]
 exclude_patterns = [f"{each.name}/**" for each in ROOT.iterdir() if each.is_dir() and each.name not in {"docs", "client_compat"}]
 exclude_patterns += ["**/node_modules", "**/target", "**/__pycache__"]
@@ -38,15 +38,15 @@ html_show_sphinx = False
 
 
 def navigation(app: Sphinx, docname: str, source: list[str]) -> None:
-    """Give the opening page a table of contents for each section of docs/README.md."""
-    if docname != OPENING:
+    """Give docs/README.md a hidden table of contents for each of its sections."""
+    if docname != INDEX:
         return
-    sections = re.split(r"^## ", (ROOT / f"{INDEX}.md").read_text(), flags=re.MULTILINE)[1:]
+    sections = re.split(r"^## ", source[0], flags=re.MULTILINE)[1:]
     for section in sections:
         caption = section.splitlines()[0]
         pages = [str(PurePosixPath("docs") / row["page"]) for row in ROW.finditer(section)]
         names = [page.removeprefix("docs/../").removesuffix(".md") for page in pages]
-        entries = "\n".join(f"/{name}" if name != OPENING else f"All pages </{INDEX}>" for name in names)
+        entries = "\n".join(f"/{name}" for name in names)
         source[0] += f"\n```{{toctree}}\n:hidden:\n:maxdepth: 1\n:caption: {caption}\n\n{entries}\n```\n"
 
 

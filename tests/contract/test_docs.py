@@ -54,9 +54,11 @@ def test_the_index_names_every_page_of_the_docs() -> None:
 
 
 def test_every_deviation_names_the_tests_that_pin_it_and_these_exist() -> None:
-    rows = (ROOT / "docs" / "deviations.md").read_text().partition("| --- |")[2].splitlines()[1:]
+    lines = (ROOT / "docs" / "deviations.md").read_text().splitlines()
+    rows = [line for line in lines if line.startswith("| ") and not line.startswith(("| Kafka |", "| --- |"))]
+    assert len(rows) > 70
     pins = [(row, re.findall(r"`(tests/[\w/]+\.py)(?:::(\w+))?`", row)) for row in rows]
-    assert [row for row, tests in pins if not tests and not row.endswith("| same |")] == []
+    assert [row for row, tests in pins if not tests] == []
     stale = [f"{path}::{name}" for _, tests in pins for path, name in tests if f"def {name}" not in (ROOT / path).read_text()]
     assert stale == []
 

@@ -34,8 +34,6 @@ TEST_FILE = re.compile(r"`(test_\w+\.py)`")
 MODULE = re.compile(r"\b(?!ottla\.service\b)(ottla(?:\.[A-Za-z_]\w*)+)")  # that one is a unit of systemd's
 TARGET = re.compile(r"(?:`|^|; |&& )make ([a-z][a-z-]*)", re.MULTILINE)
 COMMAND = re.compile(r"(?:`|^|\| )ottla ([^`|#\n]+)", re.MULTILINE)
-SECTION = re.compile(r"^### (?:ottla\.)?(protocol|broker\.\w+)\n(.*?)(?=^##)", re.MULTILINE | re.DOTALL)
-CONTRACT = re.compile(r"^\* `([a-z_]+(?:\.\w+)+)", re.MULTILINE)
 
 OWN_PARSERS = {"serve": serve_parser, "health": health_parser}  # they start without Typer
 
@@ -67,13 +65,6 @@ def is_importable(name: str) -> bool:
 @every_page
 def test_every_module_class_and_function_that_a_page_names_can_be_imported(page: Path) -> None:
     assert [name for name in MODULE.findall(page.read_text()) if PLACEHOLDER not in name and not is_importable(name)] == []
-
-
-def test_the_rooms_contracts_begin_with_names_of_their_room() -> None:
-    sections = SECTION.findall((ROOT / "ARCHITECTURE.md").read_text())
-    named = [f"ottla.{room}.{name}" for room, text in sections for name in CONTRACT.findall(text) if not name.startswith("ottla.")]
-    assert len(named) > 10
-    assert [name for name in named if not is_importable(name)] == []
 
 
 @every_page

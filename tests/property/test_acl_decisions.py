@@ -8,22 +8,22 @@ import pytest
 
 from client_compat.kafka.jars import KafkaMissing
 from ottla.broker.cluster.acl_index import AclIndex, Question, text_of
-from tests.support.acl_judge import Ask, Judgement, World, kafkas_judgements, random_world
+from tests.support.acl_judge import AclCase, Ask, Judgement, kafkas_judgements, random_acl_case
 
 SEED = 20261122
-WORLDS, ACLS, ASKS = 150, 60, 100
+CASES, ACLS, ASKS = 150, 60, 100
 
 
-def ours(world: World) -> list[Judgement]:
-    index = AclIndex(world.acls)
-    return [_judged(world, index, ask) for ask in world.asks]
+def ours(case: AclCase) -> list[Judgement]:
+    index = AclIndex(case.acls)
+    return [_judged(case, index, ask) for ask in case.asks]
 
 
-def _judged(world: World, index: AclIndex, ask: Ask) -> Judgement:
-    if ask.principal in world.super_users:
+def _judged(case: AclCase, index: AclIndex, ask: Ask) -> Judgement:
+    if ask.principal in case.super_users:
         return Judgement(True, None if ask.name is None else "SuperUser")
     verdict = index.judge(Question(ask.principal, ask.host, ask.operation, ask.resource, "hardcode" if ask.name is None else ask.name))
-    allowed = verdict.allowed or (world.is_open and not verdict.covered)
+    allowed = verdict.allowed or (case.is_open and not verdict.covered)
     if ask.name is None:
         return Judgement(allowed or index.any_of_type(ask.principal, ask.host, ask.operation, ask.resource), None)
     if verdict.acl is not None:
@@ -33,15 +33,15 @@ def _judged(world: World, index: AclIndex, ask: Ask) -> Judgement:
 
 def test_every_decision_and_the_rule_behind_it_are_kafkas() -> None:
     random = Random(SEED)
-    worlds = [random_world(random, ACLS, ASKS) for _ in range(WORLDS)]
+    cases = [random_acl_case(random, ACLS, ASKS) for _ in range(CASES)]
     try:
-        theirs = kafkas_judgements(worlds)
+        theirs = kafkas_judgements(cases)
     except KafkaMissing as missing:
         pytest.skip(str(missing))
     wrong = [
         (ask, kafkas, our)
-        for world, judged in zip(worlds, theirs, strict=True)
-        for ask, kafkas, our in zip(world.asks, judged, ours(world), strict=True)
+        for case, judged in zip(cases, theirs, strict=True)
+        for ask, kafkas, our in zip(case.asks, judged, ours(case), strict=True)
         if kafkas != our
     ]
     assert not wrong, f"{len(wrong)} differ (seed {SEED}), the first: {wrong[0]}"

@@ -28,11 +28,11 @@ from ottla.broker.app import Broker
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from ottla.broker.core.principal import Principal
 from ottla.broker.core.settings_load import load
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.sim_threads import InlineThreads
-from ottla.broker.world import World
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_response, encode_request
 from ottla.protocol.error_codes import ErrorCode
@@ -74,9 +74,9 @@ class Scene:
     def __init__(self, runner: asyncio.Runner) -> None:
         self._runner = runner
         self.cluster = OwnedCluster(1, controller=GUARDED, **{name.replace(".", "_"): value for name, value in GUARDED.items()})
-        world = World(self.cluster.clock, MemoryFiles(), self.cluster.network, Random(1), InlineThreads)
+        environment = Environment(self.cluster.clock, MemoryFiles(), self.cluster.network, Random(1), InlineThreads)
         wanted = {**GUARDED, "log.dir": "/alone", "listeners": "PLAINTEXT://alone:9092"}
-        self._alone = Broker(load(wanted, {}, None).settings, Faults(), world)
+        self._alone = Broker(load(wanted, {}, None).settings, Faults(), environment)
         self.doors: dict[str, Door] = {}
         runner.run(self._begin())
 

@@ -20,13 +20,13 @@ from ottla.broker.api.produce_lane import ProduceLane
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings_load import load
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
-from ottla.broker.world import World
 from ottla.protocol.codec import encode_request
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
@@ -63,8 +63,8 @@ class Side:
         if closed:
             faults.observe(lambda exchange: None)
         wanted = {"log.dir": "/data", "listeners": "PLAINTEXT://node:9092", **SMALL}
-        world = World(self.clock, self.files, self.network, Random(seed), InlineThreads)
-        self.broker = Broker(load(wanted, {}, None).settings, faults, world, exit_now=lambda code: None)
+        environment = Environment(self.clock, self.files, self.network, Random(seed), InlineThreads)
+        self.broker = Broker(load(wanted, {}, None).settings, faults, environment, exit_now=lambda code: None)
         self.client = MemoryClient()
 
     async def start(self) -> None:

@@ -143,40 +143,40 @@ def test_the_log_gives_back_what_was_live(story: list[Step], version: int) -> No
 @settings(max_examples=80)
 @given(steps, st.sampled_from([0, 1, 2]))
 def test_who_initialises_last_is_the_only_one_who_may_act(story: list[Step], version: int) -> None:
-    world = Coordinator(version)
+    environment = Coordinator(version)
     for step in story:
-        world.step(step)
+        environment.step(step)
     for name in IDS:
-        stored = world.machine.transactions.get(name)
-        while stored is None or stored.state in PREPARED or (taken := world.init(stored, name, None)).error is not ErrorCode.NONE:
+        stored = environment.machine.transactions.get(name)
+        while stored is None or stored.state in PREPARED or (taken := environment.init(stored, name, None)).error is not ErrorCode.NONE:
             if stored is not None and stored.state in PREPARED:
-                world.write(name, stored.completed(world.now_ms))
+                environment.write(name, stored.completed(environment.now_ms))
             else:
-                world.carry_out(name, world.init(stored, name, None))
-            stored = world.machine.transactions.get(name)
-        zombies = list(world.holders[name])
-        world.carry_out(name, taken)
-        fresh = world.machine.transactions[name]
+                environment.carry_out(name, environment.init(stored, name, None))
+            stored = environment.machine.transactions.get(name)
+        zombies = list(environment.holders[name])
+        environment.carry_out(name, taken)
+        fresh = environment.machine.transactions[name]
         for zombie in zombies:
             assert zombie != (taken.producer_id, taken.producer_epoch), "an identity was handed out twice"
-            refused = decide.add_partitions(fresh, name, *zombie, frozenset(PLACES), client_version=version, now_ms=world.now_ms)
+            refused = decide.add_partitions(fresh, name, *zombie, frozenset(PLACES), client_version=version, now_ms=environment.now_ms)
             assert refused.error in {ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_ID_MAPPING}
             for commit in (True, False):
-                assert world.end(fresh, name, zombie, commit, version).error is not ErrorCode.NONE
+                assert environment.end(fresh, name, zombie, commit, version).error is not ErrorCode.NONE
 
 
 @settings(max_examples=80)
 @given(steps)
 def test_in_version_2_no_two_transactions_have_the_same_epoch(story: list[Step]) -> None:
     """What makes a late EndTxn, and a late marker, recognisable."""
-    world = Coordinator(2)
+    environment = Coordinator(2)
     opened: set[tuple[str, int, int]] = set()
     for step in story:
-        before = dict(world.machine.transactions)
+        before = dict(environment.machine.transactions)
         if step[0] == "end 0":
             continue
-        world.step(step)
-        for name, txn in world.machine.transactions.items():
+        environment.step(step)
+        for name, txn in environment.machine.transactions.items():
             was = before.get(name)
             if txn.state is TxnState.ONGOING and (was is None or was.state is not TxnState.ONGOING):
                 epoch = (name, txn.producer_id, txn.producer_epoch)

@@ -176,11 +176,11 @@ async def test_a_node_comes_in_and_nobody_else_waits_while_the_kdc_is_silent(rea
         "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(BROKER),
         "sasl.kerberos.service.name": "kafka",
     }
-    way_in, clock, timers = way("A", "SASL_PLAINTEXT", "GSSAPI", ours=given), Clock(), Timers()
+    client_security, clock, timers = way("A", "SASL_PLAINTEXT", "GSSAPI", ours=given), Clock(), Timers()
     driver = TimerDriver(timers, clock)
     driver.start()
     common: dict[str, Any] = {"clock": clock, "timers": timers, "random": Random(1), "client_id": "broker-7", "network": Sockets()}
-    link = SecuredNodeClient(Node(7, "localhost", broker.port), way_in=way_in, **common)
+    link = SecuredNodeClient(Node(7, "localhost", broker.port), client_security=client_security, **common)
     realm.pause()
     try:
         asked = asyncio.ensure_future(

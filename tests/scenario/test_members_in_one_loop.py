@@ -137,7 +137,7 @@ def test_an_isolated_broker_tells_so_and_then_less_and_less_often(caplog: pytest
         caplog.clear()
         cluster.members[1].plug.cut.clear()
         await cluster.pass_ms(30_000)
-        assert "The cluster's metadata is read again (after " in caplog.text
+        assert "The cluster's metadata is replicated again (after " in caplog.text
         assert "heartbeat: the controller answers (after " in caplog.text
 
     in_a_cluster(scene)

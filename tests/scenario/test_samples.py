@@ -1,7 +1,7 @@
 """The programs of client_compat/samples under examination: the right ones hold where clients are lied to, a wrong one breaks as it is to.
 
-`make exam` runs all of them through everything. Here: every right program through two mishaps, and every mistake once, each over another
-client than the one before it.
+`make verify-samples` runs all of them through all scenarios. Here, every correct program runs two scenarios, and every mistake once,
+each with another client than the one before.
 """
 
 from __future__ import annotations

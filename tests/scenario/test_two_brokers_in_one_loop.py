@@ -14,11 +14,11 @@ from random import Random
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings_load import load
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
-from ottla.broker.world import World
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k03_metadata import MetadataRequest
@@ -41,8 +41,8 @@ class Node:
         self.files = MemoryFiles()
         wanted = {"log.dir": f"/{self.host}", "node.id": str(node_id), "listeners": f"PLAINTEXT://{self.host}:9092", **SMALL}
         self.exit_codes: list[int] = []
-        world = World(clock, self.files, network, Random(seed), InlineThreads)
-        self.broker = Broker(load(wanted, {}, None).settings, Faults(), world, exit_now=self.exit_codes.append)
+        environment = Environment(clock, self.files, network, Random(seed), InlineThreads)
+        self.broker = Broker(load(wanted, {}, None).settings, Faults(), environment, exit_now=self.exit_codes.append)
 
 
 class Run:

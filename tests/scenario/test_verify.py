@@ -13,13 +13,13 @@ import psutil
 import pytest
 from junitparser import JUnitXml
 
-from ottla.broker.exam.scenarios import SCENARIOS
 from ottla.broker.testing import InProcessBroker
 from ottla.broker.testing.contents import contents
+from ottla.broker.verification.scenarios import SCENARIOS
 
 TIMEOUT_S = 120
-PROGRAM = (sys.executable, "-m", "tests.support.exam_program")
-MEMBER = (sys.executable, "-m", "tests.support.exam_member")
+PROGRAM = (sys.executable, "-m", "tests.support.verified_program")
+MEMBER = (sys.executable, "-m", "tests.support.verified_member")
 
 
 def command(*words: str) -> list[str]:

@@ -50,7 +50,7 @@ class Ask(NamedTuple):
     name: str | None
 
 
-class World(NamedTuple):
+class AclCase(NamedTuple):
     """What an authorizer is, and what it is asked."""
 
     super_users: Sequence[str]
@@ -59,7 +59,7 @@ class World(NamedTuple):
     asks: Sequence[Ask]
 
 
-def random_world(random: Random, acls: int, asks: int) -> World:
+def random_acl_case(random: Random, acls: int, asks: int) -> AclCase:
     """Few names, principals and operations, so that much is decided by several ACLs."""
     operations = random.sample(OPERATIONS, random.randint(2, len(OPERATIONS)))
     resources = random.sample(RESOURCES, random.randint(1, 3))
@@ -83,7 +83,7 @@ def random_world(random: Random, acls: int, asks: int) -> World:
 
     is_open, super_users = random.random() < 0.3, ["User:bob"] if random.random() < 0.2 else []
     several = {astuple(each)[1:]: each for each in map(acl, range(random.randint(0, acls)))}  # one ACL twice there cannot be
-    return World(super_users, is_open, list(several.values()), [ask() for _ in range(asks)])
+    return AclCase(super_users, is_open, list(several.values()), [ask() for _ in range(asks)])
 
 
 class Judgement(NamedTuple):
@@ -93,10 +93,10 @@ class Judgement(NamedTuple):
     rule: str | None
 
 
-def kafkas_judgements(worlds: Iterable[World]) -> list[list[Judgement]]:
+def kafkas_judgements(cases: Iterable[AclCase]) -> list[list[Judgement]]:
     """Kafka's answer to every question. Raises `KafkaMissing`."""
-    asked = list(worlds)
-    orders = "".join(json.dumps(_order(world)) + "\n" for world in asked)
+    asked = list(cases)
+    orders = "".join(json.dumps(_order(case)) + "\n" for case in asked)
     with tempfile.TemporaryDirectory() as directory:
         argv = [java(), *OPTIONS, "-cp", f"{jars()}/*", str(SOURCE)]
         done = subprocess.run(
@@ -104,10 +104,10 @@ def kafkas_judgements(worlds: Iterable[World]) -> list[list[Judgement]]:
         )
     assert done.returncode == 0, done.stderr
     lines = iter(done.stdout.splitlines())
-    return [_judgements(world, lines) for world in asked]
+    return [_judgements(case, lines) for case in asked]
 
 
-def _judgements(world: World, lines: Iterable[str]) -> list[Judgement]:
+def _judgements(case: AclCase, lines: Iterable[str]) -> list[Judgement]:
     audit: list[str] = []
     for line in lines:
         if not _AUDIT.search(line):
@@ -115,11 +115,11 @@ def _judgements(world: World, lines: Iterable[str]) -> list[Judgement]:
             break
         audit.append(line[line.index("Principal = ") :])
     rules = iter(audit)
-    told = [next(rules).partition(" based on rule ")[2] for _ in world.asks]
-    return [Judgement(answer, None if ask.name is None else rule) for ask, answer, rule in zip(world.asks, answers, told, strict=True)]
+    told = [next(rules).partition(" based on rule ")[2] for _ in case.asks]
+    return [Judgement(answer, None if ask.name is None else rule) for ask, answer, rule in zip(case.asks, answers, told, strict=True)]
 
 
-def _order(world: World) -> dict[str, object]:
+def _order(case: AclCase) -> dict[str, object]:
     acls = [
         [
             acl.resource_type,
@@ -130,6 +130,6 @@ def _order(world: World) -> dict[str, object]:
             acl.operation,
             acl.permission_type,
         ]
-        for acl in world.acls
+        for acl in case.acls
     ]
-    return {"super": ";".join(world.super_users), "open": world.is_open, "acls": acls, "asks": [list(ask) for ask in world.asks]}
+    return {"super": ";".join(case.super_users), "open": case.is_open, "acls": acls, "asks": [list(ask) for ask in case.asks]}

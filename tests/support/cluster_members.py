@@ -13,13 +13,13 @@ from ottla.broker.api.reply import CLOSE
 from ottla.broker.api.routes import ROUTES_OF_A_MEMBER
 from ottla.broker.app import Broker
 from ottla.broker.core.settings_load import load
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
 from ottla.broker.runtime.nodes.envelopes import Forwarding
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.sim_threads import InlineThreads
-from ottla.broker.world import World
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, decode_request, decode_response, encode_request, encode_response
 from ottla.protocol.messages.k58_envelope import EnvelopeResponse
@@ -72,9 +72,9 @@ class MemberInMemory(LinkedPlace):
         self.channel = ControllerChannel(
             self.connect, lambda: CONTROLLER, clock=self.clock, timers=self.timers, name="forwarding", retry_timeout_ms=60_000
         )
-        world = World(self.clock, MemoryFiles(), self.network, Random(1), InlineThreads)
+        environment = Environment(self.clock, MemoryFiles(), self.network, Random(1), InlineThreads)
         wanted = {"log.dir": "/data", "listeners": "PLAINTEXT://member:9092"}
-        self.broker = Broker(load(wanted, {}, None).settings, Faults(), world)
+        self.broker = Broker(load(wanted, {}, None).settings, Faults(), environment)
         await self.broker.start()
         self.member = Member(self.broker, self.channel)
         return self

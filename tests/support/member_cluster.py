@@ -13,6 +13,7 @@ from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.timers import Timers
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.runtime.nodes.link import Node
@@ -22,7 +23,6 @@ from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryNetwork, Plug
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.formatting import format_directory
-from ottla.broker.world import World
 from ottla.protocol.schema import Message
 from tests.support.kraft_controller import KraftController
 from tests.support.simulation import TimelessLoop, settle
@@ -61,8 +61,8 @@ class Member:
 
     async def start(self) -> None:
         cluster = self._cluster
-        world = World(cluster.clock, self.files, self.plug, Random(cluster.random.getrandbits(64)), InlineThreads)
-        self.broker = Broker(load(self._settings, {}, None).settings, Faults(), world, exit_now=self.exit_codes.append)
+        environment = Environment(cluster.clock, self.files, self.plug, Random(cluster.random.getrandbits(64)), InlineThreads)
+        self.broker = Broker(load(self._settings, {}, None).settings, Faults(), environment, exit_now=self.exit_codes.append)
         await self.broker.start()
 
     async def stop(self) -> None:

@@ -12,11 +12,11 @@ from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.controller_node import ControllerNode
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.timers import Timers
+from ottla.broker.environment import Environment
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import Plug
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.formatting import format_directory
-from ottla.broker.world import World
 from tests.support.member_cluster import CLUSTER_ID, MemberCluster, run_in_a_cluster
 
 CONTROLLER = 3000
@@ -47,8 +47,8 @@ class ControllerPlace:
 
     async def start(self) -> None:
         cluster = self._cluster
-        world = World(cluster.clock, self.files, self._plug, Random(cluster.random.getrandbits(64)), InlineThreads)
-        self.node = ControllerNode(load(self.settings, {}, None).settings, world, exit_now=self.exit_codes.append)
+        environment = Environment(cluster.clock, self.files, self._plug, Random(cluster.random.getrandbits(64)), InlineThreads)
+        self.node = ControllerNode(load(self.settings, {}, None).settings, environment, exit_now=self.exit_codes.append)
         await self.node.start()
 
     async def stop(self) -> None:

@@ -16,6 +16,7 @@ from ottla.broker.app import Broker
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.settings_load import load
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.replication.brokers import Brokers, BrokerStanding
@@ -34,7 +35,6 @@ from ottla.broker.sim.memory_network import MemoryClient, MemoryNetwork
 from ottla.broker.sim.sim_threads import InlineThreads
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import Isolation
-from ottla.broker.world import World
 from ottla.protocol.codec import decode_response
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData, ReplicaState
@@ -93,7 +93,9 @@ class ReplicaBroker:
         cluster = self.cluster
         wanted = {"log.dir": f"/{self.endpoint.host}", "node.id": str(self.node), "listeners": f"PLAINTEXT://{self.endpoint.host}:9092"}
         settings = load(wanted, {}, None).settings
-        self.broker = Broker(settings, Faults(), World(cluster.clock, MemoryFiles(), cluster.network, Random(self.node), InlineThreads))
+        self.broker = Broker(
+            settings, Faults(), Environment(cluster.clock, MemoryFiles(), cluster.network, Random(self.node), InlineThreads)
+        )
         await self.broker.start()
         services = self.broker.services
         self.brokers.own_epoch = cluster.controller.rules.standings[self.node].epoch

@@ -6,8 +6,8 @@ from random import Random
 
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import load
+from ottla.broker.net.client_security import ClientSecurity, DialingNode, client_security
 from ottla.broker.net.listeners import of_brokers
-from ottla.broker.net.ways_in import Traveller, WayIn, way_in
 from tests.support.logins import MODULES
 
 USER, PASSWORD, SCRAM_PASSWORD = "node", "pass word", "of scram"
@@ -49,7 +49,7 @@ def member(listener: str, protocol: str, mechanism: str = "PLAIN", **others: str
     return load(given, {}, None).settings
 
 
-def way(listener: str, protocol: str, mechanism: str = "PLAIN", now_ms: int = 0, **others: str | dict[str, str]) -> WayIn:
+def way(listener: str, protocol: str, mechanism: str = "PLAIN", now_ms: int = 0, **others: str | dict[str, str]) -> ClientSecurity:
     """In at other brokers' listener of this name, for a `member` with these settings."""
     settings = member(listener, protocol, mechanism, **others)
-    return way_in(settings, of_brokers(settings), Traveller(Random(1).randbytes, lambda: now_ms))
+    return client_security(settings, of_brokers(settings), DialingNode(Random(1).randbytes, lambda: now_ms))

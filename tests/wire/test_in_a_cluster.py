@@ -1,4 +1,4 @@
-"""What clients are told by a broker whose metadata names several brokers (`MemberView`): who leads, where, and what cannot be reached."""
+"""What a broker whose metadata names several brokers answers (`ClusterBrokerView`): leaders, addresses, and unreachable partitions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveTopicRec
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.replication.leadership import Registration
-from ottla.broker.runtime.metadata.member_view import MemberView
+from ottla.broker.runtime.metadata.cluster_broker_view import ClusterBrokerView
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -47,7 +47,7 @@ def join(broker: RunningBroker, *records: MetadataRecord) -> None:
     """From now on the broker tells what these records say, as a member of their cluster."""
     services = broker.broker.services
     services.topics.apply(records)
-    services.cluster = MemberView(services.topics, services.partitions, 1, choose=max)
+    services.cluster = ClusterBrokerView(services.topics, services.partitions, 1, choose=max)
 
 
 @pytest.fixture

@@ -1,1 +1,1 @@
-"""Coordinators: the partitions of internal topics that this broker coordinates, and what groups and transactions do there."""
+"""Coordinators of groups and transactions, on the partitions of their internal topics that this broker leads."""

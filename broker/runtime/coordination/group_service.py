@@ -1,18 +1,18 @@
-"""The groups of this broker: finds the machine of a group, carries out what it decides, and answers whoever waits.
+"""The groups that this broker coordinates: finds a group's state machine, applies its decisions and completes waiting requests.
 
-Rules that hold here:
+Invariants:
 
-* A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first needed,
-  at once, so that nobody has to ask again.
-* A member that has to wait holds a future, which is its ticket in the machine. It is answered when the phase that it waits for ends, even
-  if its connection has gone meanwhile and nobody hears it; so nothing is left behind.
-* Each group has at most one timer, never later than its next deadline. A heartbeat only moves deadlines back, so it touches no timer: one
-  that comes too early looks again. One that tells the member to join again may begin a deadline, the member's for doing so.
-* The machines (`ottla.broker.groups`) are imported when the first partition is served: half of what a start would import, and a broker
-  without groups needs none of it.
-* Without an offsets topic there is no coordinator yet, and every group answers NOT_COORDINATOR (KAFKA: CoordinatorRuntime), by which a
-  client asks for the coordinator and so has the topic made.
-* A heartbeat of a group that is not read back yet is told that nothing is wrong, as KAFKA does.
+* A group lives in the partition of `__consumer_offsets` that its id hashes to. The topic is created when a coordinator is first looked
+  up, before the response, so that the client need not retry.
+* A waiting member holds a future, which is its ticket in the state machine. It is completed when the phase it waits for ends, even if its
+  connection was closed meanwhile, so no ticket leaks.
+* Each group has at most one timer, never later than its next deadline. A heartbeat only extends deadlines, so it touches no timer; a timer
+  that fires too early is scheduled again. A heartbeat answered with REBALANCE_IN_PROGRESS may start a deadline, for the member's rejoin.
+* The state machines (`ottla.broker.groups`) are imported when the first partition is served: they are half of what a start would import,
+  and a broker without groups needs none of them.
+* Without an offsets topic every request gets NOT_COORDINATOR, as in Kafka's CoordinatorRuntime. The client then looks up the coordinator,
+  which creates the topic.
+* A heartbeat of a group that is not loaded yet succeeds, as in Kafka.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from ottla.broker.txns.txn_marker import TxnMarker
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
-"""Tombstones of expired offsets in one batch: at 100 bytes each well below the smallest max.message.bytes in use."""
+"""Tombstones of expired offsets per batch: at 100 bytes each, well below the smallest usual max.message.bytes."""
 
 T = TypeVar("T")
 
@@ -60,9 +60,9 @@ logger = logging.getLogger(__name__)
 
 
 def groups_config(settings: BrokerSettings) -> GroupsConfig:
-    """The machine's settings from the broker's."""
-    from ottla.broker.groups.classic import ClassicConfig  # noqa: PLC0415 # see the module's rules
-    from ottla.broker.groups.coordinator import GroupsConfig  # noqa: PLC0415 # see the module's rules
+    """Return the settings of the group state machines."""
+    from ottla.broker.groups.classic import ClassicConfig  # noqa: PLC0415 # a start does not need it
+    from ottla.broker.groups.coordinator import GroupsConfig  # noqa: PLC0415 # a start does not need it
 
     return GroupsConfig(
         consumer=consumer_config(settings, {}),
@@ -75,8 +75,8 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
 
 
 def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> ConsumerConfig:
-    """What one consumer group runs with, from the broker's settings and its own."""
-    from ottla.broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # see the module's rules
+    """Return the settings of one consumer group: the broker's, overridden by the group's own."""
+    from ottla.broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # a start does not need it
 
     policy = settings.group_consumer_migration_policy.lower()
     values = effective_group_values(overrides, settings)
@@ -97,14 +97,15 @@ class _Shard(Shard["GroupRecord", "GroupCoordinator"]):
     """One partition of the offsets topic, with the timers of its groups."""
 
     def __init__(self, partition: Partition, machine: GroupCoordinator, overdue: Overdue) -> None:
-        from ottla.broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # see the module's rules
+        # Imported when the first partition is served, as the module's invariants say.
+        from ottla.broker.groups.group_records import decode_record, encode_record  # noqa: PLC0415 # a start does not need it
 
         super().__init__(partition, machine, encode_record, decode_record, overdue)
         self.timers: dict[str, TimerHandle] = {}
 
 
 class GroupService:
-    """All groups. `cluster` tells what topics there are. `overrides_of` gives the settings of one group, as text."""
+    """All groups of this broker. `cluster` has the topics. `overrides_of` returns the settings of one group, as text."""
 
     def __init__(
         self,
@@ -139,18 +140,18 @@ class GroupService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read all groups back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
+        """Load all groups. Return when they are loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served."""
         self.shards.sweep_every(self._settings.offsets_retention_check_interval_ms, self._expire_offsets)
         await self.shards.load()
 
     def stop(self) -> None:
-        """Nobody waits any longer: members are told to find another coordinator, timers are off."""
+        """Complete every waiting request with NOT_COORDINATOR and stop all timers."""
         for task in self._resolving:
             task.cancel()
         self.shards.stop()
 
     def _make_shard(self, partition: Partition) -> _Shard:
-        from ottla.broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # see the module's rules
+        from ottla.broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # a start does not need it
 
         machine = GroupCoordinator(groups_config(self._settings), self.cluster, self._consumer_config)
         return _Shard(partition, machine, self._overdue)
@@ -169,40 +170,40 @@ class GroupService:
         shard.timers.clear()
         _answer(shard.machine.release_waiting(ErrorCode.NOT_COORDINATOR))
 
-    # --- where a group is -----------------------------------------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     def get(self, group_id: str) -> Group | None:
-        """The group, or None. Raises Rejected while it is not loaded."""
+        """Return the group, or None. Raises Rejected while its partition is not loaded."""
         return self.shards.of(group_id).machine.groups.get(group_id)
 
     def all_groups(self) -> Iterator[Group]:
-        """Every group that is served. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
+        """Yield every group of this broker. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
         for shard in self.shards.all():
             yield from shard.machine.groups.values()
 
     def machines(self) -> Iterator[GroupCoordinator]:
-        """Each with the groups of a partition that is served."""
+        """Yield the state machine of each loaded partition."""
         for shard in self.shards.serving():
             yield shard.machine
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, joining: Joining) -> JoinAnswer | asyncio.Future[JoinAnswer]:
-        """The answer, or a future of it. Raises Rejected when there is no coordinator."""
+        """Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
         ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
         self._settle(shard, group_id, shard.machine.join(group_id, joining, ticket, self._now()))
         return ticket.result() if ticket.done() else ticket
 
     def sync(self, group_id: str, syncing: Syncing) -> SyncAnswer | asyncio.Future[SyncAnswer]:
-        """The answer, or a future of it. Raises Rejected when there is no coordinator."""
+        """Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
         ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
         self._settle(shard, group_id, shard.machine.sync(group_id, syncing, ticket, self._now()))
         return ticket.result() if ticket.done() else ticket
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """What the heartbeat is answered; it never waits."""
+        """Return the error of a classic heartbeat. It never waits."""
         try:
             shard = self._shard_of_members(group_id)
         except Rejected as refused:
@@ -213,13 +214,14 @@ class GroupService:
         return error
 
     def consumer_heartbeat(self, beat: Heartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
-        """Join, go on in or leave a consumer group. Raises Rejected."""
+        """Join, stay in or leave a consumer group. Raises Rejected."""
         try:
             shard = self.shards.of(beat.group_id)
         except Rejected:
             from ottla.broker.groups.consumer_heartbeat import check  # noqa: PLC0415 # see the module's rules
 
-            check(beat, self._consumer_config(beat.group_id))  # what no coordinator would take is told so, whether there is one or not
+            # Kafka validates the request before it looks for the coordinator, so an invalid one gets its own error either way.
+            check(beat, self._consumer_config(beat.group_id))
             raise
         effects = shard.machine.consumer_heartbeat(beat, self._now())
         answer, replies = effects.response
@@ -232,7 +234,7 @@ class GroupService:
             self._settle(shard, beat.group_id, Effects((), replies))
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
-        """One error for each of them. Raises Rejected for the whole request."""
+        """Return one error per member. Raises Rejected for the whole request."""
         shard = self._shard_of_members(group_id)
         errors, effects = shard.machine.leave(group_id, leaving, self._now())
         self._settle(shard, group_id, effects)
@@ -241,15 +243,15 @@ class GroupService:
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """One error for each offset, in order. Raises Rejected for the whole request."""
+        """Commit offsets. Return one error per offset, in order. Raises Rejected for the whole request."""
         shard = self.shards.of(commit.group_id)
         return shard.run(shard.machine.commit(commit, self._now()))
 
     def offsets_partition(self, group_id: str) -> Partition:
-        """Where the group's offsets are written. Raises Rejected when there is no coordinator, or none yet.
+        """Return the partition that the group's offsets are written to. Raises Rejected if this broker does not lead it.
 
-        Without an offsets topic COORDINATOR_NOT_AVAILABLE, as a transaction's append to a partition that is not there (KAFKA:
-        CoordinatorOperationExceptionHelper), where all that does not write to a transaction is NOT_COORDINATOR.
+        Without an offsets topic the error is COORDINATOR_NOT_AVAILABLE, as for a transactional append to a missing partition (Kafka's
+        CoordinatorOperationExceptionHelper); all other group requests get NOT_COORDINATOR then.
         """
         if not self.shards.exist:
             raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
@@ -258,9 +260,9 @@ class GroupService:
     def commit_transactional(
         self, commit: Commit, producer_id: int, producer_epoch: int, guard: VerificationGuard | None
     ) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
-        """One error for each offset, in order; what was taken becomes visible when the transaction commits.
+        """Write offsets in a transaction; they become visible when it commits. Return one error per offset, in order.
 
-        The caller has verified that the offsets' partition belongs to the transaction, which `guard` shows. Raises Rejected for the whole
+        The caller has verified that the offsets partition belongs to the transaction; `guard` is the proof. Raises Rejected for the whole
         request.
         """
         shard = self.shards.of(commit.group_id)
@@ -270,13 +272,13 @@ class GroupService:
         return shard.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms(), guard)
 
     def write_marker(self, index: int, marker: TxnMarker) -> Durable:
-        """End a producer's transaction in partition `index` of the offsets topic: its offsets become visible, or go.
+        """Write a transaction marker to partition `index` of the offsets topic: the producer's offsets become visible, or are dropped.
 
-        Raises Rejected: NOT_LEADER_OR_FOLLOWER while the partition is not read back, UNKNOWN_TOPIC_OR_PARTITION when there is none.
+        Raises Rejected: NOT_LEADER_OR_FOLLOWER while the partition is not loaded, UNKNOWN_TOPIC_OR_PARTITION if it does not exist.
         """
         shard = self.shards.at(index)
         if shard.life is not Life.SERVING:
-            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the groups of this partition are not read back yet")
+            raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the groups of this partition are not loaded yet")
         return shard.append_marker(marker)
 
     def fetch(
@@ -289,7 +291,7 @@ class GroupService:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Fetched | asyncio.Future[Fetched]:
-        """Committed offsets by topic, in the order asked. Raises Rejected for the whole group."""
+        """Return committed offsets by topic, in the requested order. Raises Rejected for the whole group."""
         shard = self.shards.of(group_id)
         wanted = shard.machine.fetch(
             group_id, topics, require_stable=require_stable, member_id=member_id, member_epoch=member_epoch, topic_ids=topic_ids
@@ -297,27 +299,27 @@ class GroupService:
         return shard.run(wanted)
 
     def delete_offsets(self, group_id: str, topics: Topics) -> list[tuple[str, ErrorCode]] | asyncio.Future[list[tuple[str, ErrorCode]]]:
-        """One error for each topic, in order. Raises Rejected for the whole group."""
+        """Delete committed offsets. Return one error per topic, in order. Raises Rejected for the whole group."""
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_offsets(group_id, topics))
 
     def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
-        """Forget an empty group. Raises Rejected."""
+        """Delete an empty group. Raises Rejected."""
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_group(group_id))
 
     def forget_topic(self, topic: str) -> None:
-        """A topic was deleted: drop the offsets that groups committed for it."""
+        """Delete the offsets that groups committed for a deleted topic."""
         for shard in self.shards.serving():
             self._append_in_pieces(shard, shard.machine.forget_topic(topic))
 
-    # --- the leaves -----------------------------------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _now(self) -> Now:
         return Now(self._clock.mono_ms(), self._clock.now_ms())
 
     def _shard_of_members(self, group_id: str) -> _Shard:
-        """The same for what only a group with a name can have. Raises Rejected, first of all for a name that is empty."""
+        """Return the shard of a named group. Raises Rejected, for an empty name before anything else."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         return self.shards.of(group_id)
@@ -326,7 +328,7 @@ class GroupService:
         return consumer_config(self._settings, self._overrides_of(group_id))
 
     def _settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
-        """Carry out what a group decided, answer whom it answers, and see to its next deadline."""
+        """Append and apply a group's decision, complete the requests it answers, and schedule its next deadline."""
         replies, durable = effects.response, None
         try:
             durable = shard.append(effects.records)
@@ -344,8 +346,7 @@ class GroupService:
             task.add_done_callback(self._resolved)
 
     async def _resolve(self, shard: _Shard, resolution: Resolution) -> None:
-        """Resolve a group's regular expressions; other work gets its turn after each slice. A shard that resigns meanwhile has no use for
-        them."""
+        """Resolve a group's regular expressions, with other work between the slices. If the shard resigns meanwhile, drop the result."""
         try:
             for _ in resolution.steps(self.cluster, self._clock.now_ms()):
                 await asyncio.sleep(0)
@@ -355,13 +356,13 @@ class GroupService:
             self._settle(shard, resolution.group_id, effects)
 
     def _resolved(self, task: asyncio.Task[None]) -> None:
-        """Members wait for the topics of their expressions until a later heartbeat plans another resolution; the log says why."""
+        """Log a bug. The group's members wait for the matching topics until a later heartbeat starts another resolution."""
         self._resolving.discard(task)
         if not task.cancelled() and task.exception() is not None:
             logger.error("Bug while resolving regular expressions", exc_info=task.exception())
 
     def _deliver(self, shard: _Shard, replies: Replies, durable: Durable) -> None:
-        """Answer them, when what they tell is committed."""
+        """Complete the requests when the records that their responses depend on are committed."""
         answers = shard.after(durable, replies, lambda error: _failed(replies, error.code)) if replies else replies
         if isinstance(answers, asyncio.Future):
             answers.add_done_callback(lambda done: _answer(done.result()))
@@ -369,7 +370,7 @@ class GroupService:
             _answer(answers)
 
     def _watch(self, shard: _Shard, group_id: str) -> None:
-        """Have a timer run no later than the group's next deadline."""
+        """Schedule the group's timer no later than its next deadline."""
         deadline = shard.machine.next_deadline(group_id)
         timer = shard.timers.get(group_id)
         if deadline is None:
@@ -393,25 +394,27 @@ class GroupService:
         self._append_in_pieces(shard, shard.machine.expire_offsets(self._now()))
 
     def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
-        """Tombstones that stand each for itself; those that cannot be written now will be decided again."""
+        """Append independent tombstones in several batches. Those that cannot be written now are decided again at the next sweep."""
         records = effects.records
         try:
             for start in range(0, len(records), EXPIRY_RECORDS_PER_BATCH):
                 shard.append(records[start : start + EXPIRY_RECORDS_PER_BATCH])
         except Rejected as error:
-            logger.warning("Could not forget offsets in %s-%d: %s", CONSUMER_OFFSETS, shard.partition.index, error)
+            logger.warning("Could not delete offsets in %s-%d: %s", CONSUMER_OFFSETS, shard.partition.index, error)
 
 
 def new_member_id(prefix: str, random_bytes: Callable[[int], bytes]) -> str:
-    """The id of a new member, which begins with its client's or its instance's (KAFKA: ClassicGroup.generateMemberId), cut where the whole
-    would be longer than a string of the protocol."""
+    """Return the id of a new member: the client or instance id, and a random suffix (Kafka's ClassicGroup.generateMemberId).
+
+    The prefix is cut if the whole would exceed the protocol's longest string.
+    """
     suffix = f"-{random_member_id(random_bytes)}"
     return prefix.encode()[: STRING_BYTES_MAX - len(suffix)].decode(errors="ignore") + suffix
 
 
 def random_member_id(random_bytes: Callable[[int], bytes]) -> str:
-    """The id of a member that left the choice to us (version 0 of ConsumerGroupHeartbeat)."""
-    from uuid import UUID  # noqa: PLC0415 # a start does not wait for it
+    """Return an id for a member that sent none (version 0 of ConsumerGroupHeartbeat)."""
+    from uuid import UUID  # noqa: PLC0415 # keeps it out of the start-up time
 
     return str(UUID(bytes=random_bytes(16), version=4))
 
@@ -424,7 +427,7 @@ def _answer(replies: Replies) -> None:
 
 
 def _failed(replies: Replies, error: ErrorCode) -> Replies:
-    """The same waiters, told that it came to nothing."""
+    """Return replies with `error` to the same tickets."""
     return [
         Reply(ticket, JoinAnswer(error=error) if isinstance(answer, JoinAnswer) else SyncAnswer(error=error)) for ticket, answer in replies
     ]

@@ -1,6 +1,6 @@
-"""What the coordinators and the partitions of a cluster's member ask of the cluster's other brokers.
+"""The requests that a cluster broker's coordinators and partitions send to other brokers.
 
-Markers and questions about transactions travel on connections of their own: neither waits behind the other.
+Markers and transaction verification use separate connections, so that neither waits for the other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class OtherBrokers:
-    """`peers` makes the links of one kind of work."""
+    """Makes the clients for remote markers and remote coordinators. `peers` makes the links for each."""
 
     def __init__(self, catalog: Catalog, node_id: int, peers: Callable[[], Peers]) -> None:
         self._catalog = catalog
@@ -28,18 +28,18 @@ class OtherBrokers:
         self._made: list[RemoteMarkers | RemoteTxns] = []
 
     def markers(self, local: SendMarker) -> SendMarker:
-        """Brings a marker to whichever broker leads its partition; `local` writes it here."""
+        """Return a function that sends a marker to the partition's leader; `local` writes to partitions led by this broker."""
         made = RemoteMarkers(local, self._catalog, self._node_id, self._peers())
         self._made.append(made)
         return made.send
 
     def txns(self, local: TxnPartitions) -> TxnPartitions:
-        """Asks whichever broker coordinates a transaction; `local` answers here."""
+        """Return a client that asks a transaction's coordinator; `local` answers if that is this broker."""
         made = RemoteTxns(local, self._catalog, self._node_id, self._peers())
         self._made.append(made)
         return made
 
     def end(self) -> None:
-        """Ask nothing more."""
+        """Send nothing more."""
         for made in self._made:
             made.end()

@@ -1,11 +1,11 @@
-"""Markers of this broker's transaction coordinators into partitions of the whole cluster (Kafka's TransactionMarkerChannelManager).
+"""Sends transaction markers from this broker's coordinators to partition leaders in the cluster (Kafka's TransactionMarkerChannelManager).
 
-Rules that hold here:
+Invariants:
 
-* Who leads a partition is looked up each time that a marker is sent; what has no leader, or whose leader is away, is refused for now.
-* An error of one partition is its own. Where the request itself came to nothing, so did all its markers, as far as anybody knows: they are
-  sent again, and a partition that has one already takes the second without harm.
-* A request names a producer once: its answer tells partitions apart by the producer's id.
+* The leader is looked up each time a marker is sent. A partition without a reachable leader is rejected with a retriable error.
+* An error applies to its partition only. If the whole request fails, each of its markers counts as failed and is sent again; a second
+  marker does no harm to a partition that has one already.
+* A request names a producer once, because the response identifies its partitions by the producer id.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 class RemoteMarkers:
-    """`local` writes into what this broker, `node_id`, leads."""
+    """Sends markers to leaders. `local` writes to the partitions that this broker, `node_id`, leads."""
 
     def __init__(self, local: SendMarker, catalog: Catalog, node_id: int, peers: Peers) -> None:
         self._local = local
@@ -46,7 +46,7 @@ class RemoteMarkers:
         self._batches: Batches[tuple[TopicPartition, TxnMarker], None] = Batches(self._write)
 
     def send(self, place: TopicPartition, marker: TxnMarker) -> Durable:
-        """A `SendMarker`. Raises Rejected."""
+        """Send a marker, as a `SendMarker`. Raises Rejected."""
         leader = self._catalog.leader_of(place)
         if leader == self._node_id:
             return self._local(place, marker)
@@ -78,7 +78,7 @@ class RemoteMarkers:
             if code == ErrorCode.NONE:
                 asked.settle(None)
             else:
-                asked.fail(Rejected(ErrorCode.of(code), f"broker {node} refuses it"))
+                asked.fail(Rejected(ErrorCode.of(code), f"broker {node} rejects the marker"))
 
 
 def _request(batch: Sequence[_Asked]) -> WriteTxnMarkersRequest:
@@ -86,10 +86,10 @@ def _request(batch: Sequence[_Asked]) -> WriteTxnMarkersRequest:
     for asked in batch:
         (topic, index), marker = asked.question
         places.setdefault(marker, {}).setdefault(topic, []).append(index)
-    return WriteTxnMarkersRequest([_told(marker, topics) for marker, topics in places.items()])
+    return WriteTxnMarkersRequest([_wire_marker(marker, topics) for marker, topics in places.items()])
 
 
-def _told(marker: TxnMarker, topics: Mapping[str, list[int]]) -> WritableTxnMarker:
+def _wire_marker(marker: TxnMarker, topics: Mapping[str, list[int]]) -> WritableTxnMarker:
     return WritableTxnMarker(
         marker.producer_id,
         marker.producer_epoch,

@@ -1,11 +1,11 @@
-"""Transactions as the brokers that lead their partitions ask for them, wherever their coordinators are (Kafka's AddPartitionsToTxnManager).
+"""Asks transaction coordinators on other brokers, on behalf of partition leaders (Kafka's AddPartitionsToTxnManager).
 
-Rules that hold here:
+Invariants:
 
-* The coordinator is the leader of the partition of `__transaction_state` that the id hashes to; it is looked up for each question. Without
-  one: COORDINATOR_NOT_AVAILABLE. Where the question came to nothing: NETWORK_EXCEPTION. A coordinator that knows no such question is not
-  asked: what it would say is yes.
-* A request names a transactional id once; of two that wait, the second is for the next one.
+* The coordinator is the leader of the `__transaction_state` partition that the transactional id hashes to; it is looked up for each
+  question. Without a coordinator the error is COORDINATOR_NOT_AVAILABLE; if the request fails it is NETWORK_EXCEPTION. A coordinator too
+  old to verify partitions is not asked, and the answer counts as yes, as in Kafka.
+* A request names a transactional id once; a second question about it goes into the next request.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class _Question:
 
 
 class RemoteTxns:
-    """A `TxnPartitions`. `local` answers for the ids whose coordinator this broker, `node_id`, is."""
+    """A `TxnPartitions` for all coordinators. `local` answers for the ids that this broker, `node_id`, coordinates."""
 
     def __init__(self, local: TxnPartitions, catalog: Catalog, node_id: int, peers: Peers) -> None:
         self._local = local
@@ -59,19 +59,19 @@ class RemoteTxns:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> Answer:
-        """See `TxnPartitions`. From another coordinator: in transaction version 2, the only one in which brokers add."""
+        """Open the transaction or add partitions to it. A remote coordinator adds at transaction version 2: brokers add in no other."""
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.add_partitions(transactional_id, producer_id, epoch, partitions, client_version)
         return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=False))
 
     def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
-        """See `TxnPartitions`."""
+        """Ask whether each partition belongs to the open transaction; changes nothing."""
         if self._coordinator_of(transactional_id) == self._node_id:
             return self._local.verify_partitions(transactional_id, producer_id, epoch, partitions)
         return self._ask(_Question(transactional_id, producer_id, epoch, partitions, only_verify=True))
 
     def end(self) -> None:
-        """Ask nothing more."""
+        """Send nothing more."""
         self._batches.end()
         self._peers.close()
 
@@ -89,7 +89,7 @@ class RemoteTxns:
         now: dict[str, Asked[_Question, Errors]] = {}
         for asked in batch:
             now.setdefault(asked.question.transactional_id, asked)
-        request = AddPartitionsToTxnRequest([_told(asked.question) for asked in now.values()])
+        request = AddPartitionsToTxnRequest([_wire_transaction(asked.question) for asked in now.values()])
         try:
             response: AddPartitionsToTxnResponse = await self._peers.call(node, request)
         except LinkBroken:
@@ -100,7 +100,7 @@ class RemoteTxns:
             _settle_each(now, response)
 
 
-def _told(question: _Question) -> AddPartitionsToTxnTransaction:
+def _wire_transaction(question: _Question) -> AddPartitionsToTxnTransaction:
     topics: dict[str, list[int]] = {}
     for topic, index in sorted(question.partitions):
         topics.setdefault(topic, []).append(index)
@@ -114,7 +114,7 @@ def _told(question: _Question) -> AddPartitionsToTxnTransaction:
 
 
 def _settle_each(now: Mapping[str, Asked[_Question, Errors]], response: AddPartitionsToTxnResponse) -> None:
-    """Each by its own result; one that is missing is as if the answer had been."""
+    """Settle each question with its own result; a missing result counts as NETWORK_EXCEPTION."""
     if response.error_code:
         not_for_clients = response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         _settle_all(now.values(), ErrorCode.INVALID_TXN_STATE if not_for_clients else ErrorCode.of(response.error_code))

@@ -1,16 +1,16 @@
-"""Runs a machine that lives in one partition: decide, append, apply, and reply when it is committed.
+"""Runs a state machine on one partition: decide, append, apply, and respond when committed.
 
-Rules that hold here, for groups and transactions alike:
+Invariants, for groups and transactions alike:
 
-* Append comes first and apply follows with no `await` between: what could not be written never happened, so there is nothing to roll back.
-  The caller decides right before `run`, in the same turn of the loop, so no other operation comes between a decision and its effects.
+* Append comes first and apply follows without an `await` in between, so a failed append changes nothing and needs no rollback. The caller
+  decides right before `run`, in the same turn of the loop, so no other operation comes between a decision and its effects.
 * The records of one operation are one batch: all of them are in the log or none.
-* A response is given when its records are committed. One that wrote nothing waits behind earlier writes that are not: what it tells must
-  not be lost. Both fail with the leadership in which they were written, and nothing is written in a later one (KAFKA-20634). What takes too
-  long is answered with an error, and may be committed yet.
-* Reading the log back, to its end, calls the same `apply`, and `end_transaction` for each marker: what is not committed yet is decided on,
-  and told to nobody. A record that cannot be read is skipped with a warning that names it: refusing to start would take all other groups or
-  transactions down with it. A damaged batch ends the reading of its partition, which is not served: nobody knows what it said.
+* A response waits until its records are committed. A response without records waits for earlier uncommitted writes, because it may reveal
+  them. Both fail when the leader epoch ends in which they were decided, and nothing is written in a later epoch (KAFKA-20634). A response
+  that takes too long fails with an error; its records may still be committed.
+* Loading reads the log to its end with the same `apply`, and `end_transaction` per marker. Uncommitted records are applied too, but no
+  response reveals them before they are committed. An undecodable record is skipped with a warning: refusing to start would take down all
+  other groups or transactions. A corrupt batch ends the loading, and the partition is not served, because its contents are unknown.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ RecordT_contra = TypeVar("RecordT_contra", contravariant=True)
 ResponseT = TypeVar("ResponseT")
 MachineT = TypeVar("MachineT", bound="Machine[Any]")
 Durable = asyncio.Future[None] | None
-"""Done when what was appended may be acknowledged; None when that is already so. Fails with Rejected where it is lost."""
+"""Done when an append may be acknowledged; None if it already may. Fails with Rejected if the records are lost."""
 
 Overdue = Callable[[Callable[[], None]], "TimerHandle"]
-"""Has this called when an answer has waited for long enough."""
+"""Schedules the callback for the time when a response has waited for too long."""
 
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
@@ -69,36 +69,36 @@ logger = logging.getLogger(__name__)
 
 
 def as_coordinator(error: Rejected) -> Rejected:
-    """What a client of a coordinator is told when the log refuses a record (KAFKA CoordinatorOperationExceptionHelper)."""
+    """Return the coordinator error for an error of the log (Kafka's CoordinatorOperationExceptionHelper)."""
     return Rejected(_APPEND_ERRORS.get(error.code, error.code), error.message)
 
 
 class Machine(Protocol[RecordT_contra]):
-    """State that changes by records alone."""
+    """State that changes only by applied records."""
 
     def apply(self, record: RecordT_contra, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """The record is in the log, as part of an open transaction if a producer id is given."""
+        """Apply a record of the log; with a producer id it is part of that producer's open transaction."""
         ...
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker of this producer is in the log."""
+        """Apply a transaction marker of the log."""
         ...
 
 
 class Life(Enum):
-    """Whether a shard may be asked."""
+    """The state of a shard."""
 
     LOADING = "loading"
     SERVING = "serving"
     UNREADABLE = "unreadable"
-    """A batch of its partition is damaged: nobody knows what it said."""
+    """A batch of the partition is corrupt, so its contents are unknown."""
     RESIGNED = "resigned"
 
 
 class Shard(Generic[RecordT, MachineT]):
-    """One machine and the partition that is its memory, for as long as this broker leads the partition in one leader epoch.
+    """One state machine and its partition, for one leader epoch of this broker.
 
-    `encode` gives a record's key and value, `decode` None for a kind it does not know. Without `overdue` answers wait as long as they must.
+    `encode` returns a record's key and value; `decode` returns None for an unknown record type. Without `overdue` responses wait for ever.
     """
 
     def __init__(
@@ -120,12 +120,11 @@ class Shard(Generic[RecordT, MachineT]):
         self._last_write: Durable = None
 
     def run(self, effects: Effects[RecordT, ResponseT]) -> ResponseT | asyncio.Future[ResponseT]:
-        """Carry out what was decided. The response, or a future of it where it has to wait; raises Rejected if the log refuses the
-        records."""
+        """Append and apply a decision. Return the response, or a future of it if it has to wait. Raises Rejected if the append fails."""
         return self.after(self.append(effects.records), effects.response)
 
     def append(self, records: Sequence[RecordT]) -> Durable:
-        """Write and apply the records; with none, only say what a response has to wait for. Raises Rejected, and then nothing changed."""
+        """Append and apply the records. Return what a response has to wait for. Raises Rejected; then nothing has changed."""
         if records:
             pairs = [self._encode(record) for record in records]
             try:
@@ -148,9 +147,9 @@ class Shard(Generic[RecordT, MachineT]):
         now_ms: int,
         guard: VerificationGuard | None = None,
     ) -> ResponseT | asyncio.Future[ResponseT]:
-        """Write the records as one batch of an open transaction. They take effect when its marker is written (`append_marker`).
+        """Append the records as one batch of an open transaction. They take effect with its marker (`append_marker`).
 
-        The first of them needs the guard of `Partition.start_verification`.
+        A transaction's first batch needs the guard of `Partition.start_verification`.
         """
         pairs = [self._encode(record) for record in effects.records]
         batch = build_batch(
@@ -170,7 +169,7 @@ class Shard(Generic[RecordT, MachineT]):
         return self.after(self._last_write, effects.response)
 
     def append_marker(self, marker: TxnMarker) -> Durable:
-        """End the producer's transaction in this partition, and with it what it left pending. Raises Rejected; then nothing changed."""
+        """Write the marker that ends the producer's transaction in this partition. Raises Rejected; then nothing has changed."""
         self._check_epoch()
         info = self.partition.append_marker(marker)
         self.machine.end_transaction(marker.producer_id, commit=marker.commit)
@@ -180,10 +179,10 @@ class Shard(Generic[RecordT, MachineT]):
     def after(
         self, durable: Durable, response: ResponseT, lost: Callable[[Rejected], ResponseT] | None = None
     ) -> ResponseT | asyncio.Future[ResponseT]:
-        """The response, or a future of it where it has to wait. What is lost meanwhile, or takes too long, is answered by `lost`, or fails
-        with Rejected.
+        """Return the response, or a future of it if `durable` is not done yet.
 
-        Several responses may wait for one write: none of them, cancelled, must cancel it for the others.
+        If the records are lost or take too long, the future has the result of `lost`, or fails with Rejected. Several responses may wait
+        for one write, so the cancellation of one must not cancel the write for the others.
         """
         if durable is None:
             return response
@@ -212,14 +211,14 @@ class Shard(Generic[RecordT, MachineT]):
         return result
 
     def _check_epoch(self) -> None:
-        """What was decided in one leadership is not written in another."""
+        """Raise Rejected if the leader epoch has changed: a decision of one epoch must not be written in another."""
         if self.life is Life.RESIGNED or self.epoch != self.partition.leader_epoch:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"leader epoch {self.epoch} is over")
 
     async def load(self, chunk_bytes: int) -> None:
-        """Read the whole log back; other work gets its turn after each chunk. Raises Rejected when it cannot be read.
+        """Read the whole log; other work runs after each chunk. Raises Rejected for a corrupt log.
 
-        What it tells waits until all of that is committed. A shard that resigns meanwhile stops where it is.
+        Responses wait until everything read is committed. A shard that resigns meanwhile stops loading.
         """
         log = self.partition.log
         offset = log.log_start_offset
@@ -228,7 +227,7 @@ class Shard(Generic[RecordT, MachineT]):
             try:
                 offset = max(await self._load_chunk(bytes(chunk)), offset + 1)
             except RecordsError as damage:
-                raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch at offset {offset} or soon after is damaged: {damage}") from damage
+                raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"a batch at or after offset {offset} is corrupt: {damage}") from damage
             if offset < log.log_end_offset:
                 await asyncio.sleep(0)
         if self.life is Life.LOADING:
@@ -260,17 +259,17 @@ class Shard(Generic[RecordT, MachineT]):
             record = self._decode(key, value)
         except ProtocolError as error:
             logger.warning(
-                "Skipping the record at offset %d of %s-%d, which cannot be read: %s", offset, partition.topic, partition.index, error
+                "Skipping the record at offset %d of %s-%d, which cannot be decoded: %s", offset, partition.topic, partition.index, error
             )
             return
         if record is None:
-            logger.warning("Skipping the record at offset %d of %s-%d: its kind is not known", offset, partition.topic, partition.index)
+            logger.warning("Skipping the record at offset %d of %s-%d: its type is unknown", offset, partition.topic, partition.index)
             return
         self.machine.apply(record, offset, producer_id)
 
 
 def failure_of(done: asyncio.Future[None]) -> Rejected | None:
-    """Why a write that was waited for came to nothing; None when it is committed."""
+    """Return why a write failed; None if it is committed."""
     if done.cancelled():
         return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     error = done.exception()

@@ -1,14 +1,14 @@
-"""The partitions of one internal topic that this broker coordinates, for every kind of coordinator alike.
+"""The partitions of one internal topic that this broker coordinates, for groups and transactions alike.
 
-Rules that hold here:
+Invariants:
 
-* A key lives in the partition that it hashes to, among all partitions that the topic has, whether they can be served or not: with one of
-  them offline, keys must not move.
-* A shard lives as long as one leadership: metadata begins and ends it (`follow`), and a shard of an older leader epoch is never asked.
-* Until its partition is read back a shard answers COORDINATOR_LOAD_IN_PROGRESS; if it cannot be read, NOT_COORDINATOR. A partition without
-  records has nothing to read and is served at once.
+* A key belongs to the partition that it hashes to, among all partitions of the topic, available or not: an offline partition must not
+  move keys.
+* A shard exists for one leader epoch. Metadata updates start and end it (`follow`), and a shard of an older epoch is never used.
+* A shard answers COORDINATOR_LOAD_IN_PROGRESS while it loads and NOT_COORDINATOR if it cannot be loaded. An empty partition is served at
+  once.
 
-Source: KAFKA CoordinatorRuntime, TransactionStateManager.
+Source: Kafka's CoordinatorRuntime, TransactionStateManager.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.replicas.partitions import Partitions
 
 LOAD_CHUNK_BYTES = 128 * 1024
-"""Read back in one turn of the loop: about 1,000 records, 10 ms."""
+"""Bytes loaded in one turn of the loop: about 1,000 records, 10 ms."""
 
 LOAD_BEFORE_SERVING_MS = 200
-"""How long a start waits: about 20,000 records, more than most logs hold once they are compacted."""
+"""How long a start waits for loading: about 20,000 records, more than most compacted logs hold."""
 
 logger = logging.getLogger(__name__)
 
@@ -44,17 +44,17 @@ ShardT = TypeVar("ShardT", bound=Shard[Any, Any])
 
 
 class Elections(Protocol):
-    """Who says which partitions this broker leads: each listener hears of a topic, an index, and the leader epoch."""
+    """The source of leadership changes. Each listener receives a topic, a partition index and a leader epoch."""
 
     on_elected: list[Callable[[str, int, int], None]]
     on_resigned: list[Callable[[str, int, int | None], None]]
 
 
 class Shards(Generic[ShardT]):
-    """`make` builds the shard of a partition, `loaded` hears of each that has been read back, `closed` of each that is over.
+    """The shards of one topic. `make` builds a shard, `loaded` receives each loaded one, `closed` each that has ended.
 
-    `partition_count` gives the number of the topic's partitions, 0 while there is no such topic, which `create_topic` makes with Kafka's
-    settings for it; that raises Rejected when it cannot.
+    `partition_count` returns the topic's partition count, 0 while the topic does not exist. `create_topic` creates it with Kafka's
+    settings; it raises Rejected if it cannot.
     """
 
     def __init__(
@@ -88,8 +88,10 @@ class Shards(Generic[ShardT]):
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Begin with every partition that this broker leads. Returns when all are read back, or after a moment: the rest is read while
-        clients are served already."""
+        """Load the shards of all partitions that this broker leads.
+
+        Return when they are loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served.
+        """
         topic = self._partitions.by_name(self._topic)
         led = [] if topic is None else [partition for partition in topic.partitions.values() if partition.leads]
         shards = [self._begin(partition) for partition in led if not self._is_current(partition)]
@@ -98,25 +100,29 @@ class Shards(Generic[ShardT]):
         await wait_at_most(self._timers, self._clock, LOAD_BEFORE_SERVING_MS, [self._spawn(shards)])
 
     def follow(self, elections: Elections) -> None:
-        """From now on begin and end with the partitions that this broker leads."""
+        """Start and end shards with this broker's leaderships from now on."""
         elections.on_elected.append(lambda topic, index, _: self.elected(index) if topic == self._topic else None)
         elections.on_resigned.append(lambda topic, index, epoch: self.resigned(index, epoch) if topic == self._topic else None)
 
     def elected(self, index: int) -> None:
-        """This broker leads partition `index` of the topic from now on: it is read back in the background."""
-        with suppress(Rejected):  # the disk refuses it; who asks is told so
+        """Start the shard of partition `index`, which this broker leads now; it loads in the background."""
+        with suppress(Rejected):  # the partition is offline; a request for it gets the error
             self.at(index)
 
     def resigned(self, index: int, leader_epoch: int | None) -> None:
-        """Another broker leads partition `index` in `leader_epoch`; word of an older epoch than the shard's is no news. None: there is no
-        replica here any more."""
+        """End the shard of partition `index`: another broker leads it since `leader_epoch`, or the replica was removed (None).
+
+        A notification from before the shard's own epoch is ignored.
+        """
         shard = self._shards.get(index)
         if shard is not None and (leader_epoch is None or shard.epoch < leader_epoch):
             self._close(self._shards.pop(index))
 
     def sweep_every(self, interval_ms: int, sweep: Callable[[ShardT], object]) -> None:
-        """From now on have `sweep` forget what has expired in the partitions that are read back, in one of them a turn of the loop: all
-        together may take a second. One that meets a bug is off the list when the timer runs this again."""
+        """Call `sweep` for each loaded shard every `interval_ms`, one shard per turn of the loop, because all of them may take a second.
+
+        A shard whose sweep raises is already off the list when the timer continues with the others.
+        """
 
         def begin() -> None:
             self._sweep_in(0, partial(next_one, self.serving()))
@@ -133,7 +139,7 @@ class Shards(Generic[ShardT]):
         self._sweep_in(interval_ms, begin)
 
     def stop(self) -> None:
-        """All shards are over."""
+        """End all shards."""
         if self._sweep is not None:
             self._sweep.cancel()
         for task in self._tasks:
@@ -141,19 +147,19 @@ class Shards(Generic[ShardT]):
         for shard in self._shards.values():
             self._close(shard)
 
-    # --- which one is asked ---------------------------------------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     @property
     def exist(self) -> bool:
-        """Whether keys have a place to live in."""
+        """Whether the topic exists."""
         return self._partition_count() > 0
 
     async def create_topic(self) -> None:
-        """Give them one. Raises Rejected."""
+        """Create the topic. Raises Rejected."""
         await self._create_topic(self._topic)
 
     def of(self, key: str) -> ShardT:
-        """The shard of a key, read back. Raises Rejected with a coordinator's error."""
+        """Return the loaded shard of a key. Raises Rejected with a coordinator error."""
         count = self._partition_count()
         if not count:
             raise Rejected(ErrorCode.NOT_COORDINATOR)
@@ -166,23 +172,23 @@ class Shards(Generic[ShardT]):
         return shard
 
     def at(self, index: int) -> ShardT:
-        """The shard of a partition, read back or not. Raises Rejected with the partition's own error where it is not served here."""
+        """Return the shard of a partition, loaded or not. Raises Rejected with the partition's own error if another broker leads it."""
         shard = self._shards.get(index)
         if shard is None or not self._is_current(shard.partition):
             return self._elect(index)
         return shard
 
     def serving(self) -> list[ShardT]:
-        """Those that are read back."""
+        """Return the loaded shards."""
         return [shard for shard in self._shards.values() if shard.life is Life.SERVING and not shard.partition.removed]
 
     def all(self) -> list[ShardT]:
-        """As `serving`; raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not read back."""
+        """Return the loaded shards. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
         if any(shard.life is Life.LOADING for shard in self._shards.values()):
             raise Rejected(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         return self.serving()
 
-    # --- the leaves -----------------------------------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _sweep_in(self, ms: int, callback: Callable[[], None]) -> None:
         self._sweep = self._timers.schedule(self._clock.mono_ms() + ms, callback)
@@ -230,14 +236,14 @@ class Shards(Generic[ShardT]):
                     self._loaded(shard)
             except Rejected as error:
                 shard.life = Life.UNREADABLE
-                logger.error("Could not read %s-%d back, it is not served: %s", self._topic, shard.partition.index, error)
-            except Exception as error:  # noqa: BLE001 # raised below: one that meets a bug does not keep the others from being read
+                logger.error("Could not load %s-%d, which is not served: %s", self._topic, shard.partition.index, error)
+            except Exception as error:  # noqa: BLE001 # raised below, after the other shards are loaded
                 shard.life, bug = Life.UNREADABLE, bug or error
         if bug is not None:
             raise bug
 
     def _done(self, task: asyncio.Task[None]) -> None:
-        """Keys that are not read back are answered NOT_COORDINATOR for ever; somebody has to learn why."""
+        """Log a bug: the keys that it kept from loading get NOT_COORDINATOR until the leadership changes."""
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
-            logger.error("Bug while reading %s back", self._topic, exc_info=task.exception())
+            logger.error("Bug while loading %s", self._topic, exc_info=task.exception())

@@ -1,17 +1,16 @@
-"""The second phase of a transaction: from a decision that is committed, over a marker in every partition, to word that it is complete.
+"""The second phase of a transaction: sends a marker to every partition of a committed decision, then writes Complete.
 
-Rules that hold here:
+Invariants:
 
-* Nothing is sent before the decision is committed, and Complete is written when all markers are, not before: else a power loss could leave
-  one partition open for ever. What needs no waiting happens in the same turn of the loop.
-* A marker is sent once for each partition, unless the broker dies in between: then the coordinator starts over, and a second marker says
-  nothing new.
-* What refuses for now (a disk, an offsets partition that is still read back, a broker that is away) is tried again by a timer, whatever
-  the others wait for. A deleted topic needs no marker.
-* A transaction whose coordinator has moved is left to the new one; so is one of which a partition has seen a newer coordinator, or a newer
-  epoch of the producer.
+* No marker is sent before the decision is committed, and Complete is written only after all markers are committed. Otherwise a power loss
+  could leave a partition's transaction open for ever. Steps that need not wait happen in the same turn of the loop.
+* Each partition gets one marker, unless the broker dies in between: then the coordinator starts over, and a second marker changes nothing.
+* A partition that rejects its marker for now (disk error, offsets partition still loading, unreachable leader) is retried by a timer,
+  independent of the others. A deleted topic needs no marker.
+* A transaction whose coordinator has moved is left to the new coordinator. So is one for which a partition has seen a newer coordinator
+  epoch or producer epoch.
 
-Source: KAFKA TransactionMarkerChannelManager.
+Source: Kafka's TransactionMarkerChannelManager.
 """
 
 from __future__ import annotations
@@ -40,35 +39,35 @@ logger = logging.getLogger(__name__)
 
 _SUPERSEDED = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED})
 _NOTHING_OPEN = frozenset({ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, ErrorCode.UNSUPPORTED_VERSION})
-"""Of a partition that can hold no transaction (TransactionMarkerRequestCompletionHandler)."""
+"""Errors of a partition that can hold no transactions (Kafka's TransactionMarkerRequestCompletionHandler)."""
 
 
 class Stops(Protocol):
-    """Scripted faults, as far as the coordinator asks them."""
+    """Scripted faults that can stop a transaction at a step."""
 
     active: bool
 
     def stops_at(
         self, step: str, transactional_id: str, go_on: Callable[[], object], topic: str | None = None, partition: int | None = None, /
     ) -> bool:
-        """Whether to stop at this step; `go_on` is called when it is released."""
+        """Return whether to stop at this step; `go_on` is called when the step is released."""
         ...
 
 
 class Home(Protocol):
-    """Where a transaction's states are written: its shard."""
+    """The shard that a transaction's states are written to."""
 
     epoch: int
     life: Life
 
     def write(self, txn: Transaction, /) -> Durable:
-        """The new state. Raises Rejected."""
+        """Append the new state. Raises Rejected."""
         ...
 
 
 @dataclass(slots=True)
 class _Work:
-    """`left`: partitions that have no marker yet. `waiting`: markers that are not committed yet."""
+    """A transaction in its second phase. `left`: partitions without a marker. `waiting`: markers that are not committed yet."""
 
     home: Home
     txn: Transaction
@@ -79,13 +78,13 @@ class _Work:
 
     @property
     def marker(self) -> TxnMarker:
-        """The same for every partition."""
+        """The marker, the same for every partition."""
         txn = self.txn
         return TxnMarker(txn.producer_id, txn.producer_epoch, txn.commits, self.home.epoch, txn.version)
 
 
 class TxnCompletion:
-    """All transactions in their second phase. `exists(topic, partition)` tells a partition that is offline from one that was deleted."""
+    """All transactions in their second phase. `exists(topic, partition)` tells an offline partition from a deleted one."""
 
     def __init__(self, send: SendMarker, timers: Timers, clock: Clock, exists: Callable[[TopicPartition], bool], *, faults: Stops) -> None:
         self._send = send
@@ -99,7 +98,7 @@ class TxnCompletion:
         return len(self._work)
 
     def begin(self, home: Home, txn: Transaction, decided: Durable = None) -> None:
-        """Carry a prepared transaction through, as soon as its decision cannot be lost."""
+        """Complete a prepared transaction, starting when its decision is committed."""
         if decided is None:
             self._prepared(home, txn)
             return
@@ -111,7 +110,7 @@ class TxnCompletion:
         decided.add_done_callback(go_on)
 
     def stop(self, home: Home | None = None) -> None:
-        """Go on with nothing, or with nothing of one home: its next coordinator carries on from the log."""
+        """Stop all transactions, or those of one shard; the next coordinator continues from the log."""
         for work in list(self._work.values()):
             if home is None or work.home is home:
                 self._leave(work)
@@ -145,7 +144,7 @@ class TxnCompletion:
         self._settle(work)
 
     def _retry(self, work: _Work) -> None:
-        """Go on at once with what a script held back."""
+        """Send the markers that a scripted fault held back."""
         if self._is_current(work):
             if work.timer is not None:
                 work.timer.cancel()
@@ -154,12 +153,12 @@ class TxnCompletion:
     def _refused(self, work: _Work, place: TopicPartition, refusal: Rejected) -> None:
         name = work.txn.transactional_id
         if refusal.code in _SUPERSEDED:
-            logger.warning("Transaction %r is left to a newer coordinator: %s-%d says %s", name, *place, refusal)
+            logger.warning("Transaction %r is left to a newer coordinator: %s-%d rejects the marker: %s", name, *place, refusal)
             self._leave(work)
         elif refusal.code in _NOTHING_OPEN or not self._exists(place):
             work.left.discard(place)
         elif work.retry_ms == limits.MARKER_RETRY_MS:
-            logger.warning("The marker of transaction %r in %s-%d has to wait: %s", name, *place, refusal)
+            logger.warning("The marker of transaction %r for %s-%d is retried: %s", name, *place, refusal)
 
     def _sent(self, work: _Work, place: TopicPartition, done: asyncio.Future[None]) -> None:
         work.waiting -= 1

@@ -1,7 +1,7 @@
-"""A transaction's marker on its way into one partition: what it says, and how it gets into a partition that this broker leads.
+"""Writes transaction markers to partitions that this broker leads.
 
-A coordinator hands each marker to a `SendMarker` and does not ask where it goes. Here it is written at once; to a partition that another
-broker leads it travels in a request (`remote_markers`), whose answer settles the same future.
+A coordinator passes each marker to a `SendMarker`. `LocalMarkers` writes it at once; for a partition led by another broker
+`remote_markers` sends a request, whose response completes the same future.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SendMarker = Callable[["TopicPartition", TxnMarker], "Durable"]
-"""Brings a marker into a partition: None when it is committed already, else a future, which fails with Rejected where it is lost.
-Raises Rejected where it is refused at once."""
+"""Writes a marker to a partition. Returns None if it is committed already, or a future that fails with Rejected if the marker is lost.
+Raises Rejected if the partition rejects it at once."""
 
 
 class LocalMarkers:
-    """Markers into partitions that this broker leads."""
+    """Writes markers to partitions that this broker leads."""
 
     def __init__(self, partitions: Partitions, groups: GroupService) -> None:
         self._partitions = partitions
         self._groups = groups
 
     def write(self, place: TopicPartition, marker: TxnMarker) -> Durable:
-        """One marker, now, by all the rules. Raises Rejected; then nothing was written."""
+        """Write one marker. Raises Rejected; then nothing was written."""
         topic, index = place
         if topic == CONSUMER_OFFSETS:
             return self._groups.write_marker(index, marker)
@@ -46,10 +46,10 @@ class LocalMarkers:
         return partition.when(Condition.COMMITTED, partition.append_marker(marker))
 
     def write_as_only_coordinator(self, place: TopicPartition, marker: TxnMarker) -> Durable:
-        """The same for a coordinator that has no other beside it: nobody else would end what is decided.
+        """Write a marker for a coordinator that is the only one of its cluster, so no other could end the transaction instead.
 
-        A greater coordinator epoch that a partition has seen (a tool's, another cluster's) is no newer one's, and the marker takes it over.
-        Where a newer epoch of the producer has been, nothing of the transaction is open, and no marker is needed.
+        A greater coordinator epoch seen by the partition (left by a tool or another cluster) belongs to no newer coordinator, so the marker
+        uses it. If the partition has seen a newer producer epoch, nothing of this transaction is open there and no marker is needed.
         """
         seen = self._partitions.get(*place).coordinator_epoch_seen(marker.producer_id)
         try:

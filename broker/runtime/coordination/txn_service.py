@@ -1,14 +1,14 @@
-"""The transactions of this broker: finds the machine of a transactional id, carries out what was decided, and ends what has to end.
+"""The transactions that this broker coordinates: finds an id's state machine, applies decisions and completes transactions.
 
-Rules that hold here:
+Invariants:
 
-* An id lives in the partition of `__transaction_state` that it hashes to; the topic is created when a coordinator is first asked for.
-* Two phases: the Prepare record decides. When it is committed the client is answered, and the rest happens without it (`txn_completion`).
-* After a restart the same goes on from the log: a prepared transaction gets its markers (again), an open one runs on towards the timeout
-  that it had.
-* Markers carry the leader epoch in which the id's partition was elected as coordinator epoch.
+* A transactional id lives in the partition of `__transaction_state` that it hashes to. The topic is created when a coordinator is first
+  looked up.
+* A transaction ends in two phases. The Prepare record decides; the client is answered when it is committed. `txn_completion` does the rest.
+* A restart continues from the log: a prepared transaction's markers are sent (again), and an open one keeps its timeout.
+* A marker's coordinator epoch is the leader epoch of the id's partition.
 
-Source: KIP-98, KIP-360, KIP-890; KAFKA TransactionCoordinator, TransactionStateManager.
+Source: KIP-98, KIP-360, KIP-890; Kafka's TransactionCoordinator, TransactionStateManager.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.replicas.partitions import Partitions
 
 EXPIRY_BATCH_BYTES = 16 * 1024
-"""Keys of expired ids in one batch, as in Kafka; a single key may be longer."""
+"""Keys of expired ids per batch, as in Kafka; a single key may be longer."""
 
 T = TypeVar("T")
 Verified = dict[TopicPartition, ErrorCode]
@@ -55,7 +55,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a producer is told: an error, or the producer id and epoch to go on with."""
+    """The response to a producer: an error, or the producer id and epoch to use from now on."""
 
     error: ErrorCode = ErrorCode.NONE
     producer_id: int = NO_PRODUCER_ID
@@ -69,12 +69,12 @@ class _Shard(Shard[TxnRecord, TxnCoordinator]):
         super().__init__(partition, TxnCoordinator(), lambda record: encode_record(record, transaction_version()), decode_record, overdue)
 
     def write(self, txn: Transaction) -> Durable:
-        """The transaction's new state. Raises Rejected with the error that a coordinator's client is told."""
+        """Append the transaction's new state. Raises Rejected with a coordinator error."""
         return self.append([TxnRecord(txn.transactional_id, txn)])
 
 
 class TxnService:
-    """All transactional ids."""
+    """All transactional ids of this broker."""
 
     def __init__(
         self,
@@ -111,35 +111,36 @@ class TxnService:
     # --- life -----------------------------------------------------------------------------------------------------------------
 
     async def load(self) -> None:
-        """Read all ids back. Returns when that is done, or after a moment: the rest is read while clients are served already."""
+        """Load all ids. Return when they are loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served."""
         self._schedule_timeouts(self._settings.transaction_abort_timed_out_transaction_cleanup_interval_ms)
         self.shards.sweep_every(self._settings.transaction_remove_expired_transaction_cleanup_interval_ms, self._forget_expired)
         await self.shards.load()
 
     def stop(self) -> None:
-        """Nothing is begun any more; what is undone, the next start does."""
+        """Stop all work; the next start continues what is unfinished."""
         self.shards.stop()
         if self._timeouts is not None:
             self._timeouts.cancel()
         self._completion.stop()
 
-    # --- where an id is -------------------------------------------------------------------------------------------------------
+    # --- lookup ---------------------------------------------------------------------------------------------------------------
 
     def get(self, transactional_id: str) -> Transaction | None:
-        """What is known of an id. Raises Rejected while that cannot be said."""
+        """Return the transaction of an id, or None. Raises Rejected while its partition is not loaded."""
         return self.shards.of(transactional_id).machine.transactions.get(transactional_id)
 
     def all_transactions(self) -> Iterator[Transaction]:
-        """Every id that is served. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not read back."""
+        """Yield every transaction of this broker. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS) while some are not loaded."""
         for shard in self.shards.all():
             yield from shard.machine.transactions.values()
 
     # --- requests -------------------------------------------------------------------------------------------------------------
 
     def init_producer_id(self, transactional_id: str, timeout_ms: int, expected: decide.Expected | None) -> Answer | asyncio.Future[Answer]:
-        """The next epoch of the id, and with it the end of everything that older epochs have open."""
+        """Give the id its next producer epoch, which fences older epochs and aborts what they have open."""
         if transactional_id and not 0 < timeout_ms <= self._settings.transaction_max_timeout_ms:
-            return _answer(decide.Decision(ErrorCode.INVALID_TRANSACTION_TIMEOUT))  # said before there is a coordinator, as Kafka does
+            # Kafka checks the timeout before it looks for the coordinator.
+            return _answer(decide.Decision(ErrorCode.INVALID_TRANSACTION_TIMEOUT))
         return self._run(
             transactional_id,
             _answer,
@@ -158,7 +159,7 @@ class TxnService:
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> ErrorCode | asyncio.Future[ErrorCode]:
-        """Open the transaction or widen it."""
+        """Open the transaction or add partitions to it."""
         now_ms = self._clock.now_ms()
         return self._run(
             transactional_id,
@@ -171,7 +172,7 @@ class TxnService:
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
     ) -> Verified | asyncio.Future[Verified]:
-        """Whether each partition belongs to the open transaction; changes nothing."""
+        """Return for each partition whether it belongs to the open transaction; changes nothing."""
         if not transactional_id:
             return decide.verify_partitions(None, transactional_id, producer_id, epoch, partitions)
         try:
@@ -185,7 +186,7 @@ class TxnService:
     def end_txn(
         self, transactional_id: str, producer_id: int, epoch: int, *, commit: bool, client_version: int
     ) -> Answer | asyncio.Future[Answer]:
-        """Commit or abort; answered when the decision is durable, whatever becomes of the markers."""
+        """Commit or abort. The response waits until the decision is committed, not for the markers."""
         return self._run(
             transactional_id,
             _answer,
@@ -204,7 +205,7 @@ class TxnService:
     def _run(
         self, transactional_id: str, reply: Callable[[decide.Decision], T], decided: Callable[[Transaction | None], decide.Decision]
     ) -> T | asyncio.Future[T]:
-        """Decide, append, apply, and reply when durable; one that wrote nothing still waits for what was written before it."""
+        """Decide, append, apply, and respond when committed. A decision without records still waits for earlier writes."""
         if not transactional_id:
             return reply(decide.Decision(ErrorCode.INVALID_REQUEST))
         try:
@@ -228,20 +229,21 @@ class TxnService:
         return await answer if isinstance(answer, asyncio.Future) else answer
 
     def _write(self, shard: _Shard, txn: Transaction) -> Durable:
-        """A transaction's new state; one that is decided goes on from there by itself."""
+        """Append a transaction's new state; if it is a decision, start its completion."""
         durable = shard.write(txn)
         if txn.state in PREPARED:
             self._completion.begin(shard, txn, durable)
         return durable
 
-    # --- what time brings -----------------------------------------------------------------------------------------------------
+    # --- timeouts and expiry --------------------------------------------------------------------------------------------------
 
     def _schedule_timeouts(self, after_ms: int) -> None:
         self._timeouts = self._timers.schedule(self._clock.mono_ms() + after_ms, self._abort_timed_out)
 
     def _abort_timed_out(self) -> None:
-        """End what has lasted too long: a bounded number in one turn, the rest in the next; what a disk refuses, at the next check.
-        A bug that one meets keeps no other from its turn, and is raised behind them.
+        """Abort transactions that have timed out, a bounded number per turn. After a failed append the rest waits for the next check.
+
+        A bug in one transaction is raised only after the others were handled.
         """
         now_ms = self._clock.now_ms()
         left = limits.TIMED_OUT_TRANSACTIONS_PER_TURN
@@ -283,10 +285,10 @@ class TxnService:
                 size += len(record.transactional_id)
             shard.append(batch)
         except Rejected as error:
-            logger.warning("Could not forget transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
+            logger.warning("Could not delete expired transactional ids in %s-%d: %s", TRANSACTION_STATE, shard.partition.index, error)
 
     def _on_loaded(self, shard: _Shard) -> None:
-        """What was decided before is carried through, when it is known to be committed."""
+        """Complete prepared transactions of a loaded shard, when their decisions are known to be committed."""
         for txn in shard.machine.prepared():
             self._completion.begin(shard, txn, shard.append(()))
 

@@ -1,14 +1,13 @@
-"""Nothing of a transaction is written to a partition that its transaction does not have (KIP-890).
+"""Ensures that a transactional batch is written only to partitions that belong to its transaction (KIP-890).
 
-Before the first batch of a transaction goes to a partition, the transaction's coordinator is asked: to add the partition (producers of
-transaction version 2 add them so) or to say that it was added. Without this a batch that was delayed past its transaction's end would open
-another one there that nobody ever closes.
+Before a transaction's first batch to a partition, the coordinator is asked to add the partition (transaction version 2), or whether it was
+added. Otherwise a batch delayed past the end of its transaction would open another transaction that nothing ever ends.
 
-Rules that hold here:
+Invariants:
 
-* The coordinator may be another broker, so its answer may come late. What holds meanwhile is the partition's guard: taken before the
-  question, shown with the append, gone when the transaction ends in between (`ProducerState.start_verification`).
-* An addition that meets the end of the transaction before (CONCURRENT_TRANSACTIONS) is tried again a few times: markers are on their way.
+* The coordinator may be another broker, so its response may come late. The partition's guard covers that time: it is taken before the
+  question, presented with the append, and invalid once a transaction ended in between (`ProducerState.start_verification`).
+* An addition rejected with CONCURRENT_TRANSACTIONS is retried a few times, because the previous transaction's markers are on their way.
 """
 
 from __future__ import annotations
@@ -28,38 +27,37 @@ if TYPE_CHECKING:
 
 TopicPartition = tuple[str, int]
 Batches = Sequence[tuple["Partition", int]]
-"""Where batches of one transaction go, each with its base sequence."""
+"""The partitions of one transaction's batches, each with the batch's base sequence."""
 
 Verdicts = dict[TopicPartition, VerificationGuard | Rejected]
-"""What the batch of a partition is appended with, or why it is not. One that is not named needs no guard."""
+"""Per partition the guard to append with, or the rejection. A partition that is not listed needs no guard."""
 
 Errors = ErrorCode | Mapping[TopicPartition, ErrorCode]
-"""One for all partitions, or one for each."""
+"""One error for all partitions, or one per partition."""
 
 Answer = Errors | asyncio.Future[ErrorCode] | asyncio.Future[dict[TopicPartition, ErrorCode]]
 
 ADDING_VERSION = 2
-"""From this transaction version on, writing to a partition adds it to the transaction."""
+"""From this transaction version on, a write adds its partition to the transaction."""
 
 
 class TxnPartitions(Protocol):
-    """What adds partitions to transactions, and says which are in them: the part of the transaction service that is asked here, on this
-    broker or on another (`remote_txns`)."""
+    """The part of a transaction coordinator that adds and verifies partitions, on this broker or another (`remote_txns`)."""
 
     def add_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition], client_version: int
     ) -> Answer:
-        """Open the transaction or widen it. A future fails with Rejected."""
+        """Open the transaction or add partitions to it. A future fails with Rejected."""
         ...
 
     def verify_partitions(self, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]) -> Answer:
-        """Whether each partition belongs to the open transaction; changes nothing. A future fails with Rejected."""
+        """Return for each partition whether it belongs to the open transaction; changes nothing. A future fails with Rejected."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Writer:
-    """Who writes. `adds` is true for requests of transaction version 2, which need not have added the partition before."""
+    """The producer of a batch. `adds`: its request has transaction version 2, so the partition need not have been added before."""
 
     transactional_id: str
     producer_id: int
@@ -68,7 +66,10 @@ class Writer:
 
 
 class TxnVerification:
-    """`pause` waits so many milliseconds of the broker's time; `alone` says that `coordinator` asks no other broker."""
+    """Verifies batches with the coordinator.
+
+    `pause` waits the given milliseconds of the broker's time. `alone`: `coordinator` never asks another broker.
+    """
 
     def __init__(self, coordinator: TxnPartitions, *, pause: Callable[[int], Awaitable[None]], alone: bool = False) -> None:
         self._coordinator = coordinator
@@ -76,9 +77,9 @@ class TxnVerification:
         self._alone = alone
 
     def verify(self, writer: Writer, batches: Batches) -> Verdicts | Awaitable[Verdicts]:
-        """Whether the batches may be appended: known at once where the transaction is open, or its coordinator need not wait.
+        """Return for each batch whether it may be appended, at once if the transaction is open there or the coordinator need not wait.
 
-        Errors are the coordinator's, but for INVALID_PRODUCER_EPOCH, which is what the word PRODUCER_FENCED is where data is written.
+        The errors are the coordinator's, except that PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH, its equivalent for Produce.
         """
         verdicts = _start(writer, batches)
         asked = _guarded(verdicts)
@@ -90,17 +91,17 @@ class TxnVerification:
         return _judged(verdicts, answer)
 
     def at_once(self, writer: Writer, partition: Partition, sequence: int) -> VerificationGuard | None:
-        """What one batch may be appended with, if that is known now: else raises Rejected, and `verify` is to be asked.
+        """Return the guard for one batch if it is known now; otherwise raise Rejected, and the caller must use `verify`.
 
-        To be asked twice changes nothing: the guard is the same one, and a partition that was added is not added again.
+        Asking twice changes nothing: the guard is the same, and a partition is added once.
         """
         guard = partition.start_verification(writer.producer_id, writer.epoch, sequence, adds=writer.adds)
         if guard is not None and not (self._alone and self._holds(writer, (partition.topic, partition.index))):
-            raise Rejected(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction's coordinator has not said yes")
+            raise Rejected(ErrorCode.CONCURRENT_TRANSACTIONS, "the transaction's coordinator has not verified the partition yet")
         return guard
 
     def _holds(self, writer: Writer, place: TopicPartition) -> bool:
-        """Whether the partition is known to belong to the transaction, now."""
+        """Return whether the partition is known now to belong to the transaction."""
         answer = self._ask(writer, frozenset((place,)))
         if isinstance(answer, asyncio.Future):
             return False
@@ -148,7 +149,7 @@ def _is_early(writer: Writer, errors: Errors) -> bool:
 
 
 def _judged(verdicts: Verdicts, errors: Errors) -> Verdicts:
-    """The guards that the coordinator has nothing against, and its errors for the others."""
+    """Return the guards of the partitions that the coordinator accepts, and its errors for the others."""
 
     def judged(place: TopicPartition, verdict: VerificationGuard | Rejected) -> VerificationGuard | Rejected:
         if isinstance(verdict, Rejected):
@@ -170,5 +171,5 @@ async def _outcome(answer: Answer) -> Errors:
         return answer
     try:
         return await answer
-    except Rejected as rejected:  # what was to be written is lost with its partition
+    except Rejected as rejected:  # the batch is not written
         return rejected.code

@@ -1,1 +1,1 @@
-"""The cluster's metadata: where it is decided, written, read back and carried out."""
+"""The cluster's metadata: deciding, logging and replaying it, and applying it to this broker."""

@@ -1,5 +1,7 @@
-"""A node of its own as what it is in a cluster: its controller, and the only broker. So what clients ask a controller is decided by the
-same rules (`broker/controller`) as in a cluster, and comes to what one broker can be."""
+"""A standalone node as a cluster of one: it is the controller and the only broker.
+
+A client's request to the controller is therefore decided by the same code (`broker/controller`) as in a larger cluster.
+"""
 
 from __future__ import annotations
 
@@ -25,13 +27,13 @@ T = TypeVar("T")
 
 
 class LoneController:
-    """What `ActiveController` is in a cluster. `settings` are those in force when it is asked."""
+    """The `ActiveController` of a standalone node. `settings` returns the settings in force."""
 
     def __init__(self, controller: Controller, catalog: Catalog, settings: Callable[[], BrokerSettings]) -> None:
         self._controller, self._catalog, self._settings = controller, catalog, settings
 
     async def run(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]], *, validate_only: bool = False) -> T:
-        """The answer of a decision, when what it decided is on disk and in force. Raises what `decide` raises."""
+        """Run a decision and return its response when its records are on disk and applied. Raises what `decide` raises."""
         return await self._controller.run(lambda: decide(self._state()), lambda answer, _: answer, validate_only=validate_only)
 
     def _state(self) -> ControllerState:
@@ -53,4 +55,4 @@ class LoneController:
         catalog = Catalog()
         alone = image._replace(brokers={settings.node_id: me}, controllers={})
         catalog.publish(alone, difference(EMPTY, alone))
-        return ControllerState("", settings, Random(0), [settings.node_id], catalog=catalog)  # nothing random is decided so
+        return ControllerState("", settings, Random(0), [settings.node_id], catalog=catalog)  # no decision here uses randomness

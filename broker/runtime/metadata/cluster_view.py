@@ -1,7 +1,7 @@
-"""What clients are told of the cluster: its brokers, who leads a partition and who has it, and which replicas are out of reach.
+"""The cluster as clients see it: brokers, partition leaders and replicas, and which replicas are offline.
 
-What topics exist is the catalog's to say, in the cluster's words; whether this broker can serve one of its own replicas, the registry's.
-Here there is one broker, which needs no registration; a member of a cluster has a `member_view.MemberView` in its place.
+The catalog knows which topics exist; the partition registry knows which replicas this broker serves. This class is for a standalone node,
+which needs no registration; a cluster broker has a `cluster_broker_view.ClusterBrokerView` instead.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ UNKNOWN_EPOCH = -1
 
 
 class Dialled(NamedTuple):
-    """The listener at which a client came in, and the address of this broker that it is told there."""
+    """The listener of a client's connection, and this broker's advertised address for it."""
 
     listener: str
     host: str
@@ -32,7 +32,7 @@ class Dialled(NamedTuple):
 
 
 class BrokerNode(NamedTuple):
-    """A broker, at the listener of the client that is told of it."""
+    """A broker with its address for the client's listener."""
 
     node_id: int
     host: str
@@ -43,24 +43,24 @@ class BrokerNode(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One partition as clients are told of it."""
+    """A partition's leader and replicas, as reported to clients."""
 
     state: PartitionRegistration
     leader: int
-    """`NO_LEADER` where nobody can serve it."""
+    """The leader's node id; `NO_LEADER` if the partition is unavailable."""
     error: ErrorCode = ErrorCode.NONE
     """Why there is no leader."""
     offline: tuple[int, ...] = ()
-    """Replicas that are out of reach."""
+    """The offline replicas."""
     hidden: Collection[int] = ()
-    """Replicas on brokers of which this client is not told."""
+    """Replicas on brokers that do not have the client's listener."""
 
 
 class ClusterView:
-    """The cluster as this broker knows it. Also the `TopicsView` of groups; `rack` is the broker's."""
+    """The cluster as this broker knows it; also the `TopicsView` of groups. `rack` is the broker's."""
 
     decides = True
-    """Whether what is decided about the cluster is decided, and carried out, in this process."""
+    """Whether this process is the controller."""
 
     def __init__(self, catalog: Catalog, partitions: Partitions, node_id: int, rack: str | None = None) -> None:
         self.catalog = catalog
@@ -72,19 +72,19 @@ class ClusterView:
 
     @property
     def controller_id(self) -> int:
-        """Whom clients are to take for the controller; -1 where there is nobody."""
+        """The node that clients take for the controller; -1 if there is none."""
         return self._node_id
 
     def brokers(self, at: Dialled) -> list[BrokerNode]:
-        """All brokers with a listener of that name, by their ids."""
+        """Return all brokers with the client's listener, by id."""
         return [BrokerNode(self._node_id, at.host, at.port, self._rack)]
 
     def alive(self, node_id: int, at: Dialled) -> BrokerNode | None:
-        """The broker of that id, if it lives and has a listener of that name."""
+        """Return the broker with that id if it is alive and has the client's listener."""
         return next((broker for broker in self.brokers(at) if broker.node_id == node_id), None)
 
-    def place(self, topic: TopicImage, index: int, at: Dialled) -> Place:  # a member asks who has such a listener
-        """Where a partition of a topic of the catalog is."""
+    def place(self, topic: TopicImage, index: int, at: Dialled) -> Place:  # subclasses use `at`
+        """Return the leader and replicas of a catalog topic's partition."""
         state = topic.partitions[index]
         served = self._partitions.by_name(topic.name)
         if served is not None and index in served.partitions:
@@ -94,12 +94,12 @@ class ClusterView:
             return Place(state, NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE, offline)
         return Place(state, state.leader, offline=offline)
 
-    def coordinator(self, topic: TopicImage, index: int, at: Dialled) -> BrokerNode | None:  # as above
-        """Who coordinates what a partition of an internal topic keeps; None where nobody can now."""
+    def coordinator(self, topic: TopicImage, index: int, at: Dialled) -> BrokerNode | None:  # subclasses use `at`
+        """Return the broker that leads a partition of an internal topic, and so coordinates its keys; None if there is none now."""
         return self.alive(self._node_id, at)
 
     def current_leader(self, topic: str | bytes, index: int) -> tuple[int, int]:
-        """Who leads, and in which epoch: as the replica here knows it, or else as metadata says (KIP-951). -1 for what is not known."""
+        """Return the leader and its epoch, from the local replica or else from metadata (KIP-951). Each is -1 if unknown."""
         try:
             replica = self._partitions.get(topic, index).replica
         except Rejected:
@@ -112,33 +112,33 @@ class ClusterView:
 
     @property
     def version(self) -> int:
-        """Another number after every change of a topic."""
+        """A number that changes with every change of a topic."""
         return self.catalog.changes
 
     @property
     def created(self) -> int:
-        """Another number after every creation of a topic."""
+        """A number that changes with every creation of a topic."""
         return self.catalog.creations
 
     def partition_count(self, topic: str) -> int:
-        """How many partitions a topic has, served or not; 0 where there is no such topic."""
+        """Return a topic's partition count, available or not; 0 if the topic does not exist."""
         return self.catalog.partition_count(topic)
 
     def by_name(self, name: str) -> TopicInfo | None:
-        """The topic of that name, or None."""
+        """Return the topic with that name, or None."""
         return self._info(self.catalog.topic(name))
 
     def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        """The topic of that id, or None."""
+        """Return the topic with that id, or None."""
         return self._info(self.catalog.topic_by_id(topic_id))
 
     def names(self) -> Iterable[str]:
-        """All topics, in no order."""
+        """Return all topic names, in no particular order."""
         return list(self.catalog.image.topic_ids)
 
     def _info(self, topic: TopicImage | None) -> TopicInfo | None:
         return None if topic is None else TopicInfo(topic.name, topic.topic_id, len(topic.partitions), self._racks(topic))
 
     def _racks(self, topic: TopicImage) -> tuple[tuple[str, ...], ...]:
-        """Of each partition the racks of its replicas, sorted."""
+        """Return for each partition the racks of its replicas, sorted."""
         return () if self._rack is None else ((self._rack,),) * len(topic.partitions)

@@ -1,12 +1,11 @@
-"""Where the cluster's metadata is decided: one decision at a time, and no other writer of the metadata log.
+"""Decides changes of a standalone node's metadata: one decision at a time, and no other writer of the metadata log.
 
-Rules that hold here:
+Invariants:
 
-* Decide, write, wait until it is on disk, apply, publish: the next decision sees all of it. So records are applied in the order of the log,
-  whoever asked for them.
-* What has begun is carried through, even when whoever asked for it has gone.
+* Decide, write, wait for the sync, apply, publish: the next decision sees the result. Records are therefore applied in log order.
+* A decision that has started is completed even if its caller is cancelled.
 
-Source: KAFKA QuorumController, whose event queue does the same.
+Source: Kafka's QuorumController, whose event queue does the same.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ R = TypeVar("R")
 
 Decide = Callable[[], "Effects[MetadataRecord, T]"]
 Refused = dict[str, "Rejected"]
-"""Topics that are in the metadata and not, or not whole, on this broker's disk."""
+"""Topics that the metadata has and for which this broker's disk rejected a partition, with the error."""
 Publish = Callable[["ImageChanges"], Awaitable[Refused]]
 
 
 class Controller:
-    """`publish` is called with what each decision changed, when it is on disk and applied."""
+    """Runs decisions. `publish` is called with each decision's changes when they are on disk and applied."""
 
     def __init__(self, catalog: Catalog, metadata_log: MetadataLog, publish: Publish) -> None:
         self._catalog = catalog
@@ -43,9 +42,9 @@ class Controller:
         self._running: set[asyncio.Task[object]] = set()
 
     async def run(self, decide: Decide[T], respond: Callable[[T, Refused], R], *, validate_only: bool = False) -> R:
-        """What `respond` makes of the decision and of what the disk refused.
+        """Run a decision and return what `respond` makes of its response and of the topics that the disk rejected.
 
-        Raises what `decide` raises, and Rejected when the metadata log cannot be written; then nothing has changed.
+        Raises what `decide` raises, and Rejected if the metadata log cannot be written; then nothing has changed.
         """
         task: asyncio.Task[R] = asyncio.get_running_loop().create_task(self._in_turn(decide, respond, validate_only))
         self._running.add(task)
@@ -53,13 +52,13 @@ class Controller:
         return await asyncio.shield(task)
 
     async def settled(self) -> None:
-        """Until what has been decided so far is carried out."""
+        """Wait until the decisions made so far are published."""
         if self._turn.locked():
             async with self._turn:
                 pass
 
     async def stop(self) -> None:
-        """Waits for what has begun."""
+        """Wait for the decisions that have started."""
         while self._running:
             await asyncio.gather(*self._running, return_exceptions=True)
 

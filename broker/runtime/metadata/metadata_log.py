@@ -1,11 +1,11 @@
-"""`__cluster_metadata-0`: where the catalog's records are kept, and the only way they get into the catalog.
+"""`__cluster_metadata-0` of a standalone node: the log of the catalog's records, and the only way to change the catalog.
 
-Rules that hold inside:
-- A record is applied after it is on disk, so nothing that a crash could undo is ever seen (as in KRaft, where the high watermark decides).
+Invariants:
+- A record is applied only after it is on disk, so a crash cannot undo anything visible (in KRaft the high watermark decides).
 - The records of one operation are one batch: recovery keeps all of them or none.
-- The log is never shortened by retention; clients cannot read or write it, for it is in no registry of partitions.
-- A Kafka's log may begin with a snapshot in place of its first records (`<end offset>-<epoch>.checkpoint`, KIP-630). We read such a one and
-  write none: our log grows by a record for each change, and a change is rare.
+- Retention never shortens the log, and clients can neither read nor write it, because it is in no partition registry.
+- A log written by Kafka may begin with a snapshot instead of its first records (`<end offset>-<epoch>.checkpoint`, KIP-630). Snapshots
+  are read but not written: the log grows by one record per change, and changes are rare.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _REPLAY_BYTES: Final = 1 << 20
 
 
 class MetadataLog:
-    """One log and the catalog it describes."""
+    """The metadata log and the catalog that it describes."""
 
     def __init__(self, log: PartitionLog, catalog: Catalog, clock: Clock, flusher: Flusher) -> None:
         self.log = log
@@ -50,14 +50,14 @@ class MetadataLog:
 
     @property
     def is_new(self) -> bool:
-        """Nothing was ever written: a new data directory, or one that never had a metadata log of its own."""
+        """Whether the log has never been written: the data directory is new, or had no metadata log."""
         return self.log.log_end_offset == 0
 
     def replay(self) -> set[bytes]:
-        """Reads the whole log back, in one step. Returns the ids of topics that it says were removed.
+        """Replay the whole log, without yielding to the loop. Return the ids of topics that it removed.
 
-        A transaction that was left open is aborted, as a new controller of Kafka does it. Raises ProtocolError for a record that is damaged
-        or unknown, LogDirRefused when the log's beginning is missing or its records contradict each other.
+        A transaction left open is aborted, as a new Kafka controller does. Raises ProtocolError for a corrupt or unknown record, and
+        LogDirRefused if the log's beginning is missing or its records contradict each other.
         """
         loader = MetadataLoader()
         removed: set[bytes] = set()
@@ -79,7 +79,7 @@ class MetadataLog:
         return removed
 
     def write_now(self, records: Sequence[MetadataRecord]) -> None:
-        """Appends, syncs and applies while the caller waits; the loop stands still for as long as one sync takes."""
+        """Append, sync and apply records; blocks the loop for one sync."""
         if not records:
             return
         self._append(records)
@@ -87,18 +87,18 @@ class MetadataLog:
         self._durable(records)
 
     async def write(self, records: Sequence[MetadataRecord]) -> ImageChanges:
-        """Appends now, and returns when the records are on disk and applied: what they changed. One call at a time."""
+        """Append records and return what they changed when they are on disk and applied. One call at a time."""
         self._append(records)
         synced: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         try:
             self._flusher.flush(self.log, synced.set_result)
         except OSError as error:
-            self._flusher.fail(error)  # the records are in the log and not in the catalog: a restart brings the two together
+            self._flusher.fail(error)  # the records are in the log but not in the catalog; a restart replays them
         await synced
         return self._durable(records)
 
     def batches(self, offset: int) -> Iterator[MetadataBatch]:
-        """What stands in the log from `offset` on, without its control records."""
+        """Yield the log's batches from `offset` on, without control records."""
         while offset < self.log.log_end_offset:
             chunk = self.log.read(offset, _REPLAY_BYTES, isolation=Isolation.LOG_END, min_one_batch=True).records
             before = offset
@@ -126,11 +126,11 @@ class MetadataLog:
         return self._catalog.apply(records)
 
     def _load_snapshot(self, loader: MetadataLoader) -> int:
-        """Where the log goes on: after the newest snapshot, where it begins with one."""
+        """Load the newest snapshot if the log begins with one. Return the offset to replay from."""
         start = self.log.log_start_offset
         if start == 0:
             return 0
-        from ottla.broker.cluster.snapshots import SnapshotId, read_snapshot  # noqa: PLC0415 # of one node, only a Kafka's log begins so
+        from ottla.broker.cluster.snapshots import SnapshotId, read_snapshot  # noqa: PLC0415 # only a log written by Kafka needs it
 
         found = {known: path for path in self.log.directory.iterdir() if (known := SnapshotId.of_file(path.name)) is not None}
         newest = max(found, default=None)

@@ -1,4 +1,4 @@
-"""What the rest of a broker is built on: the cluster's metadata as it is known here, and who decides about it."""
+"""The metadata components of a broker, on which the rest of it is built."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 class MetadataParts(NamedTuple):
-    """Either `deciding` is there, where this process decides, or `forwarding` and `other_brokers`, in a member of a cluster.
+    """The components. A standalone node has `deciding`; a cluster broker has `forwarding` and `other_brokers`.
 
-    `features` are those of the cluster, now.
+    `features` returns the cluster's current features.
     """
 
     catalog: Catalog

@@ -1,10 +1,10 @@
-"""Producer ids for this broker's clients, from blocks that it asks the controller for (Kafka's `RPCProducerIdManager`).
+"""Producer ids for this broker's clients, from blocks that the controller allocates (Kafka's `RPCProducerIdManager`).
 
-Rules that hold here:
+Invariants:
 
-* An id is given only from a block that is on disk. Whoever comes while there is none waits for the next block, and nobody else does; where
-  another node gives the blocks, they are told at once to come again.
-* The next block is asked for when nine tenths of the present one are given, so that hardly anybody waits.
+* An id comes only from a block that is on disk. Without a block only requests for an id wait; if another node allocates the blocks, such
+  a request fails at once with a retriable error.
+* The next block is requested when nine tenths of the current one are used, so a request rarely has to wait.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from ottla.protocol.error_codes import ErrorCode
 logger = logging.getLogger(__name__)
 
 _ASK_AT: Final = 0.1
-"""What is left of a block when the next one is asked for (RPCProducerIdManager.PID_PREFETCH_THRESHOLD)."""
+"""The fraction of a block that is left when the next one is requested (RPCProducerIdManager.PID_PREFETCH_THRESHOLD)."""
 
 
 class NoProducerId(Rejected):
-    """There is none at hand: whoever can waits (`ProducerIds.wait`), all others are told to come again."""
+    """No id is available now. Callers that can wait use `ProducerIds.wait`; for others it is a retriable error."""
 
     def __init__(self) -> None:
-        super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is at hand")
+        super().__init__(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "no producer id is available yet")
 
 
 class ProducerIds:
-    """`allocate` brings a block; it raises Rejected when there is none. `local`: this process gives the blocks, and soon."""
+    """Hands out ids. `allocate` returns a block or raises Rejected. `local`: this process allocates blocks, so waiting is short."""
 
     def __init__(self, allocate: Callable[[], Awaitable[range]], *, local: bool = True) -> None:
         self._allocate = allocate
@@ -41,7 +41,7 @@ class ProducerIds:
         self._asking: asyncio.Task[None] | None = None
 
     def take(self) -> int:
-        """An id never given before. Raises NoProducerId."""
+        """Return an id that was never returned before. Raises NoProducerId."""
         if self._next == self._end:
             self._begin_block()
         given = self._next
@@ -59,7 +59,7 @@ class ProducerIds:
         self._ask_from = block.stop - int(len(block) * _ASK_AT)
 
     async def wait(self) -> None:
-        """Until there is an id to take. Raises Rejected when none can be had, or NoProducerId where a client is not to wait for it."""
+        """Wait until an id is available. Raises Rejected if none can be allocated, or NoProducerId if clients should retry instead."""
         while self._next == self._end and self._next_block is None:
             if not self._local:
                 raise NoProducerId
@@ -78,4 +78,4 @@ class ProducerIds:
         self._asking = None
         error = None if task.cancelled() else task.exception()
         if error is not None:
-            logger.warning("No producer ids could be had: %s", error)
+            logger.warning("Cannot allocate a block of producer ids: %s", error)

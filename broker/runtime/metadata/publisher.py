@@ -1,14 +1,14 @@
-"""What committed metadata means for this broker: which partitions it leads and follows, and what they and the broker run with.
+"""Applies committed metadata to this broker: the partitions it leads and follows, and the settings that they and the broker use.
 
-Rules that hold here:
+Invariants:
 
-* The metadata log is always ahead of the directories: a crash at any point leaves a topic whole or gone (`topic_recovery`, or the first
-  image of a cluster's member, settles the rest at a start).
-* What is removed goes first, then what this broker leads, then what it follows, then coordinators, then settings (Kafka's
-  `BrokerMetadataPublisher`): a name that is created again must find its old partitions gone.
-* A removed partition is served no longer from the moment its removal is known; who waits for it is woken before its directory moves.
-* A bug that one step meets is told with its trace, and the steps after it are taken all the same: the log will not say again what it said.
-* The new partitions of a topic are served all at once: who counts them must find either none or all.
+* The metadata log is always ahead of the directories. A crash at any point leaves a topic whole or deleted: the next start makes the
+  directories agree (`topic_recovery`, or a cluster broker's first image).
+* Changes are applied in the order of Kafka's `BrokerMetadataPublisher`: removed partitions, leaders, followers, coordinators, settings.
+  A topic that is deleted and created again under one name must find its old partitions gone.
+* Once a removal is published, requests for the partition fail. Pending requests are completed before the directory is renamed.
+* A bug in one step is logged with its trace, and the later steps are still taken, because the log will not repeat the change.
+* The new partitions of a topic are served all at once: a client that counts them must find none or all.
 """
 
 from __future__ import annotations
@@ -55,30 +55,32 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TOPIC_DEFAULTS = frozenset(synonym.name for key in TOPIC_KEYS.values() for synonym in key.synonyms)
-"""Broker settings that are a topic key's default: when one changes, open logs have to hear of it."""
+"""Broker settings that are a topic setting's default: a change of one changes the configuration of open logs."""
 
 
 _OF_PRODUCERS = frozenset({"producer.id.expiration.ms", "transaction.partition.verification.enable"})
-"""Broker settings that open logs keep themselves."""
+"""Broker settings that each open log has a copy of."""
 
 
 class FetcherManager(Protocol):
-    """Who fetches for the partitions that this broker follows."""
+    """Fetches for the partitions that this broker follows."""
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Fetch from this broker, in the leader epoch that the partition has now; from nowhere else."""
+        """Fetch from `leader` and no other broker, in the partition's current leader epoch."""
 
     def forget(self, partition: Partition) -> None:
-        """Fetch no more for the partition, if that is done at all."""
+        """Stop fetching for the partition, if it is fetched at all."""
 
 
 class Publisher:
-    """`on_deleted` hear of each topic that is there no longer; `on_elected` and `on_resigned` of each partition, by topic, index and leader
-    epoch, that this broker leads in a new one, or does not lead; there the epoch is None where it has no replica any more. `on_quotas` are
-    told that quotas have changed, `on_settings` that settings of this very broker were written, `on_subscriptions` of each subscription to
-    clients' metrics that has changed, by its name.
+    """Applies metadata images and notifies other components.
 
-    `brokers` are told of every registration; `fetchers` of what is to be fetched. A broker without others has neither.
+    `on_deleted` receives each deleted topic. `on_elected` receives topic, index and leader epoch of each partition that this broker leads
+    in a new epoch; `on_resigned` those of each that it does not lead, with None as the epoch if its replica was removed. `on_quotas` is
+    called when quotas have changed, `on_settings` when settings of this broker were written, and `on_subscriptions` with the name of each
+    changed client metrics subscription.
+
+    `brokers` gets every registration and `fetchers` what to fetch. A standalone node has neither.
     """
 
     def __init__(
@@ -101,10 +103,10 @@ class Publisher:
         self.on_subscriptions: list[Callable[[str], None]] = []
         self.fetchers: FetcherManager | None = None
         self.shutting_down = False
-        """A controlled shutdown has begun: nothing is fetched for partitions without leader, nor where this replica is out of sync."""
+        """A controlled shutdown has begun: partitions without a leader, or with this replica out of the ISR, are not fetched any more."""
         self._opened = False
         self._new_configs: dict[str, LogConfig] = {}
-        """Of topics whose partitions are being made: one for all of them."""
+        """Configurations of topics whose partitions are being created: the partitions share one object."""
         self._catalog = catalog
         self._broker_configs = broker_configs
         self._log_dir = log_dir
@@ -114,23 +116,23 @@ class Publisher:
         self._brokers = brokers
         self._throttles = throttles
 
-    # --- what is called ----------------------------------------------------------------------------------------------------------
+    # --- applying metadata -------------------------------------------------------------------------------------------------------
 
     async def take(self, published: Published) -> None:
-        """What a member of a cluster read from the metadata log: the catalog has it from now on, and it is carried out. One at a time."""
+        """Apply an image that a cluster broker has read from the metadata log, and put it into the catalog. One call at a time."""
         self._catalog.publish(published.image, published.changes)
         if self._opened:
             await self.publish(published.changes)
         else:
             self._register(published.image.brokers)
-            with _step("setting strays aside"):
+            with _step("renaming stray directories"):
                 self._set_aside_strays(published.image)
             self.open()
 
     def open(self) -> None:
-        """Carries out the first image: serves every partition that has a replica here, from its log where one was found. Blocks.
+        """Apply the first image: serve every partition with a replica here, from its log if one was found. Blocks.
 
-        Directories that belong to none of them are set aside before this.
+        Stray directories must have been renamed before.
         """
         self._opened = True
         self._broker_configs.refresh()
@@ -143,16 +145,16 @@ class Publisher:
                 configs[name] = self._log_config_at_start(name)
             log = self._log_dir.logs.get((name, replica.index))
             if log is not None:
-                with _step(f"taking over the log of {name}-{replica.index}"):
+                with _step(f"configuring the log of {name}-{replica.index}"):
                     self._take_over(log, configs[name])
         self._throttle(self._catalog.configured_resources(ResourceType.TOPIC))
         self._serve([*local.leaders, *local.followers])
         self._tell_coordinators(local)
 
     async def publish(self, changes: ImageChanges) -> dict[str, Rejected]:
-        """Carries out what was committed and applied. The topics of which the disk refused a partition, with the first refusal.
+        """Apply committed changes. Return the topics for which the disk rejected a partition, each with its first error.
 
-        Others have their turns meanwhile; whoever calls sees to it that the next change waits.
+        Other tasks run meanwhile; the caller must not start the next publication before this one has ended.
         """
         self._register(changes.brokers)
         self._new_configs = {}
@@ -218,7 +220,7 @@ class Publisher:
         return served is not None and replica.index in served.partitions
 
     def _serve(self, replicas: Iterable[LocalReplica]) -> dict[str, Rejected]:
-        """Leads and follows. The topics of which the disk refused a partition, which stays offline until a start can make it."""
+        """Make the replicas leaders or followers. Return topics with a partition that the disk rejected: it is offline until a restart."""
         refused: dict[str, Rejected] = {}
         for replica in replicas:
             name = replica.topic.name
@@ -256,7 +258,7 @@ class Publisher:
             self.fetchers.follow(partition, registered.leader)
 
     def _partition(self, replica: LocalReplica) -> Partition | None:
-        """The partition, served from now on; None for one that is offline. Raises Rejected where the disk refuses it."""
+        """Return the partition, which is served from now on; None if it is offline. Raises Rejected if the disk rejects it."""
         name, topic_id, index = replica.topic.name, replica.topic.topic_id, replica.index
         served = self._partitions.by_name(name)
         if served is not None and index in served.partitions:
@@ -278,12 +280,12 @@ class Publisher:
             log = self._log_dir.create_log(topic.name, replica.index, topic.topic_id, config)
             self._set_producer_settings(log)
         if replica.partition.leader == self._settings.node_id:
-            # Noted before the first append, as Kafka's leader does: who asks where the epoch of an empty log ends is told.
+            # Recorded before the first append, as Kafka's leader does: OffsetsForLeaderEpoch needs it even for an empty log.
             log.become_leader(replica.partition.leader_epoch)
         return log
 
     async def _make_logs(self, replicas: Iterable[LocalReplica]) -> None:
-        """Makes logs a few at a time, so that the loop serves others meanwhile: ten thousand of them take a second."""
+        """Create logs a few at a time, so that the loop serves others meanwhile: 10,000 of them take a second."""
         made = 0
         for replica in replicas:
             if self._is_known(replica):
@@ -291,13 +293,13 @@ class Publisher:
             try:
                 self._log_of(replica)
             except Rejected:
-                return  # `_serve` will meet it again, and tell
+                return  # `_serve` gets the same error and reports it
             made += 1
             if made % limits.LOGS_AT_ONCE == 0:
                 await asyncio.sleep(0)
 
     def _is_known(self, replica: LocalReplica) -> bool:
-        """Whether there is a directory, or a reason for which there is none."""
+        """Return whether the replica has a directory, or is known to be offline."""
         key = (replica.topic.name, replica.index)
         served = self._partitions.by_name(replica.topic.name)
         return key in self._log_dir.logs or key in self._log_dir.failed or (served is not None and replica.index in served.offline)
@@ -309,7 +311,7 @@ class Publisher:
                 self.fetchers.forget(partition)
         for replica in replicas:
             self._remove_directory(replica.topic.name, replica.index)
-        # A name that a power loss brought back, or an offset in a checkpoint, could be taken for that of a new topic of the same name.
+        # After a power loss, an old directory or checkpoint entry could be taken for that of a new topic with the same name.
         await self._flusher.run(self._log_dir.removal_checkpoint())
 
     def _remove_directory(self, name: str, index: int) -> None:
@@ -318,37 +320,36 @@ class Publisher:
         try:
             self._log_dir.delete_log(name, index)
         except Rejected as error:
-            # It is gone all the same: the next start finds that no topic has it, and settles what is left.
-            logger.error("the directory of %s-%d, which was removed, stays: %s", name, index, error)
+            # The partition is not served any more; the next start finds that the directory belongs to no topic and renames it.
+            logger.error("the directory of the removed partition %s-%d could not be renamed for deletion: %s", name, index, error)
 
-    # --- what was found at the start ---------------------------------------------------------------------------------------------
+    # --- logs found at the start -------------------------------------------------------------------------------------------------
 
     def _set_aside_strays(self, image: MetadataImage) -> None:
-        """Renames the directories of partitions that have no replica here (Kafka's `LogManager.isStrayReplica`,
-        which never looks at the metadata log's)."""
+        """Rename directories of partitions without a replica here (`LogManager.isStrayReplica`, which also skips the metadata log)."""
         for (name, index), log in list(self._log_dir.logs.items()):
             topic = image.topics.get(log.topic_id)
             partition = None if topic is None else topic.partitions.get(index)
             if name == CLUSTER_METADATA or (partition is not None and self._settings.node_id in partition.replicas):
                 continue
             text = "without one" if log.topic_id == ZERO_ID else id_text(log.topic_id)
-            logger.warning("setting %s-%d aside as stray: this broker has no replica of such a partition of topic id %s", name, index, text)
+            logger.warning("renaming %s-%d as stray: this broker has no replica of such a partition of topic id %s", name, index, text)
             self._log_dir.mark_stray(name, index)
         self._log_dir.removal_checkpoint()()
 
     def _log_config_at_start(self, name: str) -> LogConfig:
         overrides = self._catalog.configs(ResourceType.TOPIC, name)
         for key in overrides.keys() - usable_overrides(overrides).keys():
-            logger.warning("topic %s: %s=%s means nothing here and is ignored", name, key, overrides[key])
+            logger.warning("topic %s: %s=%s is not a valid setting and is ignored", name, key, overrides[key])
         return self._log_config(name)
 
     def _take_over(self, log: PartitionLog, config: LogConfig) -> None:
-        """A log that was found at the start goes on with the settings that are in force."""
+        """Apply the settings in force to a log found at the start."""
         log.config = config
         self._set_producer_settings(log)
-        log.expire_producers(self._clock.now_ms())  # not before: the setting may be one that was changed while the broker ran
+        log.expire_producers(self._clock.now_ms())  # only now: the expiration may be a dynamic setting, known since the replay
         if config.flush_messages != INT64_MAX and log.recovery_point < log.log_end_offset:
-            log.flush()  # what is readable is on disk, also what was written just before a crash
+            log.flush()  # with flush.messages, readable records are on disk, also those from before a crash
 
     # --- settings ----------------------------------------------------------------------------------------------------------------
 
@@ -375,7 +376,7 @@ class Publisher:
             self._reconfigure(name for kind, name in changes.configs if kind == ResourceType.TOPIC)
 
     def _throttle(self, topics: Iterable[str]) -> None:
-        """KAFKA TopicConfigHandler, BrokerConfigHandler: the rates are only ever set on running brokers, on one or on all."""
+        """Set replication quotas, which are dynamic settings of one broker or all (Kafka's TopicConfigHandler, BrokerConfigHandler)."""
         if self._throttles is None:
             return
         node, topics = self._settings.node_id, list(topics)
@@ -397,18 +398,18 @@ class Publisher:
 
 @contextmanager
 def _step(what: str) -> Iterator[None]:
-    """A refusal is the caller's to tell; a disk that cannot be trusted ends the process. Source: KAFKA BrokerMetadataPublisher."""
+    """Log a bug and go on with the next step, as Kafka's BrokerMetadataPublisher does. Rejected and FsyncFailed pass to the caller."""
     try:
         yield
     except (Rejected, FsyncFailed):
         raise
     except Exception:
-        logger.exception("Bug while %s, as metadata says; the rest of it is carried out", what)
+        logger.exception("Bug while %s after a metadata change; the rest of the change is applied", what)
 
 
 def _tell(hooks: Iterable[Callable[..., None]], *news: object) -> None:
     for hook in hooks:
-        with _step("telling of what changed"):
+        with _step("notifying components of a change"):
             hook(*news)
 
 

@@ -1,4 +1,4 @@
-"""Topics that somebody needs and that nobody created: who makes them, and that each is begun once."""
+"""Creation of topics that a broker or client needs and that do not exist; each is requested once at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class Client(Protocol):
-    """Who it is, and from where; by a delegation token or not."""
+    """A client's address and principal, and whether it authenticated with a delegation token."""
 
     @property
     def host(self) -> str: ...
@@ -30,7 +30,7 @@ class Client(Protocol):
 
 
 class Asker(NamedTuple):
-    """The client that asked for topics which are not there. `charge` is told of the partitions that are made here, and raises Rejected."""
+    """The client whose request caused the creation. `charge` gets the count of partitions created here, and raises Rejected over quota."""
 
     client: Client
     client_id: str | None
@@ -38,41 +38,41 @@ class Asker(NamedTuple):
 
 
 class TopicMaker(Protocol):
-    """What the cluster's controller does for a broker's own needs: decided in this process (`TopicService`), or asked for
+    """Creates topics and allocates producer ids for a broker: decided in this process (`TopicService`), or requested from the controller
     (`ottla.broker.runtime.nodes.remote_topics`)."""
 
     async def allocate_producer_ids(self) -> range:
-        """A block of producer ids that no other request was given. Raises Rejected when none can be had."""
+        """Return a block of producer ids that no other request got. Raises Rejected if none can be allocated."""
         ...
 
     async def create(self, topics: Sequence[NewTopic]) -> dict[str, Rejected | None]:
-        """Creates topics as they are asked for. None: the topic is there, made now or before. Raises Rejected where nothing was decided."""
+        """Create topics as requested. None: the topic exists, from now or before. Raises Rejected if nothing was decided."""
         ...
 
     async def auto_create(self, names: Iterable[str]) -> dict[str, Rejected | None]:
-        """Creates missing topics with the broker's defaults, internal ones with their own. None: the topic is there. Raises Rejected
-        where nothing was decided."""
+        """Create missing topics with the broker's defaults, or an internal topic's own. None: the topic exists. Raises Rejected if nothing
+        was decided."""
         ...
 
     def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
-        """Begins to make missing topics as `auto_create` does; returns at once. One that is being made so is not begun again. With `asker`
-        that client is judged by the controller, and charged; without one the broker needs them itself.
+        """Start to create missing topics as `auto_create` does, and return at once. A creation under way is not started again. With `asker`
+        the controller authorizes and charges that client; without one the broker itself needs the topics.
 
-        Nobody is told what becomes of it but the log: whoever needs the topic asks whether it is there.
+        A failure is only logged; the caller checks later whether the topic exists.
         """
         ...
 
     async def ensure(self, name: str) -> TopicImage:
-        """The topic. Where it is not there it is made, and Rejected is raised unless it is there at once."""
+        """Return the topic. If it does not exist, create it; raise Rejected unless it exists at once."""
         ...
 
     async def stop(self) -> None:
-        """Nothing is made any more; what has begun is finished or given up."""
+        """Create nothing more; finish or cancel what has started."""
         ...
 
 
 class AutoCreation:
-    """Topics that are being made in the background by `create`, which gives an error or None for each name, or raises Rejected."""
+    """Topics being created in the background by `create`, which returns an error or None per name, or raises Rejected."""
 
     def __init__(self, create: Callable[[Sequence[str], Asker | None], Awaitable[dict[str, Rejected | None]]]) -> None:
         self._create = create
@@ -80,7 +80,7 @@ class AutoCreation:
         self._being_made: set[str] = set()
 
     def begin(self, names: Iterable[str], asker: Asker | None = None) -> None:
-        """See `TopicMaker.begin_auto_create`."""
+        """Start to create the topics that are not being created yet; see `TopicMaker.begin_auto_create`."""
         wanted = [name for name in names if name not in self._being_made]
         if not wanted:
             return
@@ -90,12 +90,12 @@ class AutoCreation:
         making.add_done_callback(self._making.discard)
 
     async def finish(self) -> None:
-        """Waits for all that has begun."""
+        """Wait for all creations under way."""
         while self._making:
             await asyncio.gather(*self._making, return_exceptions=True)
 
     def give_up(self) -> None:
-        """Waits for nothing more."""
+        """Cancel all creations under way."""
         for making in self._making:
             making.cancel()
 
@@ -104,10 +104,10 @@ class AutoCreation:
             answers = await self._create(names, asker)
         except Rejected as error:
             first = shown(names[0])
-            peer_logger.warning("%d topic(s) were asked for, the first is %s, and none can be created: %s", len(names), first, error)
+            peer_logger.warning("cannot create the %d requested topic(s), the first being %s: %s", len(names), first, error)
             return
         finally:
             self._being_made.difference_update(names)
         for name, refused in answers.items():
             if refused is not None:
-                peer_logger.warning("topic %s was asked for and cannot be created: %s", name, refused)
+                peer_logger.warning("cannot create the requested topic %s: %s", name, refused)

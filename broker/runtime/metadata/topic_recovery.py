@@ -1,12 +1,12 @@
-"""Starting from a data directory: what the metadata log says and what directories there are, made to agree before anything is served.
+"""Opens a standalone node's data directory: makes the directories agree with the metadata log before anything is served.
 
-Rules that hold inside:
-- The metadata log decides. A partition it knows gets its directory; a directory that it does not know, or of another topic id, is set aside
-  as `-stray`, as Kafka does; one of a topic that it says was removed is deleted: the crash came between the removal and the rename.
-- A directory with partitions and no metadata log at all comes from elsewhere (a copy of a Kafka's): its topics are taken over under their
-  own ids, with default configurations, and the log says so. Producer ids then start above every one that the partitions remember.
-- This node leads every partition: where the metadata log names others (it was a cluster's), or the last stop was not a clean one,
-  a new leader epoch begins, so that clients can tell what they read before from what replaced it (KIP-320).
+Invariants:
+- The metadata log decides. Each partition that it has gets a directory. A directory of a partition or topic id that it does not have is
+  renamed to `-stray`, as in Kafka; a directory of a topic that it removed is deleted, because a crash came between removal and rename.
+- A directory with partitions but no metadata log is a copy from elsewhere, for example from Kafka. Its topics are adopted under their own
+  ids with default settings, and a warning is logged. Producer ids then start above all those that the partitions know.
+- This node leads every partition. If the metadata log names other replicas (from a cluster), or the last shutdown was unclean, a new leader
+  epoch begins, so that clients can detect records that replaced those they have read (KIP-320).
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def open_topics(
     partitions: Partitions,
     random_bytes: Callable[[int], bytes],
 ) -> TopicService:
-    """Reads the metadata log back, settles it with the directories, and serves every partition. Blocks; called before the broker listens.
+    """Replay the metadata log, make the directories agree with it, and serve every partition. Blocks; called before the broker listens.
 
-    Raises ProtocolError for a metadata record that says nonsense, LogDirRefused when the directory cannot be used as it is.
+    Raises ProtocolError for an invalid metadata record, LogDirRefused if the directory cannot be used as it is.
     """
     try:
         return _open_topics(log_dir, settings, clock=clock, flusher=flusher, partitions=partitions, random_bytes=random_bytes)
@@ -97,7 +97,7 @@ def _open_topics(
     metadata_log.write_now(_elections(catalog, settings.node_id, clean=log_dir.was_clean))
     for (name, index), log in log_dir.logs.items():
         if log.topic_id == ZERO_ID and (topic := catalog.topic(name)) is not None and index in topic.partitions:
-            # The crash came before the new partition's `partition.metadata`, or somebody removed it.
+            # A crash came before the new partition's `partition.metadata` was written, or the file was removed.
             log_dir.name_topic(log, topic.topic_id)
     publisher = Publisher(catalog, broker_configs, log_dir=log_dir, partitions=partitions, flusher=flusher, clock=clock)
     publisher.open()
@@ -105,7 +105,7 @@ def _open_topics(
 
 
 def _first_records(found: Iterable[PartitionLog], settings: BrokerSettings, random_bytes: Callable[[int], bytes]) -> list[MetadataRecord]:
-    """What a new metadata log opens with: the levels of its features, and the topics whose directories were there before it."""
+    """Return the first records of a new metadata log: feature levels, and the topics whose directories were found."""
     records: list[MetadataRecord] = [FeatureLevelRecord(name, level) for name, level in new_levels(settings.transaction_version).items()]
     by_topic: dict[str, list[PartitionLog]] = defaultdict(list)
     next_producer_id = 0
@@ -121,8 +121,10 @@ def _first_records(found: Iterable[PartitionLog], settings: BrokerSettings, rand
 
 
 def _settle_transaction_version(catalog: Catalog, settings: BrokerSettings) -> list[MetadataRecord]:
-    """The log's level of `transaction.version` is in force, which is 0 where it names none, unless the setting was given: then that is, and
-    the log is to say so."""
+    """Make `transaction.version` agree between log and settings.
+
+    The log's level is in force (0 if it has none), unless the setting was given explicitly; then a record of that level is returned.
+    """
     stored = catalog.features.get(TRANSACTION_VERSION, 0)
     if TRANSACTION_VERSION not in settings.explicit:
         settings.transaction_version = min(stored, SUPPORTED[TRANSACTION_VERSION][1])
@@ -142,7 +144,7 @@ def _adopt(name: str, logs: list[PartitionLog], settings: BrokerSettings, random
     records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
     records += [config_record(ResourceType.TOPIC, name, key, value) for key, value in internal_topic_configs(name, settings).items()]
     records += [placement.partition_record(topic_id, index, [settings.node_id], epochs.get(index, 0)) for index in range(max(epochs) + 1)]
-    logger.warning("no metadata log: took over topic %s with %d partition(s) and default configurations", name, max(epochs) + 1)
+    logger.warning("no metadata log: adopted topic %s with %d partition(s) and default configurations", name, max(epochs) + 1)
     return records
 
 
@@ -156,13 +158,13 @@ def _set_aside_strays(log_dir: LogDir, catalog: Catalog, found: Mapping[tuple[st
             log_dir.delete_log(name, index)
         else:
             logger.warning(
-                "setting %s-%d aside as stray: the metadata log has no such partition of topic id %s", name, index, id_text(log.topic_id)
+                "renaming %s-%d as stray: the metadata log has no such partition of topic id %s", name, index, id_text(log.topic_id)
             )
             log_dir.mark_stray(name, index)
 
 
 def _elections(catalog: Catalog, node_id: int, *, clean: bool) -> list[MetadataRecord]:
-    """A new leader epoch for each partition that needs one."""
+    """Return a new leader epoch for each partition that needs one."""
     return [
         PartitionChangeRecord(partition_id=index, topic_id=topic.topic_id, isr=[node_id], leader=node_id, replicas=[node_id])
         for topic in catalog.topics()

@@ -1,4 +1,4 @@
-"""What clients ask of the cluster's topics, settings and producer ids, as decisions of the controller."""
+"""Clients' requests about topics, settings, quotas, ACLs and producer ids as decisions of a standalone node."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T = TypeVar("T")
 
 
 class TopicService:
-    """`random_bytes(n)` gives topic ids their randomness."""
+    """Makes and publishes the decisions. `random_bytes(n)` is the randomness of topic ids."""
 
     def __init__(
         self,
@@ -65,20 +65,20 @@ class TopicService:
 
     @cached_property
     def active(self) -> LoneController:
-        """Decides what else only the controllers of clusters decide."""
-        from ottla.broker.runtime.metadata.cluster_of_one import LoneController  # noqa: PLC0415 # a start does not pay for it
+        """Runs decisions that need a `ControllerState`."""
+        from ottla.broker.runtime.metadata.cluster_of_one import LoneController  # noqa: PLC0415 # keeps it out of the start-up time
 
         return LoneController(self.controller, self.catalog, lambda: self.settings)
 
-    # --- operations of clients ---------------------------------------------------------------------------------------------------
+    # --- clients' operations -----------------------------------------------------------------------------------------------------
 
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, charge: Callable[[int], None] = lambda _: None
     ) -> list[CreatedTopic]:
-        """Creates what can be created; one answer for each name.
+        """Create topics. Return one result per name.
 
-        This and the others raise Rejected when the whole request is refused and nothing has changed: an excessive one (POLICY_VIOLATION),
-        or a metadata log that cannot be written (KAFKA_STORAGE_ERROR).
+        This method and those below raise Rejected if the whole request is rejected and nothing has changed: it is excessive
+        (POLICY_VIOLATION), or the metadata log cannot be written (KAFKA_STORAGE_ERROR).
         """
         return await self.controller.run(
             lambda: create_topics(
@@ -89,13 +89,13 @@ class TopicService:
         )
 
     async def delete_topics(self, refs: Sequence[TopicRef], *, charge: Callable[[int], None] = lambda _: None) -> list[DeletedTopic]:
-        """Deletes what can be deleted; one answer for each distinct reference."""
+        """Delete topics. Return one result per distinct reference."""
         return await self.controller.run(lambda: delete_topics(self.catalog, refs, charge), lambda answers, _: answers)
 
     async def create_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False, charge: Callable[[int], None] = lambda _: None
     ) -> list[tuple[str, Rejected | None]]:
-        """Grows what can be grown; (name, error or None) for each name."""
+        """Add partitions to topics. Return (name, error or None) per name."""
         return await self.controller.run(
             lambda: create_partitions(self.catalog, topics, self._placement(), charge),
             lambda answers, refused: [(name, error or refused.get(name)) for name, error in answers],
@@ -103,7 +103,7 @@ class TopicService:
         )
 
     async def alter_configs(self, resources: Sequence[AlterResource], *, validate_only: bool = False) -> list[Rejected | None]:
-        """Changes what can be changed, in open logs too; an error or None for each resource."""
+        """Change settings, also of open logs. Return an error or None per resource."""
         return await self.controller.run(
             lambda: alter_configs(self.catalog, resources, self.settings, self.broker_configs.check_stores),
             lambda answers, _: answers,
@@ -111,49 +111,49 @@ class TopicService:
         )
 
     async def alter_client_quotas(self, entries: Sequence[EntryData], *, validate_only: bool = False) -> dict[QuotaTarget, Rejected | None]:
-        """Sets and removes quotas; an error or None for each entity."""
+        """Set and remove client quotas. Return an error or None per entity."""
         return await self.controller.run(
             lambda: alter_client_quotas(self.catalog.image, entries), lambda answers, _: answers, validate_only=validate_only
         )
 
     async def create_acls(self, acls: Sequence[AclCreation]) -> list[Rejected | None]:
-        """Allows and denies; an error or None for each."""
+        """Create ACLs. Return an error or None per ACL."""
         return await self.controller.run(lambda: create_acls(self.catalog.image, acls, self._random_bytes), lambda answers, _: answers)
 
     async def delete_acls(self, filters: Sequence[Filter]) -> list[Deleted]:
-        """Takes it back; what each filter found."""
+        """Delete ACLs. Return the ACLs that each filter matched."""
         return await self.controller.run(lambda: delete_acls(self.catalog.image, filters), lambda answers, _: answers)
 
     async def allocate_producer_ids(self) -> range:
-        """A block of producer ids that no other request was given. Raises Rejected when there are none left."""
+        """Return a block of producer ids that no other request got. Raises Rejected if none are left."""
         return await self.controller.run(lambda: allocate_block(self.catalog, self.settings.node_id), lambda block, _: block)
 
     async def decide(self, decide: Callable[[], Effects[MetadataRecord, T]]) -> T:
-        """Any other decision about the metadata: its answer, when it is durable and in force. Raises what it raises, and as above."""
+        """Run any other decision. Return its response when the records are on disk and applied. Raises what it raises, and Rejected."""
         return await self.controller.run(decide, lambda answer, _: answer)
 
     async def remove_expired_tokens(self, now_ms: int) -> bool:
-        """Whether there may be more delegation tokens that are over. Raises as `decide`."""
-        from ottla.broker.controller.delegation_tokens import remove_expired_tokens  # noqa: PLC0415 # few have tokens
+        """Remove expired delegation tokens, a bounded number. Return whether there may be more. Raises Rejected."""
+        from ottla.broker.controller.delegation_tokens import remove_expired_tokens  # noqa: PLC0415 # few nodes use tokens
 
         return await self.decide(lambda: remove_expired_tokens(self.catalog.image, now_ms))
 
     async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
-        """Creates missing topics with the broker's defaults, internal ones with their own. None: the topic is there and is served."""
+        """Create missing topics with the broker's defaults, or an internal topic's own. None: the topic exists and is served."""
         wanted = [self._defaults_for(name) for name in names]
         created = await (self.create_topics(wanted) if asker is None else self.create_topics(wanted, charge=asker.charge))
         return {topic.name: None if _exists(topic.error) else topic.error for topic in created}
 
     async def create(self, topics: Sequence[NewTopic]) -> dict[str, Rejected | None]:
-        """See `TopicMaker.create`."""
+        """Create topics as requested. None: the topic exists."""
         return {topic.name: None if _exists(topic.error) else topic.error for topic in await self.create_topics(topics)}
 
     def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
-        """Begins to make missing topics with the broker's defaults; see `TopicMaker.begin_auto_create`."""
+        """Start to create missing topics without waiting; see `TopicMaker.begin_auto_create`."""
         self._auto_creation.begin(names, asker)
 
     async def ensure(self, name: str) -> TopicImage:
-        """The topic, served; created with its defaults if it is not there. Raises Rejected."""
+        """Return the topic, served; create it with its defaults if it does not exist. Raises Rejected."""
         if self.catalog.topic(name) is None:
             error = (await self.auto_create([name]))[name]
             if error is not None:
@@ -165,12 +165,12 @@ class TopicService:
         return topic
 
     async def stop(self) -> None:
-        """Waits for operations that have begun."""
+        """Wait for the operations that have started."""
         await self._auto_creation.finish()
         await self.controller.stop()
         self.broker_configs.loggers.reset()
 
-    # --- what they are made of ---------------------------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------------------------------------------
 
     def _check_configs(self, overrides: Mapping[str, str]) -> None:
         check_topic_configs(overrides, self.settings)
@@ -184,7 +184,7 @@ class TopicService:
         if not configs:
             return NewTopic(name)
         assert is_internal(name)
-        # One node cannot hold the three replicas that Kafka's defaults ask for, and groups must work nevertheless.
+        # A single node cannot hold the three replicas of Kafka's default, and groups must work nevertheless.
         return NewTopic(name, internal_topic_partitions(name, self.settings), 1, configs=configs)
 
 

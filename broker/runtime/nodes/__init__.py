@@ -1,1 +1,1 @@
-"""The other nodes of the cluster: links to them, and what is done through the controller."""
+"""Connections to other cluster nodes, and the requests that a broker sends to the controller."""

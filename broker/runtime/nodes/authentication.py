@@ -1,7 +1,7 @@
-"""What a link may meet at a node that asks who dials."""
+"""Errors of a connection to a node that requires authentication."""
 
 from ottla.broker.runtime.nodes.link import LinkBroken
 
 
 class AuthenticationFailed(LinkBroken):
-    """The peer did not let this node in, or could not prove who it is (KAFKA AuthenticationException)."""
+    """The peer rejected this node's credentials, or did not prove its own identity (Kafka's AuthenticationException)."""

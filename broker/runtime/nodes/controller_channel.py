@@ -1,7 +1,9 @@
-"""What a broker asks of the active controller, one request after the other, wherever that is (Kafka's NodeToControllerRequestThread).
+"""Sends a broker's requests to the active controller, one at a time (Kafka's NodeToControllerRequestThread).
 
-Rules: the order of the calls is the order in which they are carried out; one that met a broken connection, or a node that is no longer
-the controller, goes first again. So a request may be carried out twice: whoever asks must be able to bear that.
+Invariants:
+- Requests are sent in the order of the calls.
+- A request is sent again, before all later ones, when its connection breaks or the node answers NOT_CONTROLLER. The controller may
+  therefore apply it twice, so callers must send only requests that tolerate that.
 """
 
 from __future__ import annotations
@@ -29,11 +31,11 @@ logger = logging.getLogger(__name__)
 
 
 class ControllerUnreachable(Exception):
-    """No controller answered in time. What was asked may or may not have been done."""
+    """No controller answered in time. The request may or may not have been applied."""
 
 
 class ControllerShut(ControllerUnreachable):
-    """The controller did not let this node in, or is not to be believed. The next call tries again."""
+    """Authentication with the controller failed on either side. The next call connects again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -44,9 +46,9 @@ class _Item:
 
 
 class ControllerChannel:
-    """One queue and one connection. `find_controller` gives the controller as far as it is known here, and is asked until it is.
+    """One queue and one connection. `find_controller` returns the active controller, or None while this node does not know it.
 
-    A call that waits its turn for `retry_timeout_ms` fails; None: it waits for ever. An answer may take `socket_timeout_ms`.
+    A call fails after waiting `retry_timeout_ms` for its turn (None: no limit). A response may take `socket_timeout_ms`.
     """
 
     def __init__(
@@ -80,7 +82,10 @@ class ControllerChannel:
         self._told: Node | None = None
 
     async def call(self, request: Message) -> Any:
-        """The controller's response. Raises ControllerUnreachable, and UnsupportedByPeer where the controller lacks the API."""
+        """Send `request` and return the controller's response.
+
+        Raises ControllerUnreachable, and UnsupportedByPeer if the controller does not serve the API.
+        """
         if self._closed:
             raise ControllerUnreachable(f"the channel {self._name} is closed")
         wait_ms = self._retry_timeout_ms
@@ -97,19 +102,19 @@ class ControllerChannel:
                 timer.cancel()
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
-        """The versions of an API that the controller serves, as last seen; None where it does not, or none was reached yet."""
+        """Return the lowest and highest version of an API on the controller last reached; None if it lacks the API or none was reached."""
         for link in (self._link, self._seen):
             if link is not None and link.versions(ApiKey.API_VERSIONS) is not None:
                 return link.versions(api_key)
         return None
 
     def look_again(self) -> None:
-        """Another controller is known: who waits for one looks now, and not after a pause."""
+        """Look for the controller now instead of after the current pause: this node has learned of another one."""
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
     def close(self) -> None:
-        """Hang up; whoever waits is told ControllerUnreachable."""
+        """Close the connection and fail all pending calls with ControllerUnreachable."""
         self._closed = True
         if self._worker is not None:
             self._worker.cancel()
@@ -125,13 +130,13 @@ class ControllerChannel:
             _fail(item, f"{self._name}: no controller was found in {self._retry_timeout_ms} ms")
 
     async def _work(self) -> None:
-        """Carry out what waits; ends when nothing does."""
+        """Send the queued requests; return when the queue is empty."""
         try:
             while self._items:
                 item = self._items.popleft()
                 try:
                     await self._carry_out(item)
-                except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked, and the next one has its turn
+                except Exception as error:  # noqa: BLE001 # the caller gets it; the worker goes on with the next request
                     if not item.answer.done():
                         item.answer.set_exception(error)
         finally:
@@ -167,7 +172,7 @@ class ControllerChannel:
                 item.answer.set_result(response)
 
     def _dial(self) -> Link | None:
-        """A link to the controller; None where it is not known, and once where it is the one that was just left."""
+        """Open a link to the controller. None if it is unknown, or is the one just left: that one is retried after a pause."""
         found = self._find_controller()
         skipped, self._skipped = self._skipped, None
         if found is None or found == skipped:
@@ -180,7 +185,7 @@ class ControllerChannel:
         return self._link
 
     def _leave(self, why: str) -> None:
-        """The controller is elsewhere, or may be."""
+        """Close the link: this node may no longer be the controller, or cannot be reached."""
         self._lines.holds("left", logging.INFO, "%s: leaving the controller: %s", self._name, why)
         assert self._link is not None
         self._link.close()
@@ -196,7 +201,7 @@ def _fail(item: _Item, why: str, kind: type[ControllerUnreachable] = ControllerU
 
 
 def _error_codes(message: Any) -> Iterator[int]:
-    """The error codes of a response, wherever they stand in it."""
+    """Yield every error code of a response, nested ones included."""
     for name in message.__dataclass_fields__:
         value = getattr(message, name)
         if name == "error_code":

@@ -1,7 +1,8 @@
-"""Tells the controller in which directory a replica of this broker lies, where metadata says another one (KIP-858).
+"""Reports to the controller the log directory of each replica of this broker that metadata places in another directory (KIP-858).
 
-Rules: a broker whose directory was made anew has a new id for it; a replica that the controller believes to be in the old one it elects no
-more. What is to be told is looked up in the newest metadata each time: what was told, or is gone, is not told again.
+A log directory that was made anew has a new id. The controller does not elect a replica that it believes to be in the old directory, so
+each such replica is reported. Every round compares with the newest metadata: a replica whose place is right by now, or that was deleted,
+is not reported again.
 
 Source: Kafka's `AssignmentsManager`.
 """
@@ -37,17 +38,17 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PARTITIONS_MAX: Final = 2250
-"""In one request, as Kafka's brokers have it."""
+"""Partitions in one request, as in Kafka's brokers."""
 RETRY_MS: Final = 1_000
 DIRECTORIES_LEVEL: Final = 17
-"""3.7-IV2: from this metadata.version on replicas have directories."""
+"""metadata.version 3.7-IV2, the first at which partitions record their replicas' directories."""
 
 Place = tuple[bytes, int]
 """Topic id and partition."""
 
 
 class DirectoryAssignments:
-    """Of the broker `node` with the one directory `directory`. `broker_epoch` is that of its registration."""
+    """Reports for broker `node` with its single log directory `directory`. `broker_epoch` returns the epoch of its registration."""
 
     def __init__(
         self,
@@ -72,24 +73,24 @@ class DirectoryAssignments:
         self._worker = Worker(self._work)
 
     def look(self, changes: ImageChanges) -> None:
-        """Metadata was carried out: tells what it has wrong."""
+        """Report every replica among `changes` that metadata places in another directory."""
         changed = [(change.after.topic_id, index) for change in changes.topics.values() if change.after for index in change.partitions]
         self._pending.update(place for place in changed if self._lies_elsewhere(place))
         if self._pending:
             self._worker.wake()
 
     def end(self) -> None:
-        """Tell nothing more."""
+        """Stop reporting."""
         self._pending.clear()
         self._worker.cancel()
 
     async def stop(self) -> None:
-        """Tell nothing more, and wait until that is so."""
+        """Stop reporting and wait until the task has ended."""
         self.end()
         await self._worker.stop()
 
     def _lies_elsewhere(self, place: Place) -> bool:
-        """Whether metadata has this broker's replica in another directory."""
+        """Return whether metadata places this broker's replica in another directory."""
         image = self._catalog.image
         topic = image.topics.get(place[0])
         partition = None if topic is None else topic.partitions.get(place[1])
@@ -108,7 +109,7 @@ class DirectoryAssignments:
             self._pending.clear()
 
     async def _tell(self, places: list[Place]) -> set[Place]:
-        """Those that the controller has written down."""
+        """Send one request and return the replicas that the controller accepted."""
         topics = [
             TopicData(topic_id, [PartitionData(index) for _, index in those])
             for topic_id, those in groupby(places, key=lambda place: place[0])
@@ -117,14 +118,14 @@ class DirectoryAssignments:
         try:
             response: AssignReplicasToDirsResponse = await self._channel.call(request)
         except (ControllerUnreachable, UnsupportedByPeer) as error:
-            line = "No controller can be told of %d replica(s) in this broker's directory; telling again: %s"
+            line = "Cannot report the log directory of %d replica(s) to the controller; retrying: %s"
             self._lines.holds("trouble", logging.WARNING, line, len(places), error)
             return set()
         if response.error_code:
             name = ErrorCode.of(response.error_code).name
-            self._lines.holds("trouble", logging.WARNING, "The controller rejects AssignReplicasToDirs and is asked again: %s", name)
+            self._lines.holds("trouble", logging.WARNING, "The controller rejects AssignReplicasToDirs; retrying: %s", name)
             return set()
-        self._lines.over("trouble", "The controller takes the directories of replicas")
+        self._lines.over("trouble", "The controller accepts AssignReplicasToDirs again")
         return {
             (topic.topic_id, result.partition_index)
             for directory in response.directories

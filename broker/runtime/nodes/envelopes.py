@@ -1,7 +1,7 @@
-"""A client's request in an Envelope, to the controller and back (KIP-590, Kafka's `ForwardingManagerImpl`).
+"""Forwards a client's request to the controller in an Envelope request (KIP-590, Kafka's `ForwardingManagerImpl`).
 
-Rule: the controller gets the client's request at the client's version and with its client id, and with who the client is and where it is.
-It is written anew from what was read, so that its answer, too, is one that this broker can read.
+The envelope carries the client's principal and address, and its request at the client's version and with its client id. The request is
+encoded again from the decoded message, so this broker can also decode the response.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ _NO_ADDRESS = bytes(4)
 
 
 class VersionNotKnown(Exception):
-    """The controller does not know the version that the client speaks: it was negotiated while another one was the controller."""
+    """The controller does not serve the client's version of the request: the client negotiated it under another controller."""
 
 
 class Forwarding:
-    """The way to the controller for what clients ask of it. `versions` are the controller's, as `ControllerChannel.versions`."""
+    """Forwards clients' requests to the controller. `versions` is `ControllerChannel.versions`."""
 
     def __init__(self, channel: ControllerChannel) -> None:
         self._channel = channel
         self.versions = channel.versions
 
     async def forward(self, request: Message, version: int, client_id: str | None, client: Client) -> Any:
-        """The controller's response to the request of `client`.
+        """Forward the request of `client` and return the controller's response.
 
-        Raises VersionNotKnown, Rejected(REQUEST_TIMED_OUT) without an answer in time, and Rejected(UNKNOWN_SERVER_ERROR) where the
-        envelope came to nothing: the client did nothing wrong.
+        Raises VersionNotKnown; Rejected(REQUEST_TIMED_OUT) without a response in time; and Rejected(UNKNOWN_SERVER_ERROR) if the envelope
+        itself was rejected, which is no fault of the client.
         """
         written = b"".join(encode_request(request.API_KEY, version, _CORRELATION_ID, client_id, request))
         envelope = EnvelopeRequest(written[PREFIX_BYTES:], _principal_of(client), _address_bytes(client.host))
@@ -72,7 +72,7 @@ def _principal_of(client: Client) -> bytes:
 
 
 def _address_bytes(host: str) -> bytes:
-    """Four or sixteen bytes; all zero where the peer's address is none of IP."""
+    """Return the address in 4 or 16 bytes; four zero bytes if `host` is not an IP address."""
     try:
         return ip_address(host.partition("%")[0]).packed
     except ValueError:

@@ -1,6 +1,6 @@
-"""Drives a member's life: registration, heartbeats and controlled shutdown, through one channel to the controller.
+"""Drives a cluster broker's registration, heartbeats and controlled shutdown over one channel to the controller.
 
-What is said when is `ottla.broker.cluster.life_cycle`'s to decide.
+`ottla.broker.cluster.life_cycle` decides which request is due; this module sends it.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from ottla.broker.cluster.life_cycle import Incarnation, LifeCycle, Pace, Reques
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.metadata_records import Endpoint
 from ottla.broker.core.clock import Clock
-from ottla.broker.core.kept_keys import CORDONED
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.state_lines import StateLines
+from ottla.broker.core.stored_settings import CORDONED
 from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
@@ -30,17 +30,18 @@ from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRe
 logger = logging.getLogger(__name__)
 
 CONTROLLED_SHUTDOWN_MS = 300_000
-"""How long a stop waits for the controller, as Kafka's."""
+"""How long a controlled shutdown waits for the controller, as in Kafka."""
 
 
 class LifeOver(Exception):
-    """The broker ended before it was caught up, or unfenced; the text says why."""
+    """The broker stopped before it was caught up or unfenced; the text gives the reason."""
 
 
 class BrokerLife:
-    """One incarnation. `published_offset` tells up to which metadata was published here; `on_registered` is told the broker epoch.
+    """The life cycle of one broker incarnation.
 
-    `on_lost` is told why the broker cannot live any longer: it has to end its process.
+    `published_offset` returns the last metadata offset published in this broker. `on_registered` receives the broker epoch of each
+    registration. `on_lost` receives the reason why the broker must end its process.
     """
 
     def __init__(
@@ -67,43 +68,44 @@ class BrokerLife:
         self._timer: TimerHandle | None = None
         self._call: asyncio.Task[None] | None = None
         self.caught_up: asyncio.Future[None] = _milestone()
-        """Done when the controller says that metadata was published here up to this incarnation's registration. Raises LifeOver."""
+        """Done when the controller confirms that this broker has published metadata up to its own registration. Raises LifeOver."""
         self.unfenced: asyncio.Future[None] = _milestone()
-        """Done when the controller lets clients come, which is after `ready_to_unfence`. Raises LifeOver."""
+        """Done when the controller has unfenced this broker, which happens only after `ready_to_unfence`. Raises LifeOver."""
         self._over: asyncio.Future[None] = _milestone()
 
     @property
     def state(self) -> State:
-        """Where the broker is in its life."""
+        """The broker's state in its life cycle."""
         return self._life.state
 
     @property
     def broker_epoch(self) -> int:
-        """Of this incarnation; -1 before it is registered."""
+        """The epoch of this incarnation's registration; -1 before it is registered."""
         return self._life.epoch
 
     def start(self) -> None:
-        """Begin to register."""
+        """Start to register."""
         logger.info("Incarnation %s of broker %d is starting", self._incarnation.incarnation_id.hex(), self._incarnation.broker_id)
         self._life.start(self._clock.mono_ms())
         self._turn()
 
     def ready_to_unfence(self) -> None:
-        """What metadata says of this broker is carried out: it can lead and follow."""
+        """Ask the controller for unfencing: the broker has applied its metadata and can lead and follow partitions."""
         self._life.ready_to_unfence(self._clock.mono_ms())
         self._turn()
 
     def directory_failed(self, directory: bytes) -> None:
-        """Nothing of the directory with this id is served any more."""
+        """Report the log directory with this id as failed; none of its partitions is served any more."""
         self._life.directory_failed(directory, self._clock.mono_ms())
         self._turn()
 
     def published(self, published: Published) -> None:
-        """Metadata was published: whether this broker has to register once more."""
+        """React to published metadata: update the cordoned state, and register again if the metadata requires it."""
         broker_id, changes = self._incarnation.broker_id, published.changes
         self._life.metadata_level = published.image.features.get(METADATA_VERSION, 0)
         own = published.image.configs.get((ResourceType.BROKER, str(broker_id)), {})
-        self._life.cordon(bool(own.get(CORDONED)), self._clock.mono_ms())  # its only entries are the one directory and *
+        # A broker has one log directory, so any entry, its path or "*", cordons it.
+        self._life.cordon(bool(own.get(CORDONED)), self._clock.mono_ms())
         self._turn()
         if broker_id not in changes.brokers and METADATA_VERSION not in changes.features:
             return
@@ -112,7 +114,7 @@ class BrokerLife:
             self._turn()
 
     async def controlled_shutdown(self, timeout_ms: int = CONTROLLED_SHUTDOWN_MS) -> bool:
-        """Asks the controller to move what this broker leads, and waits until it has. Returns whether it had in time."""
+        """Ask the controller to move this broker's leaderships, and wait for that. Return whether it happened within `timeout_ms`."""
         self._life.begin_controlled_shutdown(self._clock.mono_ms())
         self._turn()
         late = await wait_at_most(self._timers, self._clock, timeout_ms, [self._over])
@@ -121,7 +123,7 @@ class BrokerLife:
         return not late
 
     def stop(self) -> None:
-        """Ask nothing any more; the channel is closed."""
+        """Send nothing more and close the channel."""
         self._life.end()
         self._turn()
         if self._call is not None:
@@ -129,7 +131,7 @@ class BrokerLife:
         self._channel.close()
 
     def _turn(self) -> None:
-        """Do what is to be done now, and come back when there is more."""
+        """Send the request that is due now, and schedule the next turn."""
         now_ms = self._clock.mono_ms()
         if (why := self._life.gives_up(now_ms)) is not None:
             logger.critical("Stopping: %s", why)
@@ -160,7 +162,7 @@ class BrokerLife:
         self._turn()
 
     def _note(self, request: Request, error_code: int) -> None:
-        """Log what a response means, a state that lasts once."""
+        """Log the result of a request; a condition that lasts is logged once."""
         self._lines.over("unanswered", "The controller answers %s", type(request).__name__)
         if error_code != ErrorCode.NONE:
             self._lines.holds("refused", logging.WARNING, "%s was refused: %s", type(request).__name__, ErrorCode.of(error_code).name)
@@ -185,7 +187,7 @@ class BrokerLife:
 def incarnation_of(
     settings: BrokerSettings, log_dir: LogDir, listeners: Sequence[Endpoint], random_bytes: Callable[[int], bytes]
 ) -> Incarnation:
-    """What a process that begins now says of itself; `listeners` are those that it advertises, with the ports that it has."""
+    """Return what a starting broker process registers with; `listeners` are the advertised listeners with their actual ports."""
     return Incarnation(
         settings.node_id,
         log_dir.cluster_id,
@@ -198,12 +200,12 @@ def incarnation_of(
 
 
 def pace_of(settings: BrokerSettings) -> Pace:
-    """The times of a life, as they are set."""
+    """Return the life cycle's intervals and timeouts from the settings."""
     return Pace(settings.broker_heartbeat_interval_ms, settings.initial_broker_registration_timeout_ms, settings.log_dir_failure_timeout_ms)
 
 
 def _milestone() -> asyncio.Future[None]:
-    """One that nobody may wait for."""
+    """Return a future whose exception need not be retrieved."""
     made: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     made.add_done_callback(lambda done: done.cancelled() or done.exception())
     return made

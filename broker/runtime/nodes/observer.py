@@ -1,14 +1,14 @@
-"""Follows the log of the cluster's metadata, and tells the broker what it says.
+"""Replicates the cluster's metadata log and publishes its committed records to the broker.
 
-Rules that hold inside:
-- Two tasks. One asks the quorum and writes its copy of the log; the other reads what is committed in that copy and publishes it, so that a
-  publication that waits, even for the quorum, does not keep the log from growing.
-- What is published comes in the order of the log, one after the other.
-- What the quorum says is believed or ends the broker (`on_failure`), and so is a record: none is passed over.
-- The copy is synced once a minute: nobody counts on it, and a restart asks for what a power loss took.
+Invariants:
+- One task fetches from the quorum and writes the local copy of the log; another reads the committed part of that copy and publishes it.
+  A slow publication, even one that waits for the quorum, therefore does not block replication.
+- Publications happen in log order, one at a time.
+- A record or response that cannot be applied ends the broker (`on_failure`); none is skipped.
+- The copy is synced once a minute. Nothing depends on its durability: after a power loss the missing records are fetched again.
 
-What to ask and what an answer means is decided in `cluster/observer_state.py`; what comes out, in `cluster/image_feed.py`.
-Source: KAFKA KafkaRaftClient, MetadataLoader.
+`cluster/observer_state.py` decides what to request and what a response means; `cluster/image_feed.py` builds the images.
+Source: Kafka's KafkaRaftClient, MetadataLoader.
 """
 
 from __future__ import annotations
@@ -62,15 +62,18 @@ if TYPE_CHECKING:
     from ottla.broker.storage.snapshot_files import PartialSnapshot
 
 UPKEEP_MS: Final = 60_000
-"""As often as Kafka's RaftMetadataLogCleanerManager looks."""
+"""Milliseconds between checks for old segments and snapshots, as in Kafka's RaftMetadataLogCleanerManager."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ObserverSettings:
-    """How long an answer may take: controller.quorum.request.timeout.ms, or .fetch.timeout.ms if less, after which the leader is looked for
-    elsewhere. And see each part. `controller_listener` is the first of controller.listener.names."""
+    """The settings of replication from the quorum; `limits`, `retention` and `snapshots` have docstrings of their own.
+
+    `request_timeout_ms` is the lesser of controller.quorum.request.timeout.ms and controller.quorum.fetch.timeout.ms; after it this node
+    asks another voter for the leader. `controller_listener` is the first of controller.listener.names.
+    """
 
     request_timeout_ms: int = 2_000
     controller_listener: str = "CONTROLLER"
@@ -80,11 +83,12 @@ class ObserverSettings:
 
 
 class MetadataObserver:
-    """`log` is the partition 0 of `__cluster_metadata`, whose directory also gets the snapshots and `quorum-state`.
+    """Follows the metadata log as an observer of the quorum.
 
-    `bootstrap`: controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters. `on_published` is awaited for one image
-    after the other; the first one's changes are all that is in it. `on_failure` is told once of what cannot be gone on with.
-    Raises `LogDirRefused` for a directory that holds no whole log, OSError.
+    `log` is partition 0 of `__cluster_metadata`; its directory also holds the snapshots and `quorum-state`.
+    `bootstrap` is controller.quorum.bootstrap.servers with ids of -1, or controller.quorum.voters. `on_published` is awaited for each image
+    in turn; the first image's changes are its whole contents. `on_failure` is called once with the error that stops replication.
+    Raises LogDirRefused for a directory without a complete log, and OSError.
     """
 
     def __init__(
@@ -122,44 +126,44 @@ class MetadataObserver:
         self._moved = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self.on_controller: Callable[[], object] = lambda: None
-        """Told when `controller` is another one."""
+        """Called when `controller` has changed."""
         self.applied_offset = -1
-        """The last offset of which everything is published; -1 before anything is."""
+        """The last offset whose records are all published; -1 before the first publication."""
 
     @property
     def controller(self) -> Node | None:
-        """The quorum's leader; None while it or its address is not known."""
+        """The quorum's leader; None while the leader or its address is unknown."""
         return None if self._state.leader is None else Node(*self._state.leader)
 
     @property
     def end_offset(self) -> int:
-        """Where the copy of the log ends, committed or not."""
+        """The end of the local copy of the log, committed or not."""
         return self._log.end_offset
 
     @property
     def kraft_version(self) -> int:
-        """The level of the quorum's own feature, as far as the log was read."""
+        """The finalized kraft.version, as far as the log was read."""
         return self._feed.quorum.kraft_version
 
     @property
     def high_watermark(self) -> int | None:
-        """How far the log is committed; None until the leader has said."""
+        """The high watermark of the metadata log; None until the leader has sent it."""
         return self._state.high_watermark
 
     def start(self) -> None:
-        """Begins. Call once, on the loop."""
+        """Start the tasks. Call once, on the loop."""
         self._tasks = [asyncio.ensure_future(work()) for work in (self._follow, self._publish, self._upkeep)]
         for task in self._tasks:
             task.add_done_callback(self._ended)
 
     def end(self) -> None:
-        """Asks, writes and publishes nothing more."""
+        """Stop fetching, writing and publishing."""
         for task in self._tasks:
             task.cancel()
         self._hang_up()
 
     async def stop(self) -> None:
-        """Ends; a publication that is under way is cancelled. What was not synced is left to whoever closes the log."""
+        """Stop and wait for the tasks; a publication under way is cancelled. Unsynced records are left to the code that closes the log."""
         self.end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._hang_up()
@@ -192,7 +196,7 @@ class MetadataObserver:
             response = await self._link_to(peer).call(step.request, timeout_ms=self._settings.request_timeout_ms)
         except (LinkBroken, UnsupportedByPeer) as error:
             self._state.failed(peer, self._clock.mono_ms())
-            self._tell(f"{peer.host}:{peer.port} cannot be asked for the cluster's metadata: {error}")
+            self._tell(f"{peer.host}:{peer.port} does not serve the cluster's metadata: {error}")
             return
         before = self.controller
         actions = self._state.answered(peer, response, self._clock.mono_ms())
@@ -219,7 +223,7 @@ class MetadataObserver:
             case AppendRecords():
                 self._append(action, peer)
             case TruncateTo(offset):
-                logger.info("The metadata log is cut at offset %d, where it parts from the leader's", offset)
+                logger.info("The metadata log is truncated to offset %d, where it diverges from the leader's", offset)
                 self._log.truncate_to(offset, self._clock.now_ms())
             case BeginDownload(snapshot):
                 self._partial = self._log.snapshots.begin(snapshot)
@@ -244,9 +248,9 @@ class MetadataObserver:
             if isinstance(error, Rejected) and error.code is not ErrorCode.CORRUPT_MESSAGE:
                 raise
             self._state.leave_alone(peer, self._clock.mono_ms())
-            self._tell(f"what {peer.host}:{peer.port} sent of the metadata log cannot be appended: {error}")
+            self._tell(f"records of the metadata log from {peer.host}:{peer.port} cannot be appended: {error}")
             return
-        self._lines.all_over("The cluster's metadata is read again")
+        self._lines.all_over("The cluster's metadata is replicated again")
         self._commit(action.high_watermark)
 
     def _commit(self, high_watermark: int) -> None:
@@ -260,11 +264,11 @@ class MetadataObserver:
         partial_snapshot = self._partial
         partial_snapshot.write(part.data)
         if part.is_last:
-            self._partial = None  # whatever happens meanwhile, the thread has it
+            self._partial = None  # the thread owns it from here on, so nothing else may drop it
             await self._flusher.run(partial_snapshot.freeze)
             self._log.snapshots.add(partial_snapshot.snapshot)
             if not self._log.restart_at_newest_snapshot(self._clock.now_ms()):
-                raise QuorumFault(f"{partial_snapshot.snapshot} was sent in place of a log that ends at {self._log.end_offset}")
+                raise QuorumFault(f"{partial_snapshot.snapshot} was sent although the log already ends at {self._log.end_offset}")
             self._commit(self._log.end_offset)
 
     def _drop_partial(self) -> None:
@@ -289,7 +293,7 @@ class MetadataObserver:
             await asyncio.sleep(0)
 
     async def _load(self) -> list[Published]:
-        """Some more of what is committed."""
+        """Read and decode the next committed records."""
         newest = self._log.snapshots.newest
         if newest is not None and self._feed.next_offset < self._log.start_offset:
             return await self._load_snapshot(newest)
@@ -301,7 +305,7 @@ class MetadataObserver:
         except FileNotFoundError:
             if self._log.has_snapshot(snapshot):
                 raise
-            return []  # a newer one has taken its place meanwhile
+            return []  # deleted meanwhile, because a newer snapshot exists
         return self._feed.load_snapshot(snapshot, read, self._state.committed)
 
     async def _tell_broker(self, news: list[Published]) -> None:
@@ -318,7 +322,7 @@ class MetadataObserver:
             at = [(voter.voter_id, endpoint) for voter in voters.voters for endpoint in voter.endpoints if endpoint.name == name]
             self._state.know({voter: QuorumNode(voter, endpoint.host, endpoint.port) for voter, endpoint in at})
 
-    # --- now and then --------------------------------------------------------------------------------------------------------------
+        # --- upkeep --------------------------------------------------------------------------------------------------------------------
 
     async def _upkeep(self) -> None:
         while True:
@@ -330,4 +334,4 @@ class MetadataObserver:
                     await self._flusher.run(remove)
                 await self._flusher.flush(self._log.log, lambda _: None)
             except (Rejected, ProtocolError, OSError) as error:
-                logger.error("The log of the cluster's metadata cannot be looked after, which is tried again in a minute: %s", error)
+                logger.error("Cleaning or syncing the cluster's metadata log failed; retrying in a minute: %s", error)

@@ -1,7 +1,8 @@
-"""What a broker asks of the cluster's other brokers for its own work: links to them, and requests that carry all that waits for one.
+"""Requests of this broker to the cluster's other brokers: links to them, and batches of pending questions in one request.
 
-Rules: one request is under way for each broker; what comes meanwhile goes in the next one. A broker that is not registered, or fenced, is
-not dialled: who asks finds out at once, and may come again (Kafka's InterBrokerSendThread).
+Invariants (Kafka's InterBrokerSendThread):
+- At most one request is in flight to each broker; questions that arrive meanwhile go into the next one.
+- A broker that is unregistered or fenced is not contacted: the caller fails at once and may retry.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ QuestionT = TypeVar("QuestionT")
 AnswerT = TypeVar("AnswerT")
 
 AddressOf = Callable[[int], "Node | None"]
-"""Where a broker listens for others; None while it is not registered, or fenced."""
+"""Returns the address of a broker's inter-broker listener; None while the broker is unregistered or fenced."""
 
 
 class Peers:
-    """Links of one kind of work, by the brokers' ids: made when one is first asked, and anew when it has another address."""
+    """The links for one purpose, by broker id. A link is made at the first call, and made anew when the broker's address has changed."""
 
     def __init__(self, connect: Connect, address_of: AddressOf, answer_ms: int) -> None:
         self._connect = connect
@@ -34,11 +35,11 @@ class Peers:
         self._links: dict[int, tuple[Node, Link]] = {}
 
     def has(self, node: int) -> bool:
-        """Whether the broker can be dialled."""
+        """Return whether the broker can be contacted."""
         return self._address_of(node) is not None
 
     async def call(self, node: int, request: Message) -> Any:
-        """The broker's response. Raises LinkBroken and UnsupportedByPeer."""
+        """Send `request` and return the broker's response. Raises LinkBroken and UnsupportedByPeer."""
         address = self._address_of(node)
         if address is None:
             raise LinkBroken(f"broker {node} is away")
@@ -51,32 +52,35 @@ class Peers:
         return await link.call(request, timeout_ms=self._answer_ms)
 
     def close(self) -> None:
-        """Hang up."""
+        """Close all links."""
         for _, link in self._links.values():
             link.close()
 
 
 @dataclass(slots=True, eq=False)
 class Asked(Generic[QuestionT, AnswerT]):
-    """Something that is asked, and the future of its answer."""
+    """A question and the future of its answer."""
 
     question: QuestionT
     answer: asyncio.Future[AnswerT]
 
     def settle(self, answer: AnswerT) -> None:
-        """This is the answer."""
+        """Complete the future with `answer`."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
     def fail(self, error: Exception) -> None:
-        """There is none."""
+        """Fail the future with `error`."""
         if not self.answer.done():
             self.answer.set_exception(error)
-            self.answer.exception()  # seen, also where nobody waits any more
+            self.answer.exception()  # marks it as retrieved: asyncio must not log it if the waiter was cancelled
 
 
 class Batches(Generic[QuestionT, AnswerT]):
-    """`ask(node, asked)` makes one request of them, and settles each or leaves it to the next request, but never all of them."""
+    """Sends the pending questions for a broker in one request.
+
+    `ask(node, asked)` sends one request for all of `asked` and settles each, or leaves some, but never all, for the next request.
+    """
 
     def __init__(self, ask: Callable[[int, Sequence[Asked[QuestionT, AnswerT]]], Awaitable[None]]) -> None:
         self._ask = ask
@@ -85,7 +89,7 @@ class Batches(Generic[QuestionT, AnswerT]):
         self._workers: dict[int, asyncio.Task[None]] = {}
 
     def put(self, node: int, question: QuestionT) -> asyncio.Future[AnswerT]:
-        """The broker's answer, in a future that fails with Rejected where there is none."""
+        """Queue a question; the future returns the broker's answer, or raises Rejected without one."""
         loop = asyncio.get_running_loop()
         asked: Asked[QuestionT, AnswerT] = Asked(question, loop.create_future())
         self._waiting.setdefault(node, []).append(asked)
@@ -94,16 +98,16 @@ class Batches(Generic[QuestionT, AnswerT]):
         return asked.answer
 
     def end(self) -> None:
-        """Ask nothing more; who waits is told so."""
+        """Send nothing more and fail all pending questions with NETWORK_EXCEPTION."""
         for worker in self._workers.values():
             worker.cancel()
         for each in [*self._waiting.values(), *self._under_way.values()]:
             for asked in each:
-                asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, "this broker stops"))
+                asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, "this broker is shutting down"))
         self._waiting.clear()
 
     async def _work(self, node: int) -> None:
-        """Ends when nothing waits for the broker."""
+        """Send batches to `node` until none of its questions is pending."""
         try:
             while waiting := self._waiting.pop(node, None):
                 batch, later = waiting[: limits.QUESTIONS_PER_REQUEST], waiting[limits.QUESTIONS_PER_REQUEST :]
@@ -112,7 +116,7 @@ class Batches(Generic[QuestionT, AnswerT]):
                     self._waiting[node] = later
                 try:
                     await self._ask(node, batch)
-                except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked, and the next ones have their turn
+                except Exception as error:  # noqa: BLE001 # the callers get it; the worker goes on with the next batch
                     for asked in batch:
                         asked.fail(error)
                 left = [asked for asked in batch if not asked.answer.done()]

@@ -1,9 +1,12 @@
-"""What a member of a cluster needs of topics and producer ids, done by the controller (Kafka's `DefaultAutoTopicCreationManager` and
-`RPCProducerIdManager`).
+"""Creates topics and allocates producer ids on behalf of a cluster broker by asking the controller (Kafka's
+`DefaultAutoTopicCreationManager` and `RPCProducerIdManager`).
 
-Rules: the controller decides with its own defaults but for what this broker's settings say explicitly; an internal topic is asked for with
-explicit numbers and settings. What a client asked for is asked for in its name, so that the controller judges and charges the client, as
-for any topic that it creates. What was created is known here when the metadata log says so, never from the answer.
+Invariants:
+- A request names partitions and replicas only if this broker's settings set them explicitly; otherwise the controller's defaults apply.
+  An internal topic is always requested with explicit counts and settings.
+- A topic that a client caused to be created is requested on the client's behalf, so the controller authorizes it and charges its quotas
+  as for a CreateTopics of the client.
+- A topic is known here when the metadata log has it, never from the controller's response.
 """
 
 from __future__ import annotations
@@ -35,12 +38,12 @@ if TYPE_CHECKING:
 
 CONTROLLERS_CHOICE: Final = -1
 REFUSED_MS: Final = 50
-"""RPCProducerIdManager.RETRY_BACKOFF_MS."""
+"""Milliseconds to wait after a refused allocation (Kafka's RPCProducerIdManager.RETRY_BACKOFF_MS)."""
 _LAST_ID: Final = 2**63 - 1
 
 
 class RemoteTopics:
-    """A `TopicMaker` that asks. `broker_epoch` is that of this broker's registration."""
+    """A `TopicMaker` that asks the controller. `broker_epoch` returns the epoch of this broker's registration."""
 
     def __init__(
         self,
@@ -63,11 +66,11 @@ class RemoteTopics:
         self._ids_given = 0
 
     async def auto_create(self, names: Iterable[str], asker: Asker | None = None) -> dict[str, Rejected | None]:
-        """See `TopicMaker.auto_create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
+        """Create the topics with default settings, as `TopicMaker.auto_create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
         return await self._create([self._wanted(name) for name in names], asker)
 
     async def create(self, topics: Sequence[NewTopic]) -> dict[str, Rejected | None]:
-        """See `TopicMaker.create`. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
+        """Create the topics as `TopicMaker.create` does. Raises Rejected: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
         return await self._create(
             [
                 CreatableTopic(
@@ -86,11 +89,11 @@ class RemoteTopics:
         return {topic.name: _refusal(topic.error_code, topic.error_message) for topic in response.topics}
 
     def begin_auto_create(self, names: Iterable[str], asker: Asker | None = None) -> None:
-        """See `TopicMaker.begin_auto_create`."""
+        """Start to create the topics without waiting, as `TopicMaker.begin_auto_create`."""
         self._auto_creation.begin(names, asker)
 
     async def ensure(self, name: str) -> TopicImage:
-        """The topic. Raises Rejected(COORDINATOR_NOT_AVAILABLE) where it is not there: it is being made, whoever needs it comes again."""
+        """Return the topic. If it does not exist, start to create it and raise Rejected(COORDINATOR_NOT_AVAILABLE); the client retries."""
         topic = self._catalog.topic(name)
         if topic is None:
             self.begin_auto_create([name])
@@ -98,8 +101,11 @@ class RemoteTopics:
         return topic
 
     async def allocate_producer_ids(self) -> range:
-        """See `TopicMaker.allocate_producer_ids`. Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), which every client bears; where the
-        controller refuses, after a pause, in which nobody asks it again."""
+        """Return the next block of producer ids.
+
+        Raises Rejected(COORDINATOR_LOAD_IN_PROGRESS), on which every client retries. After a refusal of the controller it is raised only
+        after a pause, during which this broker sends no further request.
+        """
         request = AllocateProducerIdsRequest(self._settings.node_id, self._broker_epoch())
         try:
             return self._block(await self._ask(request))
@@ -118,7 +124,7 @@ class RemoteTopics:
         return range(start, start + count)
 
     async def stop(self) -> None:
-        """Waits for nothing: the controller does what it was asked for."""
+        """Drop pending creations without waiting; the controller still completes requests that were sent."""
         self._auto_creation.give_up()
 
     def _wanted(self, name: str) -> CreatableTopic:

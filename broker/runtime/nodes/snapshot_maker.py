@@ -1,9 +1,9 @@
-"""Snapshots that this node makes of the metadata log, so that a restart reads less and the log may begin later (SnapshotGenerator).
+"""Writes snapshots of the metadata log, so that a restart reads less and the log's old segments can be deleted (Kafka's SnapshotGenerator).
 
-Rules that hold inside:
-- One is made at a time, on a thread: an image never changes, so nothing waits for it.
-- Only where all that was loaded is published: that is where a batch ends, and not inside a transaction.
-- One that could not be written is told and left: the log still has everything.
+Invariants:
+- One snapshot is written at a time, on a thread. An image is immutable, so nothing has to wait for the writer.
+- A snapshot is taken only when everything loaded is published: at the end of a batch, and never inside a metadata transaction.
+- A snapshot that cannot be written is logged and skipped: the log still holds every record.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ logger = logging.getLogger(__name__)
 
 
 class SnapshotRhythm(NamedTuple):
-    """metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms; an interval of 0: never by time."""
+    """metadata.log.max.record.bytes.between.snapshots and metadata.log.max.snapshot.interval.ms (0: no snapshots by time)."""
 
     max_bytes: int = 20 << 20
     interval_ms: int = 3_600_000
 
 
 class SnapshotMaker:
-    """Told of what was published, it decides."""
+    """Decides after each publication whether a snapshot is due, and writes it."""
 
     def __init__(self, log: RaftLog, feed: ImageFeed, flusher: Flusher, clock: Clock, rhythm: SnapshotRhythm) -> None:
         self._log = log
@@ -46,7 +46,7 @@ class SnapshotMaker:
         self._making: asyncio.Future[None] | None = None
 
     def published(self, published: Published) -> None:
-        """This is published now."""
+        """Start a snapshot of this publication if one is due."""
         place = published.provenance
         all_of_it = place.offset + 1 == self._feed.next_offset
         if all_of_it and self._is_due() and (self._making is None or self._making.done()):
@@ -78,7 +78,7 @@ class SnapshotMaker:
 
 
 def _batches(published: Published, quorum: Quorum, epoch: int, now_ms: int) -> Iterator[bytes]:
-    """Made where they are written."""
+    """Yield the snapshot's batches, encoded on the writing thread."""
     records = list(to_records(published.image))
     snapshot = Snapshot(published.provenance.append_time_ms, records, quorum.kraft_version, quorum.voters)
     yield from write_snapshot(snapshot, epoch, published.image.metadata_level, now_ms)

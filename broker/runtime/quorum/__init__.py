@@ -1,1 +1,1 @@
-"""The quorum of one voter: its log, and what others are told of it."""
+"""The controller quorum with a single voter: its log, its decisions, and the requests that it serves."""

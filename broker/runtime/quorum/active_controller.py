@@ -1,12 +1,12 @@
-"""The active controller of a cluster: its decisions one after the other, its log, and what it does by itself.
+"""The active controller of a cluster: runs its decisions one at a time and appends their records to the metadata log.
 
-Rules that hold inside:
-- Decide, append, carry out, all in one turn of the loop: the next decision sees it. The answer waits until the log has it on disk. So
-  decisions are never taken on what could be lost, for only the whole process can lose it.
-- A decision without records waits for those before it: its answer may rest on them.
-- What cannot be appended ends the process, and so does what was appended and cannot be carried out: the next start reads what is there.
+Invariants:
+- Decide, append and apply happen in one turn of the event loop, so the next decision sees the result. The response waits until the
+  records are on disk. A decision may rest on records that are not synced yet, because only a crash of the whole process loses those.
+- A decision without records also waits for the records before it, because its response may depend on them.
+- A failure to append, or to apply what was appended, ends the process; the next start replays what the log holds.
 
-Source: KAFKA QuorumController.
+Source: Kafka's QuorumController.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class ActiveController:
-    """`on_failure` is told why the process has to end."""
+    """Runs decisions against the controller's state. `on_failure` is called with the error that must end the process."""
 
     def __init__(self, state: ControllerState, voter: SoleVoter, on_failure: Callable[[BaseException], object]) -> None:
         self.state = state
@@ -39,7 +39,7 @@ class ActiveController:
         self._on_failure = on_failure
 
     async def run(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]], *, validate_only: bool = False) -> T:
-        """The answer of a decision, when what it decided is on disk. Raises what `decide` raises; then nothing has changed."""
+        """Run a decision and return its response when its records are on disk. Raises what `decide` raises; then nothing has changed."""
         effects = decide(self.state)
         if not validate_only:
             self._carry_out(effects)
@@ -51,13 +51,13 @@ class ActiveController:
             base_offset = self.voter.append(effects.records, self._level(effects.records)) if effects.records else self.voter.end_offset
             self.state.carry_out(effects, base_offset)
         except BaseException as error:
-            trace = None if isinstance(error, OSError | Rejected) else error  # what the disk refuses is no bug
-            logger.critical("What was decided cannot be carried out: %s", error, exc_info=trace)
+            trace = None if isinstance(error, OSError | Rejected) else error  # a disk error needs no stack trace
+            logger.critical("The controller's decision cannot be written or applied: %s", error, exc_info=trace)
             self._on_failure(error)
             raise
 
     def _level(self, records: Sequence[MetadataRecord]) -> int:
-        """At which metadata.version they are written: the first records of a cluster say it themselves."""
+        """Return the metadata.version to encode the records at. A new cluster's first records carry it themselves."""
         if METADATA_VERSION in self.state.image.features:
             return self.state.metadata_level
         named = (record for record in records if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION)

@@ -1,4 +1,4 @@
-"""What clients ask of a cluster's topics and settings, as decisions of its controller: what `TopicService` is on a node of its own."""
+"""Clients' requests about topics, settings, quotas and ACLs as decisions of a cluster's controller: `TopicService` for clusters."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class ClusterDecisions:
-    """`is_forwarded`: what is asked came through a broker, which has checked its part of it."""
+    """The decisions with their arguments bound. `is_forwarded`: the request came through a broker, which has made its own checks."""
 
     active: ActiveController
     broker_configs: BrokerConfigs
@@ -45,41 +45,41 @@ class ClusterDecisions:
     async def create_topics(
         self, topics: Sequence[NewTopic], *, validate_only: bool = False, charge: Callable[[int], None] = lambda _: None
     ) -> list[CreatedTopic]:
-        """As `TopicService`, whose methods of these names say what is returned and raised."""
+        """Create topics; one result per topic, in their order. With `validate_only` nothing is written. `charge` counts against quotas."""
         return await self.active.run(partial(_create_topics, topics=topics, charge=charge), validate_only=validate_only)
 
     async def delete_topics(self, refs: Sequence[TopicRef], *, charge: Callable[[int], None] = lambda _: None) -> list[DeletedTopic]:
-        """As above."""
+        """Delete topics; one result per topic, in their order. `charge` counts against quotas."""
         return await self.active.run(lambda state: delete_topics(state.catalog, refs, charge))
 
     async def create_partitions(
         self, topics: Sequence[MorePartitions], *, validate_only: bool = False, charge: Callable[[int], None] = lambda _: None
     ) -> list[tuple[str, Rejected | None]]:
-        """As above."""
+        """Add partitions to topics; the name and None, or the rejection, per topic. `charge` counts against quotas."""
         return await self.active.run(
             lambda state: create_partitions(state.catalog, topics, Placement.in_cluster(state), charge), validate_only=validate_only
         )
 
     async def alter_configs(self, resources: Sequence[AlterResource], *, validate_only: bool = False) -> list[Rejected | None]:
-        """As above."""
+        """Change settings of topics or brokers; None, or the rejection, per resource."""
         return await self.active.run(
             partial(alter_cluster_configs, resources=resources, forwarded=self.is_forwarded), validate_only=validate_only
         )
 
     async def alter_client_quotas(self, entries: Sequence[EntryData], *, validate_only: bool = False) -> dict[QuotaTarget, Rejected | None]:
-        """As above."""
+        """Change client quotas; None, or the rejection, per quota target."""
         return await self.active.run(lambda state: alter_client_quotas(state.image, entries), validate_only=validate_only)
 
     async def create_acls(self, acls: Sequence[AclCreation]) -> list[Rejected | None]:
-        """As above."""
+        """Create ACLs; None, or the rejection, per ACL."""
         return await self.active.run(lambda state: create_acls(state.image, acls, state.random.randbytes))
 
     async def delete_acls(self, filters: Sequence[Filter]) -> list[Deleted]:
-        """As above."""
+        """Delete the ACLs that match each filter; the deleted ACLs, or the rejection, per filter."""
         return await self.active.run(lambda state: delete_acls(state.image, filters))
 
     async def decide(self, decide: Callable[[], Effects[MetadataRecord, T]]) -> T:
-        """As above."""
+        """Run any other decision and return its response. Raises what `decide` raises."""
         return await self.active.run(lambda _: decide())
 
 

@@ -1,6 +1,6 @@
-"""The controller's part of a node: its log, its state, and what it does by itself. Whoever makes one serves it and stops it.
+"""The controller role of a node: its metadata log, its state and its periodic work. The caller serves its requests and stops it.
 
-Source: KAFKA ControllerServer, QuorumController.
+Source: Kafka's ControllerServer, QuorumController.
 """
 
 from __future__ import annotations
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 UPKEEP_MS: Final = 60_000
 _PLAINTEXT_ID: Final = 0
 _SCANS: Final = 8
-"""Looks for silent brokers in one session's time."""
+"""Checks for expired broker sessions per session timeout."""
 
 logger = logging.getLogger(__name__)
 
 
 class ControllerRole:
-    """`endpoints` are the listeners for the others, with the ports that they have."""
+    """The controller of a single-voter quorum. `endpoints` are the controller listeners with their actual ports."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class ControllerRole:
         self._settings, self._log_dir, self._clock, self._timers, self._flusher = settings, log_dir, clock, timers, flusher
         self._files, self._random = files, random
         self.newest = Published(EMPTY, Provenance(), ImageChanges())
-        """What is committed, and told."""
+        """The newest committed image that `followers` have received."""
         self.followers: list[Callable[[Published], object]] = []
         self._tasks: list[asyncio.Task[None]] = []
         me = Identity(log_dir.cluster_id, settings.node_id, log_dir.meta.directory_id, endpoints)
@@ -105,14 +105,14 @@ class ControllerRole:
         )
         log = self._log_dir.logs.get(key) or self._log_dir.create_log(*key, METADATA_TOPIC_ID, config, at_once=True)
         log.config = config
-        if log.topic_id == ZERO_ID:  # as Kafka's format leaves it
+        if log.topic_id == ZERO_ID:  # kafka-storage format writes no topic id
             self._log_dir.name_topic(log, METADATA_TOPIC_ID)
         return log
 
     # --- life --------------------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Leads the quorum, and decides from now on. Raises LogDirRefused, ProtocolError, OSError."""
+        """Become the quorum's leader and start to decide. Raises LogDirRefused, ProtocolError, OSError."""
         voter, state = self.voter, self.state
         voter.open()
         state.kraft_version = voter.quorum.kraft_version
@@ -126,7 +126,7 @@ class ControllerRole:
         self._tasks = [asyncio.ensure_future(self._every(ms, work)) for ms, work in self._rhythms()]
 
     def _rhythms(self) -> Iterator[tuple[int, Callable[[], Awaitable[None]]]]:
-        """How often, in ms, what is done."""
+        """Yield each periodic job with its interval in ms."""
         yield self._scan_ms, self._fence_silent
         yield UPKEEP_MS, self._look_after_log
         yield self._setting("unclean.leader.election.interval.ms"), partial(self._while_there_is_more, elect_unclean_leaders)
@@ -150,18 +150,18 @@ class ControllerRole:
         return value
 
     async def stop(self) -> None:
-        """Decide nothing more by itself, and answer no reader of the log."""
+        """Stop the periodic work, reject readers of the log, and wait until the tasks have ended."""
         self.end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def end(self) -> None:
-        """As `stop`, without waiting."""
+        """Stop the periodic work and reject readers of the log, without waiting."""
         self.serving.stopping = True
         for task in self._tasks:
             task.cancel()
 
     def features(self) -> Features:
-        """What clients are told."""
+        """Return the supported and finalized features, as ApiVersions reports them."""
         level, image = self.voter.quorum.kraft_version, self.newest.image
         levels = {**image.features, KRAFT_VERSION: level} if level else image.features
         return Features(REGISTERED, levels, self.newest.provenance.offset)
@@ -170,7 +170,7 @@ class ControllerRole:
         self.newest = published
         for topic, index, before in unclean_elections(published.changes):
             now = topic.partitions[index]
-            line = "Unclean election: broker %d leads %s-%d in epoch %d. In sync were %s, eligible %s, and what only they had is lost"
+            line = "Unclean election: broker %d leads %s-%d in epoch %d. Records are lost that only the ISR %s or the ELR %s had"
             logger.warning(line, now.leader, topic.name, index, now.leader_epoch, list(before.isr), list(before.elr))
         if any(kind == ResourceType.BROKER for kind, _ in published.changes.configs):
             self.decisions.broker_configs.refresh()
@@ -178,7 +178,7 @@ class ControllerRole:
             follower(published)
 
     async def _register(self) -> None:
-        """This node is known as a controller, and with what it supports, as others are that can lead a quorum."""
+        """Register this node as a controller with its listeners and supported features, as Kafka's controllers do."""
         if self.state.metadata_level < CONTROLLER_REGISTRATION:
             return
         me = self.voter.me
@@ -190,7 +190,7 @@ class ControllerRole:
         )
         await self.active.run(partial(register_controller, request=request))
 
-    # --- by itself ---------------------------------------------------------------------------------------------------------------
+    # --- periodic work -----------------------------------------------------------------------------------------------------------
 
     async def _every(self, ms: int, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -198,14 +198,14 @@ class ControllerRole:
             try:
                 await work()
             except Exception:
-                logger.exception("What the controller does now and then failed, and is done again in %d ms", ms)
+                logger.exception("A periodic job of the controller failed; retrying in %d ms", ms)
 
     async def _fence_silent(self) -> None:
         now_ms = self._clock.mono_ms()
         self.state.sessions.not_listened(self._scan.ms(), now_ms)
         self._scan = Lateness(self._clock, self._scan_ms)
         while (contact := await self.active.run(partial(fence_stale, now_ms=now_ms))) is not None:
-            logger.info("Broker %d (epoch %d) was not heard of for too long", contact.broker_id, contact.epoch)
+            logger.info("Broker %d (epoch %d) is fenced: its session timed out without a heartbeat", contact.broker_id, contact.epoch)
 
     async def _while_there_is_more(self, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:
         while await self.active.run(decide):
@@ -216,4 +216,4 @@ class ControllerRole:
         log.clean(now_ms)
         for remove in log.doomed(now_ms):
             await self._flusher.run(remove)
-        await self._flusher.run(self._log_dir.recovery_point_checkpoint())  # after a crash all that follows is read again
+        await self._flusher.run(self._log_dir.recovery_point_checkpoint())  # recovery after a crash begins there

@@ -1,6 +1,6 @@
-"""The cluster's metadata as a broker follows it that is in one process with its controller: what `MetadataObserver` is to any other.
+"""Publishes the cluster's metadata to a broker that runs in the same process as its controller, in place of a `MetadataObserver`.
 
-What the controller has committed is published here, one image after the other; there is one log, and the controller's part writes it.
+There is one log, written by the controller role. Each image that it commits is published here, one at a time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ logger = logging.getLogger(__name__)
 
 
 class LocalMetadata:
-    """`role` has started. What is published first has all that is in it as its changes. `on_failure` is told what `on_published` raised."""
+    """Passes the images of `role`, which must have started, to `on_published`.
+
+    The first image's changes are its whole contents. `on_failure` receives what `on_published` raises.
+    """
 
     def __init__(
         self, role: ControllerRole, on_published: Callable[[Published], Awaitable[None]], on_failure: Callable[[BaseException], None]
@@ -35,41 +38,41 @@ class LocalMetadata:
         self._moved = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self.applied_offset = -1
-        """The last offset of which everything is published; -1 before anything is."""
+        """The last offset whose records are all published; -1 before the first publication."""
 
     @property
     def controller(self) -> Node:
-        """That of this process."""
+        """This process's own node: it is always the controller."""
         me = self._role.voter.me
         return Node(me.node_id, me.endpoints[0].host, me.endpoints[0].port)
 
     @property
     def kraft_version(self) -> int:
-        """The level of the quorum's own feature."""
+        """The finalized kraft.version."""
         return self._role.voter.quorum.kraft_version
 
     def start(self) -> None:
-        """Begins. Call once, on the loop."""
+        """Start to publish. Call once, on the loop."""
         first = self._role.newest
-        self._hear(first._replace(changes=difference(EMPTY, first.image)))
-        self._role.followers.append(self._hear)
+        self._enqueue(first._replace(changes=difference(EMPTY, first.image)))
+        self._role.followers.append(self._enqueue)
         self._task = asyncio.ensure_future(self._publish())
         self._task.add_done_callback(self._ended)
 
     def end(self) -> None:
-        """Publishes nothing more."""
-        if self._hear in self._role.followers:
-            self._role.followers.remove(self._hear)
+        """Publish nothing more."""
+        if self._enqueue in self._role.followers:
+            self._role.followers.remove(self._enqueue)
         if self._task is not None:
             self._task.cancel()
 
     async def stop(self) -> None:
-        """Ends; a publication that is under way is cancelled."""
+        """Stop and wait; a publication under way is cancelled."""
         self.end()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
-    def _hear(self, published: Published) -> None:
+    def _enqueue(self, published: Published) -> None:
         self._news.append(published)
         self._moved.set()
 

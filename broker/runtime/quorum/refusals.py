@@ -1,6 +1,6 @@
-"""What a controller without other voters answers to those that would vote, lead, or join (KAFKA KafkaRaftClient, handleVoteRequest …).
+"""Rejects requests to vote, to lead or to join at the quorum's only voter (Kafka's KafkaRaftClient, handleVoteRequest and others).
 
-Nobody else can lead this quorum, so nothing that a stranger sends ends this node's leadership, whatever epoch it names.
+No other node can lead this quorum, so no such request ends this node's leadership, whatever epoch it names.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ P = TypeVar("P")
 
 
 def no_vote(voter: SoleVoter, request: k52.VoteRequest) -> k52.VoteResponse:
-    """Never granted."""
+    """Never grant a vote."""
     error, asked = _checked(voter, request)
     if asked is None:
         return k52.VoteResponse(error_code=error)
@@ -38,7 +38,7 @@ def no_vote(voter: SoleVoter, request: k52.VoteRequest) -> k52.VoteResponse:
 
 
 def no_other_leader(voter: SoleVoter, request: k53.BeginQuorumEpochRequest) -> k53.BeginQuorumEpochResponse:
-    """Who says that it leads is told who does."""
+    """Reject another node's claim to lead the quorum, and name the leader."""
     error, asked = _checked(voter, request)
     if asked is None:
         return k53.BeginQuorumEpochResponse(error_code=error)
@@ -50,7 +50,7 @@ def no_other_leader(voter: SoleVoter, request: k53.BeginQuorumEpochRequest) -> k
 
 
 def no_other_end(voter: SoleVoter, request: k54.EndQuorumEpochRequest) -> k54.EndQuorumEpochResponse:
-    """Nor can anybody else end an epoch."""
+    """Reject another node's attempt to end this leader's epoch."""
     error, asked = _checked(voter, request)
     if asked is None:
         return k54.EndQuorumEpochResponse(error_code=error)
@@ -62,7 +62,7 @@ def no_other_end(voter: SoleVoter, request: k54.EndQuorumEpochRequest) -> k54.En
 
 
 def no_voter_updated() -> UpdateRaftVoterResponse:
-    """Nor is anything else of a voter changed."""
+    """Reject any change of a voter."""
     return UpdateRaftVoterResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
 
 
@@ -71,7 +71,7 @@ def _of_epoch(voter: SoleVoter, epoch: int) -> ErrorCode:
 
 
 def _checked(voter: SoleVoter, request: Any) -> tuple[ErrorCode, Any]:
-    """The one partition that is spoken of, or why the whole request is refused."""
+    """Return the metadata partition's part of the request, or the error that rejects the whole request."""
     if request.cluster_id not in {None, voter.me.cluster_id}:
         return ErrorCode.INCONSISTENT_CLUSTER_ID, None
     places: Sequence[tuple[str, Any]] = [(topic.topic_name, each) for topic in request.topics for each in topic.partitions]

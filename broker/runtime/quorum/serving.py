@@ -1,6 +1,6 @@
-"""What the leader of a quorum of one tells others of its log: Fetch, FetchSnapshot, DescribeQuorum.
+"""Serves the metadata log of a single-voter quorum to observers: Fetch, FetchSnapshot, DescribeQuorum.
 
-Source: KAFKA KafkaRaftClient (handleFetchRequest, tryCompleteFetchRequest, handleFetchSnapshotRequest, handleDescribeQuorumRequest),
+Source: Kafka's KafkaRaftClient (handleFetchRequest, tryCompleteFetchRequest, handleFetchSnapshotRequest, handleDescribeQuorumRequest),
 RaftLog.validateOffsetAndEpoch, LeaderState.updateReplicaState.
 """
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 
 OBSERVER_SESSION_MS: Final = 300_000
-"""An observer silent for so long is forgotten."""
+"""An observer that has not fetched for this long is dropped from DescribeQuorum."""
 BYTES_AT_ONCE: Final = 8 << 20
-"""Of the log in one answer, however much is asked for: a batch is never larger."""
+"""Maximum bytes of the log in one response, whatever the request allows; no batch is larger."""
 _BOOTSTRAP: Final = SnapshotId(0, 0)
 
 
 class ReplicaKey(NamedTuple):
-    """A node and its metadata directory."""
+    """A node id with the id of its metadata directory."""
 
     node_id: int
     directory_id: bytes
@@ -41,16 +41,16 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(slots=True)
 class Reader:
-    """How far an observer has come. Times are those of the wall clock, in ms; -1: never."""
+    """The progress of an observer. Times are wall clock in ms; -1: never."""
 
     end_offset: int = -1
     fetched_ms: int = -1
     caught_up_ms: int = -1
     leader_end_offset: int = -1
-    """Where the log ended when it fetched last."""
+    """The log's end offset at the observer's last fetch."""
 
     def fetched(self, offset: int, leader_end_offset: int, now_ms: int) -> None:
-        """It has all before `offset`."""
+        """Record a fetch from `offset`, which shows that the observer has every record before it."""
         if offset >= leader_end_offset:
             self.caught_up_ms = max(self.caught_up_ms, now_ms)
         elif offset >= self.leader_end_offset >= 0:
@@ -59,7 +59,7 @@ class Reader:
 
 
 class QuorumServing:
-    """Answers of one voter."""
+    """Answers requests about the log of one voter."""
 
     def __init__(self, voter: SoleVoter, clock: Clock, timers: Timers) -> None:
         self._voter = voter
@@ -67,12 +67,12 @@ class QuorumServing:
         self._timers = timers
         self._readers: dict[ReplicaKey, Reader] = {}
         self.stopping = False
-        """Set when this node leads no longer."""
+        """Set when this node stops being the leader."""
 
     # --- Fetch -------------------------------------------------------------------------------------------------------------------
 
     def fetch(self, request: k01.FetchRequest) -> k01.FetchResponse | Awaitable[k01.FetchResponse]:
-        """The answer, or one that waits for news."""
+        """Return the response, or an awaitable that waits for new records up to the request's max wait."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k01.FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         asked = _only_partition(request)
@@ -111,7 +111,7 @@ class QuorumServing:
         return data
 
     def _is_before_log(self, asked: k01.FetchPartition) -> bool:
-        """Whether what is asked for is in no segment, so that only a snapshot can give it."""
+        """Return whether the requested records are in no segment any more, so that only a snapshot has them."""
         log = self._voter.raft_log
         oldest = log.snapshots.ids[0]
         if log.start_offset == 0:
@@ -120,7 +120,7 @@ class QuorumServing:
         return before or (asked.fetch_offset == log.start_offset and asked.last_fetched_epoch != oldest.epoch)
 
     def _records(self, offset: int, max_bytes: int) -> bytes:
-        """What is committed: nothing else is told, for all that is on disk is."""
+        """Return committed records from `offset` on. Uncommitted ones are never served: they may still be lost."""
         log = self._voter.raft_log
         if offset >= log.high_watermark:
             return b""
@@ -144,7 +144,7 @@ class QuorumServing:
     # --- FetchSnapshot -----------------------------------------------------------------------------------------------------------
 
     def fetch_snapshot(self, request: k59.FetchSnapshotRequest) -> k59.FetchSnapshotResponse:
-        """A part of a snapshot."""
+        """Return a part of a snapshot."""
         if request.cluster_id not in {None, self._voter.me.cluster_id}:
             return k59.FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         places = [(topic.name, partition) for topic in request.topics for partition in topic.partitions]
@@ -177,7 +177,7 @@ class QuorumServing:
     # --- DescribeQuorum ----------------------------------------------------------------------------------------------------------
 
     def describe(self, request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumResponse:
-        """Leader, voter and observers."""
+        """Return the leader, the voter and the observers."""
         places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
         if places != [(CLUSTER_METADATA, 0)]:
             return not_the_metadata(request)
@@ -202,7 +202,7 @@ class QuorumServing:
 
 
 def not_the_metadata(request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumResponse:
-    """There is no other quorum: every partition that is asked for is unknown."""
+    """Reject every requested partition as unknown, because `__cluster_metadata` is the only one with a quorum."""
     code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition."
     topics = [
         k55.TopicResult(topic.topic_name, [k55.PartitionResult(each.partition_index, code, text) for each in topic.partitions])
@@ -212,7 +212,7 @@ def not_the_metadata(request: k55.DescribeQuorumRequest) -> k55.DescribeQuorumRe
 
 
 def _only_partition(request: k01.FetchRequest) -> k01.FetchPartition | None:
-    """That of the metadata log, where nothing else is asked for. Topics are named by their ids from version 13 on."""
+    """Return the request's metadata partition; None if it names anything else. From version 13 on topics are named by id."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
     topic, partition = request.topics[0], request.topics[0].partitions[0]
@@ -221,5 +221,5 @@ def _only_partition(request: k01.FetchRequest) -> k01.FetchPartition | None:
 
 
 def _is_empty(data: k01.PartitionData) -> bool:
-    """Whether an answer says nothing that the asker must know at once."""
+    """Return whether the response may be held back: it has no error, records, divergence or snapshot."""
     return not (data.error_code or data.records or data.diverging_epoch.epoch >= 0 or data.snapshot_id.end_offset >= 0)

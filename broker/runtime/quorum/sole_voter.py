@@ -1,11 +1,11 @@
-"""The one voter of a quorum of one: it elects itself, and what it has on disk is committed.
+"""The only voter of a single-voter quorum: it elects itself, and its records are committed as soon as they are on disk.
 
-Rules that hold inside:
-- A start is an election: a new epoch, which is on disk before anything is said in it, and a LeaderChange that opens it.
-- What is appended is told to nobody before it is on disk; from then on it is committed, and is told in the order of the log.
-- What stands in the log when it is opened is committed: nobody else could have said otherwise.
+Invariants:
+- A start is an election: the new epoch is on disk before anything is written in it, and a LeaderChange record opens it.
+- No record is served before it is on disk. It is committed then, and is published in log order.
+- Every record found in the log at the start is committed, because no other voter could have decided otherwise.
 
-Source: KAFKA KafkaRaftClient, LeaderState.
+Source: Kafka's KafkaRaftClient, LeaderState.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from ottla.broker.storage.partition_log import PartitionLog
 
 RECORDS_AT_ONCE: Final = 10_000
-"""Records of one batch (Kafka's `QuorumController.MAX_RECORDS_PER_BATCH`)."""
+"""Records per batch (Kafka's `QuorumController.MAX_RECORDS_PER_BATCH`)."""
 _KRAFT_VERSIONS: Final = KRaftVersionFeature(0, 1)
 
 
 class Identity(NamedTuple):
-    """Who the voter is, and where it is reached: its listeners for the others, the first one first."""
+    """The voter's ids and its controller listeners, the default listener first."""
 
     cluster_id: str
     node_id: int
@@ -60,9 +60,9 @@ class Identity(NamedTuple):
 
 
 class SoleVoter:
-    """`log` is partition 0 of `__cluster_metadata`. `is_named`: controller.quorum.voters names this node.
+    """The voter and its log. `log` is partition 0 of `__cluster_metadata`. `is_named`: controller.quorum.voters names this node.
 
-    `on_published` is told of one committed image after the other.
+    `on_published` is called with each committed image, in log order.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SoleVoter:
         self._feed = ImageFeed()
         self._maker = SnapshotMaker(self.raft_log, self._feed, flusher, clock, rhythm or SnapshotRhythm())
         self._committed: deque[tuple[int, asyncio.Future[None]]] = deque()
-        self._news: dict[asyncio.Future[None], None] = {}  # in the order in which they asked
+        self._news: dict[asyncio.Future[None], None] = {}  # a dict, because it keeps the order of the calls
         self._syncing = False
 
     @property
@@ -97,25 +97,25 @@ class SoleVoter:
 
     @property
     def high_watermark(self) -> int:
-        """How far the log is committed."""
+        """The metadata log's high watermark."""
         return self.raft_log.high_watermark
 
     @property
     def quorum(self) -> Quorum:
-        """What the log says of the quorum."""
+        """The quorum's voters and kraft.version, as the log has them."""
         return self._feed.quorum
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the log ends inside a transaction of metadata."""
+        """Whether the log ends inside a metadata transaction."""
         return self._feed.in_transaction
 
     # --- start -------------------------------------------------------------------------------------------------------------------
 
     def open(self) -> None:
-        """Reads the log, and begins an epoch of its own. The loop stands still meanwhile.
+        """Read the log and begin a new epoch. Blocks the event loop meanwhile.
 
-        Raises LogDirRefused where this node is not the quorum's one voter, ProtocolError for a damaged log, OSError.
+        Raises LogDirRefused if this node is not the quorum's only voter, ProtocolError for a damaged log, OSError.
         """
         log = self.raft_log.log
         log.flush()
@@ -133,7 +133,7 @@ class SoleVoter:
             if not self._is_named:
                 directory = self.raft_log.log.directory.parent
                 raise LogDirRefused(
-                    f"{directory} names no voters: format it with --standalone, or give controller.quorum.voters={me.node_id}@HOST:PORT"
+                    f"{directory} names no voters: format it with --standalone, or set controller.quorum.voters={me.node_id}@HOST:PORT"
                 )
             return
         named = [] if quorum.voters is None else [(voter.voter_id, voter.voter_directory_id) for voter in quorum.voters.voters]
@@ -154,7 +154,7 @@ class SoleVoter:
         self._on_disk(self.end_offset)
 
     def _voters_to_tell(self) -> list[KRaftVersionRecord | VotersRecord]:
-        """Where voters can change, the log says who they are: at its beginning, and when this one is reached elsewhere."""
+        """Return the voter records to write. With kraft.version 1 the log names the voters: at its start, and when an endpoint changes."""
         quorum, me = self.quorum, self.me
         if quorum.kraft_version == 0:
             return []
@@ -166,9 +166,9 @@ class SoleVoter:
     # --- writing -----------------------------------------------------------------------------------------------------------------
 
     def append(self, records: Sequence[MetadataRecord], metadata_level: int) -> int:
-        """Appends records, written at this level, and begins to sync them. The offset of the first.
+        """Append records, encoded at this level, and start to sync them. Return the offset of the first.
 
-        As many as fit into a batch are there whole after a crash, or not at all. Raises Rejected, OSError; the process has to end then.
+        After a crash each batch is there whole or not at all. Raises Rejected, OSError; the process must end then.
         """
         base_offset, now_ms = self.end_offset, self._clock.now_ms()
         for start in range(0, len(records), RECORDS_AT_ONCE):
@@ -179,7 +179,7 @@ class SoleVoter:
         return base_offset
 
     def committed(self) -> asyncio.Future[None]:
-        """Done when everything that is in the log now is committed and told."""
+        """Return a future that is done when everything now in the log is committed and published."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.high_watermark >= self.end_offset:
             done.set_result(None)
@@ -188,7 +188,7 @@ class SoleVoter:
         return done
 
     def news(self) -> asyncio.Future[None]:
-        """Done when more is committed than now; to be cancelled where nobody waits any more."""
+        """Return a future that is done when the high watermark moves; cancel it if it is not needed any more."""
         waiting: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._news[waiting] = None
         waiting.add_done_callback(lambda _: self._news.pop(waiting, None))

@@ -1,6 +1,6 @@
-"""What the only voter of a quorum answers to those that would change who votes: Kafka's checks in Kafka's order, and then no.
+"""Rejects changes to the voters of a single-voter quorum: makes Kafka's checks in Kafka's order, then answers UNSUPPORTED_VERSION.
 
-Source: KAFKA KafkaRaftClient (handleAddVoterRequest, handleRemoveVoterRequest), AddVoterHandler, RemoveVoterHandler.
+Source: Kafka's KafkaRaftClient (handleAddVoterRequest, handleRemoveVoterRequest), AddVoterHandler, RemoveVoterHandler.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 
 
 class OnlyVoter(NamedTuple):
-    """Who answers."""
+    """The ids of the quorum's voter."""
 
     cluster_id: str
     node_id: int
@@ -23,7 +23,7 @@ class OnlyVoter(NamedTuple):
 
 
 def no_voter_added(me: OnlyVoter, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Who votes already is told so."""
+    """Reject a new voter; one that is this node already with DUPLICATE_VOTER."""
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
         code, message = ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter"
@@ -37,7 +37,7 @@ def no_voter_added(me: OnlyVoter, request: AddRaftVoterRequest) -> AddRaftVoterR
 
 
 def no_voter_removed(me: OnlyVoter, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Who does not vote is told so."""
+    """Reject the removal of a voter; one that is not this node with VOTER_NOT_FOUND."""
     code, message = _of_another_cluster(me, request.cluster_id)
     if message is None and (request.voter_id < 0 or request.voter_directory_id == ZERO_ID):
         code, message = ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter"

@@ -1,1 +1,1 @@
-"""What time brings: timers on the loop, and work in the background."""
+"""Timers on the event loop, and background work."""

@@ -1,11 +1,12 @@
-"""Which work happens in the background, and how often: each job with the setting that gives its interval.
+"""The background jobs of a broker, each with the setting that gives its interval.
 
-Rules: a job takes one partition for each step, so no slice is longer than one partition's work; one that is offline is passed over, and
-one whose work fails keeps no other from its turn. What
-waits for the disk runs on the flusher's threads. What looks often looks only at partitions that have something for it: ten thousand idle
-ones cost nothing ten times a second. A recovery point is written only after the sync that makes it true. What a restart has to
-read again is bounded by syncing what is not on disk yet before each checkpoint, so by one interval's writes, where Kafka waits for the roll
-of a segment.
+Invariants:
+- A job handles one partition per step, so a slice is never longer than one partition's work. An offline partition is skipped, and a
+  failure on one partition does not stop the work on the others.
+- Disk operations that block run on the flusher's threads.
+- A job with a short interval iterates only over partitions that have work for it, so 10,000 idle partitions cost nothing.
+- A recovery point is written only after the sync that makes it true. Unsynced data is synced before each checkpoint, so a restart
+  re-reads at most one interval's writes; Kafka syncs only when a segment rolls.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TIMED_FLUSH_CHECK_MS = 100
-"""How exactly flush.ms is kept."""
+"""How often partitions with flush.ms are checked."""
 
 DOOMED_FILES_CHECK_MS = 1_000
-"""How exactly file.delete.delay.ms is kept."""
+"""How often deleted files are checked for file.delete.delay.ms."""
 
 
 def start_background_work(
     housekeeping: Housekeeping, settings: BrokerSettings, clock: Clock, log_dir: LogDir, partitions: Partitions, *, flusher: Flusher
 ) -> None:
-    """Schedule every job; `housekeeping.stop` ends them."""
+    """Schedule every job. `housekeeping.stop` ends them."""
 
     unsynced: set[Partition] = set()
 
@@ -61,7 +62,7 @@ def start_background_work(
         each(lambda partition: partition.log.expire_producers(clock.now_ms())),
         name="expiry of producers",
     )
-    # Off the loop: a file system takes its time to give a gigabyte back. What one failure keeps from its turn has it a second later.
+    # On a thread: unlinking a gigabyte can take a file system long. After a failure the remaining files are tried a second later.
     housekeeping.every(
         DOOMED_FILES_CHECK_MS,
         lambda: _off_the_loop(flusher, log_dir.doomed(clock.now_ms())),
@@ -80,7 +81,7 @@ def start_background_work(
     )
     if partitions.membership is not None:
         housekeeping.every(
-            max(1, settings.replica_lag_time_max_ms // 2), each(lambda partition: partition.look_for_laggards()), name="replicas that lag"
+            max(1, settings.replica_lag_time_max_ms // 2), each(lambda partition: partition.look_for_laggards()), name="ISR shrink"
         )
     if settings.log_cleaner_enable:
         housekeeping.every(lambda: settings.log_cleaner_backoff_ms, _cleaning(log_dir, flusher, clock), name="compaction")
@@ -89,7 +90,7 @@ def start_background_work(
 def expire_tokens(
     housekeeping: Housekeeping, settings: BrokerSettings, clock: Clock, remove: Callable[[int], Coroutine[object, object, bool]]
 ) -> None:
-    """Of a node of its own: now and then delegation tokens that are over are removed. `remove(now_ms)` says whether there are more."""
+    """Remove expired delegation tokens on a standalone node. `remove(now_ms)` returns whether more are left."""
 
     def sweep() -> Iterator[object]:
         more = True
@@ -102,13 +103,13 @@ def expire_tokens(
 
 
 def _cleaning(log_dir: LogDir, flusher: Flusher, clock: Clock) -> Callable[[], Iterator[object]]:
-    """What each turn of the cleaner does; the first one imports it."""
+    """Return the cleaner's job. The cleaner is imported at its first turn."""
     cleaner: LogCleanerManager | None = None
 
     def clean() -> Iterator[object]:
         nonlocal cleaner
         if cleaner is None:
-            from ottla.broker.storage.log_cleaner_manager import LogCleanerManager  # noqa: PLC0415 # a start does not wait for it
+            from ottla.broker.storage.log_cleaner_manager import LogCleanerManager  # noqa: PLC0415 # keeps it out of the start-up time
 
             cleaner = LogCleanerManager(log_dir.cleaned, log_dir.cleaner_checkpoint)
         return _off_the_loop(flusher, cleaner.clean_dirtiest(log_dir.logs, clock.now_ms()))
@@ -117,7 +118,10 @@ def _cleaning(log_dir: LogDir, flusher: Flusher, clock: Clock) -> Callable[[], I
 
 
 def _each(partitions: Iterable[Partition], work: Callable[[Partition], object], failing: set[Partition]) -> Iterator[None]:
-    """`failing` remembers where it failed the last time: what goes on failing is told once. Raises FsyncFailed."""
+    """Do `work` on each partition, one per step. `failing` holds the partitions that failed last time: each failure is logged once.
+
+    Raises FsyncFailed.
+    """
     for partition in list(partitions):
         if partition.removed or partition.log.failure is not None:
             continue
@@ -126,7 +130,7 @@ def _each(partitions: Iterable[Partition], work: Callable[[Partition], object], 
             failing.discard(partition)
         except FsyncFailed:
             raise
-        except Exception as error:  # a bug that one partition meets must not keep the others from their turn
+        except Exception as error:  # a bug that one partition meets must not stop the work on the others
             if partition not in failing:
                 failing.add(partition)
                 trace = None if isinstance(error, OSError | Rejected) else error
@@ -135,7 +139,7 @@ def _each(partitions: Iterable[Partition], work: Callable[[Partition], object], 
 
 
 def _off_the_loop(flusher: Flusher, steps: Iterable[Callable[[], None] | None]) -> Iterator[asyncio.Future[None] | None]:
-    """Goes through `steps`; each that is a call runs on a thread, and the next one follows when it is done. Raises what it raises."""
+    """Run each callable of `steps` on a thread, one after the other. Raises what it raises."""
     for step in steps:
         done = None if step is None else flusher.run(step)
         yield done
@@ -144,7 +148,7 @@ def _off_the_loop(flusher: Flusher, steps: Iterable[Callable[[], None] | None]) 
 
 
 def _checkpoint(log_dir: LogDir, partitions: Partitions, flusher: Flusher, failing: set[Partition]) -> Iterator[object]:
-    """What the last round synced goes into the checkpoint; then come the syncs of this one, a few at a time: each holds descriptors."""
+    """Write what the last round synced to the checkpoint, then start this round's syncs, a few at a time: each holds file descriptors."""
     yield from _off_the_loop(flusher, [log_dir.recovery_point_checkpoint(), log_dir.log_start_checkpoint()])
     begun: deque[asyncio.Future[None] | None] = deque()
     for _ in _each(partitions, lambda partition: begun.append(partition.flush()), failing):

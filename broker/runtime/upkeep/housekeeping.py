@@ -1,8 +1,10 @@
-"""Work in the background, in slices: retention, checkpoints, expiry of producers, removal of deleted files, timed flushes.
+"""Runs background jobs in slices on the event loop.
 
-Rules: a job is an iterator that does a little for each `next`; a slice of it ends after HOUSEKEEPING_SLICE_MS, and the loop serves
-sockets before the next slice. A job that fails, whatever the reason, is tried again at its next time, and logged when it begins to fail:
-background work never stops the broker, a failed fsync excepted.
+Invariants:
+- A job is an iterator that does a little work per `next`. A slice ends after HOUSEKEEPING_SLICE_MS, and the loop serves sockets before
+  the next one.
+- A job that fails is logged at its first failure and tried again at its next time. Background work never stops the broker, except for a
+  failed fsync.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from ottla.broker.storage.errors import FsyncFailed
 logger = logging.getLogger(__name__)
 
 Job = Callable[[], Iterable[object] | None]
-"""Does its work at once (None), or a little for each item that it yields. An item that is a future is waited for before the job goes on;
-its result is the job's own to ask for."""
+"""Does its work at once (returns None), or a little per yielded item. If an item is a future, the job goes on when it is done, and
+must retrieve the result itself."""
 
 
 class Housekeeping:
-    """Repeats jobs. `on_failure` is told of a failed fsync, which is fatal."""
+    """Repeats jobs. `on_failure` is called with a failed fsync, which is fatal."""
 
     def __init__(self, timers: Timers, clock: Clock, on_failure: Callable[[BaseException], None]) -> None:
         self._timers = timers
@@ -35,9 +37,9 @@ class Housekeeping:
         self._failing: set[str] = set()
 
     def every(self, interval_ms: int | Callable[[], int], job: Job, *, first_ms: int | None = None, name: str) -> None:
-        """Run `job` after `first_ms` (by default the interval), and again each time `interval_ms` have passed since it ended.
+        """Run `job` after `first_ms` (default: the interval), and again whenever `interval_ms` have passed since it ended.
 
-        An interval that may change is a call, asked each time.
+        An interval that may change is a function, called each time.
         """
 
         def interval() -> int:
@@ -53,7 +55,7 @@ class Housekeeping:
         self._timers.schedule(self._clock.mono_ms() + (interval() if first_ms is None else first_ms), begin)
 
     def stop(self) -> None:
-        """Begin nothing more; a job under way is left where it stands."""
+        """Start nothing more; a job under way is abandoned between two of its steps."""
         self._stopped = True
 
     def _slices(self, name: str, work: Iterator[object], again: Callable[[], None]) -> None:
@@ -76,9 +78,9 @@ class Housekeeping:
             step()
         except FsyncFailed as error:
             self._on_failure(error)
-        except Exception as error:  # a bug must not end a job for good
+        except Exception as error:  # a bug must not end a job for ever
             if name not in self._failing:
                 self._failing.add(name)
                 trace = None if isinstance(error, OSError) else error
-                logger.error("Housekeeping %s failed, it will be tried again: %s", name, error, exc_info=trace)
+                logger.error("Background job '%s' failed; it is retried at its next time: %s", name, error, exc_info=trace)
             again()

@@ -1,6 +1,7 @@
-"""Drives `Timers` from the event loop: one wake-up at a time, for the earliest deadline.
+"""Drives `Timers` from the event loop with one wake-up at a time, for the earliest deadline.
 
-Rule: whoever waits for time does so here, by the broker's clock, and never by the loop's (`asyncio.sleep`, `asyncio.timeout`).
+Invariant: code that waits for time uses the broker's clock through this module, never the loop's (`asyncio.sleep`, `asyncio.timeout`).
+A test that moves the clock then moves every timeout.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ottla.broker.core.timers import Timers
 
 
 class TimerDriver:
-    """Runs due timers on the loop, a bounded number a turn, so that sockets are served between them."""
+    """Runs due timers on the loop, a bounded number per turn, so that sockets are served in between."""
 
     def __init__(self, timers: Timers, clock: Clock) -> None:
         self._timers = timers
@@ -24,7 +25,7 @@ class TimerDriver:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """Begin to run timers; call it on the running loop."""
+        """Start to run timers. Call it on the running loop."""
         self._loop = asyncio.get_running_loop()
         self._timers.on_earlier = self._arm
         if isinstance(self._clock, MovableClock):
@@ -53,7 +54,7 @@ class TimerDriver:
             self._handle = self._loop.call_soon(self._turn)
         elif self._clock.runs:
             self._handle = self._loop.call_later(delay_ms / 1000, self._turn)
-        # else who moves the clock wakes us
+        # else a clock that stands still calls _arm when it is moved
 
     def _turn(self) -> None:
         self._handle = None
@@ -65,9 +66,9 @@ class TimerDriver:
 
 
 class Lateness:
-    """Measures how late the loop is for something that is due in `ms`.
+    """Measures how late the event loop is for something due in `ms`.
 
-    A clock that a test puts forward makes nothing late: the loop's own time has to have passed, too.
+    Lateness needs the loop's own time to have passed, too: a test that moves the broker's clock forward makes nothing late.
     """
 
     __slots__ = ("_clock", "_due_ms", "_due_s", "_loop")
@@ -79,15 +80,15 @@ class Lateness:
         self._due_s = self._loop.time() + ms / 1_000
 
     def ms(self) -> int:
-        """Milliseconds since it was due, in which the loop was busy with something else; 0 if it is on time."""
+        """Return the milliseconds since the due time that the loop spent on other work; 0 if it is on time."""
         return max(0, min(self._clock.mono_ms() - self._due_ms, round((self._loop.time() - self._due_s) * 1_000)))
 
 
 class Deadline:
-    """Runs `callback` after `ms`, but not before the loop has read what arrived in that time.
+    """Calls `callback` after `ms`, but not before the loop has read what arrived in that time.
 
-    A loop that was busy runs overdue timers before it reads its sockets, so an answer that came in time would count as missing. A deadline
-    that is late by more than LATE_TURN_MS therefore waits once more for as long as it was late, at most for `ms`, and then looks again.
+    A loop that was busy runs overdue timers before it reads its sockets, so a response that arrived in time would count as missing. A
+    deadline that is late by more than LATE_TURN_MS therefore waits again for as long as it was late, at most `ms`, and checks once more.
     """
 
     __slots__ = ("_callback", "_clock", "_lateness", "_ms", "_timer", "_timers")
@@ -100,7 +101,7 @@ class Deadline:
         self._wait(ms)
 
     def cancel(self) -> None:
-        """Forget the callback."""
+        """Cancel the callback."""
         self._timer.cancel()
 
     def _wait(self, ms: int) -> None:
@@ -116,14 +117,14 @@ class Deadline:
 
 
 def pause(timers: Timers, clock: Clock, ms: int) -> asyncio.Future[None]:
-    """Done when `ms` have passed on the broker's clock."""
+    """Return a future that is done when `ms` have passed on the broker's clock."""
     passed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     timers.schedule(clock.mono_ms() + ms, lambda: None if passed.done() else passed.set_result(None))
     return passed
 
 
 async def wait_at_most(timers: Timers, clock: Clock, ms: int, futures: Collection[asyncio.Future[Any]]) -> list[asyncio.Future[Any]]:
-    """Wait until all of `futures` are done, or `ms` have passed on the broker's clock; those that are not done."""
+    """Wait until all `futures` are done or `ms` have passed on the broker's clock. Return those that are not done."""
     waiting = [future for future in futures if not future.done()]
     if not waiting:
         return []

@@ -1,4 +1,4 @@
-"""Long work on the loop, a slice at a time: in one turn of the loop all of it together goes on for SLICE_MS, and its owners take turns."""
+"""Shares the event loop among long computations: per turn of the loop all of them together get SLICE_MS, and they take turns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SLICE_NS: Final = limits.SLICE_MS * 1_000_000
 
 
 class Turns:
-    """Those of one node."""
+    """The computations of one node, in a queue."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -24,7 +24,7 @@ class Turns:
         self._slice_end_ns = 0
 
     async def mine(self) -> None:
-        """Go on at once while the slice of this turn of the loop lasts, else when it is the caller's turn again."""
+        """Return at once while this turn's slice lasts; otherwise wait for the caller's turn in the queue."""
         if self._clock.spent_ns() < self._slice_end_ns and not self._waiting:
             return
         mine = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""A task that is there while there is work: begun by the first piece of it, ended by the last."""
+"""A task that exists only while there is work."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from collections.abc import Callable, Coroutine
 
 
 class Worker:
-    """`work` returns when nothing is left to do; at any time one call of it runs at most."""
+    """Runs `work`, which returns when nothing is left to do, at most once at a time."""
 
     def __init__(self, work: Callable[[], Coroutine[None, None, None]]) -> None:
         self._work = work
         self._task: asyncio.Task[None] | None = None
 
     def wake(self) -> None:
-        """There is work: begins it, unless it runs, which then finds this, too."""
+        """Start `work` unless it runs already; a running one must find the new work itself."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     def cancel(self) -> None:
-        """End it where it waits."""
+        """Cancel the task, if there is one."""
         if self._task is not None:
             self._task.cancel()
 
     async def stop(self) -> None:
-        """End it, and wait until that is so."""
+        """Cancel the task and wait until it has ended."""
         self.cancel()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)

@@ -17,8 +17,8 @@ from ottla.broker.admin.metrics import Metrics
 from ottla.broker.admin.server import admin_port
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
-from ottla.broker.exam.examiner import BY_GROUP, Examiner
 from ottla.broker.testing.cluster import InProcessCluster
+from ottla.broker.verification.verifier_client import BY_GROUP, VerifierClient
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -159,14 +159,14 @@ def test_the_lag_of_a_topic_is_told_where_all_of_it_is_known(tmp_path: Path) -> 
     with InProcessCluster(3, tmp_path / "data", {"offsets.topic.num.partitions": "1"}) as cluster:
         for topic, replicas in (("everywhere", 3), ("spread", 1)):
             cluster.topics.create(topic, 3, replicas=replicas)
-        examiner = Examiner(lambda: [broker.bootstrap for broker in cluster.brokers.values()])
+        verifier_client = VerifierClient(lambda: [broker.bootstrap for broker in cluster.brokers.values()])
         wanted = [
             OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(index, 0) for index in range(3)])
             for topic in ("everywhere", "spread")
         ]
-        at = examiner.coordinator(BY_GROUP, "g")
-        examiner.ask(at, OffsetCommitRequest("g", topics=wanted), 8, lambda answer: answer.topics[0].partitions[0])
-        examiner.close()
+        at = verifier_client.coordinator(BY_GROUP, "g")
+        verifier_client.ask(at, OffsetCommitRequest("g", topics=wanted), 8, lambda answer: answer.topics[0].partitions[0])
+        verifier_client.close()
         coordinator = cluster.brokers[cluster.leader_of("__consumer_offsets")]
         text = coordinator.call_async(Metrics(coordinator.broker).text()).decode()
     assert 'kafka_consumergroup_lag_sum{consumergroup="g",topic="everywhere"} 0.0' in text

@@ -12,9 +12,9 @@ from ottla.broker.app import Broker
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings_load import load
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
 from ottla.broker.replication.leadership import Registration
-from ottla.broker.world import World
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
@@ -79,7 +79,7 @@ async def broker(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Broker]:
     """It syncs every record."""
     of_one = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "log.flush.interval.messages": "1"}
     wanted = {"log.dir": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0", **of_one}
-    broker = Broker(load(wanted, {}, None).settings, Faults(), World(files=disk), exit_now=pytest.fail)
+    broker = Broker(load(wanted, {}, None).settings, Faults(), Environment(files=disk), exit_now=pytest.fail)
     await broker.start()
     yield broker
     disk.gate.release(1000)

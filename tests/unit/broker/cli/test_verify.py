@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from ottla.broker.cli.verify import verify
-from ottla.broker.exam.scenarios import SCENARIOS
+from ottla.broker.verification.scenarios import SCENARIOS
 
 APP = typer.Typer()
 APP.command()(verify)

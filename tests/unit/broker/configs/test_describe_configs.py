@@ -10,7 +10,7 @@ from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
 from ottla.broker.core.config_keys import ConfigType
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import BROKER_KEYS, KEPT_KEYS, BrokerSettings
+from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.topic_keys import TOPIC_KEYS
 from ottla.protocol.error_codes import ErrorCode
@@ -124,7 +124,7 @@ def test_a_topic_follows_a_broker_setting_that_changed_while_running() -> None:
 
 def test_this_broker_tells_all_its_settings_and_which_can_change() -> None:
     entries = Described().entries(BROKER, "1")
-    assert set(entries) == {name for name, key in (BROKER_KEYS | KEPT_KEYS).items() if not key.internal}
+    assert set(entries) == {name for name, key in (BROKER_KEYS | STORED_SETTINGS).items() if not key.internal}
     assert "internal.segment.bytes" not in entries
     assert entries["num.partitions"].read_only
     assert not entries["message.max.bytes"].read_only

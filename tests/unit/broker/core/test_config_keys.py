@@ -19,7 +19,7 @@ from ottla.broker.core.config_keys import ConfigKey, ConfigType, InvalidConfig, 
         (ConfigType.STRING, " x ", "x"),
     ],
 )
-def test_text_is_read_as_its_type(kind: ConfigType, text: str, value: object) -> None:
+def test_parse_returns_the_keys_type(kind: ConfigType, text: str, value: object) -> None:
     assert ConfigKey("k", kind, None, "").parse(text) == value
 
 
@@ -35,7 +35,7 @@ def test_text_is_read_as_its_type(kind: ConfigType, text: str, value: object) ->
         (ConfigType.DOUBLE, "half", "Not a number of type DOUBLE"),
     ],
 )
-def test_text_of_another_type_is_refused_in_kafkas_words(kind: ConfigType, text: str, problem: str) -> None:
+def test_parse_rejects_text_of_another_type_in_kafkas_words(kind: ConfigType, text: str, problem: str) -> None:
     with pytest.raises(InvalidConfig) as caught:
         ConfigKey("some.key", kind, None, "").parse(text)
     assert str(caught.value) == f"Invalid value {text} for configuration some.key: {problem}"
@@ -57,19 +57,19 @@ def test_text_of_another_type_is_refused_in_kafkas_words(kind: ConfigType, text:
         ),
     ],
 )
-def test_a_value_against_its_rule_is_refused_in_kafkas_words(key: ConfigKey, good: str, bad: str, problem: str) -> None:
+def test_parse_rejects_values_that_the_validator_does_not_allow_in_kafkas_words(key: ConfigKey, good: str, bad: str, problem: str) -> None:
     key.parse(good)
     with pytest.raises(InvalidConfig) as caught:
         key.parse(bad)
     assert str(caught.value) == f"Invalid value {bad} for configuration k: {problem}"
 
 
-def test_a_password_is_not_shown_in_its_error() -> None:
+def test_an_invalid_passwords_error_hides_the_value() -> None:
     key = ConfigKey("secret", ConfigType.PASSWORD, None, "", one_of("x"))
     with pytest.raises(InvalidConfig) as caught:
         key.parse("hunter2")
     assert "hunter2" not in str(caught.value)
 
 
-def test_rendering_gives_back_what_was_parsed() -> None:
+def test_render_is_the_inverse_of_parse() -> None:
     assert [render(value) for value in (True, 5, 0.5, ("a", "b"), (), "x", None)] == ["true", "5", "0.5", "a,b", "", "x", None]

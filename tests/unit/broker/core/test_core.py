@@ -1,4 +1,4 @@
-"""The tables of core: limits, topic keys, settings without effect."""
+"""The tables of core: limits, topic keys and settings without effect."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ottla.broker.core.settings import BROKER_KEYS, TOPIC_KEYS
         ("leader.replication.throttled.replicas", "0:1,1:1", "0"),
     ],
 )
-def test_a_topic_key_takes_what_kafka_takes(name: str, good: str, bad: str) -> None:
+def test_a_topic_key_accepts_what_kafka_accepts(name: str, good: str, bad: str) -> None:
     TOPIC_KEYS[name].parse(good)
     with pytest.raises(InvalidConfig):
         TOPIC_KEYS[name].parse(bad)
@@ -33,18 +33,18 @@ def test_a_topic_key_takes_what_kafka_takes(name: str, good: str, bad: str) -> N
 @pytest.mark.parametrize(
     "name", ["num.io.threads", "controller.quorum.voters", "sasl.login.read.timeout.ms", "listener.name.x.num.io.threads"]
 )
-def test_kafkas_settings_without_effect_are_known(name: str) -> None:
+def test_kafka_settings_without_effect_are_known(name: str) -> None:
     assert is_ignored(name)
 
 
 @pytest.mark.parametrize("name", ["num.io.thread", "nonsense", "log.segment.byte", "listener.name.x.nonsense"])
-def test_a_misspelt_setting_is_not_taken_for_one_without_effect(name: str) -> None:
+def test_a_misspelt_setting_is_not_ignored(name: str) -> None:
     assert not is_ignored(name)
 
 
-def test_no_setting_that_we_honour_hides_among_those_without_effect() -> None:
+def test_no_broker_setting_is_listed_as_ignored() -> None:
     assert not IGNORED_NAMES & set(BROKER_KEYS)
 
 
-def test_the_limits_of_one_connection_fit_into_that_of_all() -> None:
+def test_the_limits_of_one_connection_fit_into_the_total() -> None:
     assert limits.WRITE_LOW_BYTES < limits.WRITE_HIGH_BYTES < limits.TOTAL_BUFFERED_BYTES

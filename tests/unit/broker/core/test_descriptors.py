@@ -1,4 +1,4 @@
-"""The limit on open files, in a process of its own."""
+"""Tests of the open-file limit, each in a separate process."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def in_a_process_with(soft: int, hard: int, code: str) -> str:
     return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, timeout=30).stdout.strip()
 
 
-def test_the_limit_is_raised_as_far_as_may_be_done() -> None:
+def test_the_soft_limit_is_raised_as_far_as_permitted() -> None:
     assert in_a_process_with(256, 3000, "print(most_open_files(), allow_open_files(), most_open_files())") == "256 3000 3000"
 
 
-def test_a_limit_that_cannot_be_raised_stays() -> None:
+def test_a_limit_that_cannot_be_raised_is_unchanged() -> None:
     assert in_a_process_with(300, 300, "print(allow_open_files())") == "300"

@@ -1,4 +1,4 @@
-"""Freed memory is there for the next large buffer: seen from the page faults of a process that does nothing else."""
+"""Freed memory is reused for the next large buffer: measured by the page faults of a process that does nothing else."""
 
 from __future__ import annotations
 

@@ -43,10 +43,10 @@ log.retention.hours=168
 log.segment.bytes=1073741824
 log.retention.check.interval.ms=300000
 """
-"""What Kafka 4.3 ships as config/broker.properties, without its comments."""
+"""The file config/broker.properties of Kafka 4.3, without its comments."""
 
 
-def test_a_real_broker_properties_makes_a_member(tmp_path: Path) -> None:
+def test_kafkas_broker_properties_configure_a_cluster_broker(tmp_path: Path) -> None:
     file = tmp_path / "broker.properties"
     file.write_text(BROKER_PROPERTIES)
     loaded = load({}, {}, file)
@@ -64,12 +64,12 @@ def test_a_real_broker_properties_makes_a_member(tmp_path: Path) -> None:
     }
 
 
-def test_the_voters_of_a_static_quorum_are_asked_before_bootstrap_servers() -> None:
+def test_static_voters_take_precedence_over_bootstrap_servers() -> None:
     settings = load({**MEMBER, "controller.quorum.voters": "1@two:9094"}, {}, None).settings
     assert controllers(settings) == [QuorumAddress(1, "two", 9094)]
 
 
-def test_a_member_has_kafkas_defaults_where_one_node_cannot() -> None:
+def test_a_cluster_broker_has_kafkas_replication_defaults() -> None:
     names = ("offsets.topic.replication.factor", "transaction.state.log.replication.factor", "transaction.state.log.min.isr")
     one, member = load({}, {}, None).settings, load(MEMBER, {}, None).settings
     assert [one.value(name) for name in names] == [one.default(name) for name in names] == [1, 1, 1]
@@ -104,37 +104,37 @@ def test_a_member_has_kafkas_defaults_where_one_node_cannot() -> None:
             r"replica\.fetch\.wait\.max\.ms=500 must be at most replica\.lag\.time\.max\.ms=499",
         ),
         ({**BOTH, "controller.quorum.voters": "3@a:1,2@b:1"}, r"controller\.quorum\.voters=3@a:1,2@b:1"),
-        ({**BOTH, "controller.quorum.voters": "1@a:1"}, r"allowed is this node alone, node\.id=3"),
+        ({**BOTH, "controller.quorum.voters": "1@a:1"}, r"only this node is allowed, node\.id=3"),
         ({**BOTH, "process.roles": "controller,broker", "controller.quorum.bootstrap.servers": "a:1,b:1"}, r"bootstrap\.servers=a:1,b:1"),
         ({**BOTH, "controller.quorum.bootstrap.servers": ""}, r"process\.roles=broker,controller needs"),
         ({**BOTH, "replica.selector.class": "org.example.Mine"}, r"replica\.selector\.class=org\.example\.Mine"),
     ],
 )
-def test_roles_that_cannot_be_played_stop_the_start_by_the_settings_name(given: dict[str, str], words: str) -> None:
+def test_invalid_roles_stop_the_start_with_the_settings_name(given: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         load(given, {}, None)
 
 
-def test_a_controllers_own_settings_are_obeyed_by_a_controller_and_noted_elsewhere() -> None:
+def test_controller_settings_have_an_effect_only_on_a_controller() -> None:
     own = {"broker.session.timeout.ms": "5000", "metadata.max.idle.interval.ms": "0"}
     controller = load({**CONTROLLER, **own}, {}, None)
     assert (controller.notes, controller.settings.is_controller, controller.settings.is_member) == ([], True, False)
     assert len(load({**MEMBER, **own}, {}, None).notes) == 2
 
 
-def test_a_node_of_both_roles_is_a_member_and_the_controller() -> None:
+def test_a_node_with_both_roles_is_broker_and_controller() -> None:
     both = {**CONTROLLER, "process.roles": "broker,controller", "listeners": "PLAINTEXT://h:9092,C://h:9093"}
     for quorum in ({}, {"controller.quorum.bootstrap.servers": "", "controller.quorum.voters": "3@one:9093"}):
         loaded = load({**both, "broker.session.timeout.ms": "5000", **quorum}, {}, None)
         assert (loaded.settings.is_member, loaded.settings.is_controller, loaded.notes) == (True, True, [])
 
 
-def test_settings_of_a_member_are_noted_on_one_node_and_not_on_a_member() -> None:
+def test_cluster_settings_are_noted_on_a_standalone_node_only() -> None:
     given = {"replica.lag.time.max.ms": "10000"}
-    assert load(given, {}, None).notes == ["replica.lag.time.max.ms (command line) is a setting of Kafka's that has no effect here"]
+    assert load(given, {}, None).notes == ["replica.lag.time.max.ms (command line) is a Kafka setting that has no effect here"]
     assert load({**MEMBER, **given}, {}, None).notes == []
 
 
-def test_a_heartbeat_that_may_come_only_once_in_a_session_is_remarked() -> None:
+def test_a_heartbeat_interval_above_half_the_session_timeout_is_warned_about() -> None:
     assert "broker.heartbeat.interval.ms=5000" in load({**MEMBER, "broker.heartbeat.interval.ms": "5000"}, {}, None).notes[0]
     assert load({**MEMBER, "broker.heartbeat.interval.ms": "4500"}, {}, None).notes == []

@@ -12,7 +12,7 @@ from ottla.broker.core.settings_load import SettingsError, load
 JAAS = "org.apache.kafka.common.security.plain.PlainLoginModule required user_ann=secret;"
 
 
-def test_a_listeners_own_value_wins_over_that_for_all_and_a_mechanisms_is_its_own() -> None:
+def test_listener_values_override_broker_values_and_mechanism_values_are_separate() -> None:
     given = {
         "ssl.client.auth": "required",
         "listener.name.inner.ssl.client.auth": "none",
@@ -33,12 +33,12 @@ def test_a_listeners_own_value_wins_over_that_for_all_and_a_mechanisms_is_its_ow
     "name",
     ["OTTLA_LISTENER_NAME_INNER_SCRAM___SHA___256_SASL_JAAS_CONFIG", "OTTLA_LISTENER_NAME_INNER_SCRAM-SHA-256_SASL_JAAS_CONFIG"],
 )
-def test_a_name_with_a_dash_is_written_either_way_in_the_environment(name: str) -> None:
+def test_a_dash_in_a_name_can_be_written_two_ways_in_the_environment(name: str) -> None:
     settings = load({}, {name: JAAS}, None).settings
     assert ListenerSecurity(settings, "INNER").of_mechanism("SCRAM-SHA-256", "sasl.jaas.config") == JAAS
 
 
-def test_a_listeners_name_with_an_underline_is_written_with_two_in_the_environment() -> None:
+def test_an_underscore_in_a_listener_name_is_written_twice_in_the_environment() -> None:
     settings = load({}, {"OTTLA_LISTENER_NAME_MY__INNER_SSL_CLIENT_AUTH": "required"}, None).settings
     assert ListenerSecurity(settings, "MY_INNER").value("ssl.client.auth") == "required"
 
@@ -54,8 +54,8 @@ def test_a_listeners_name_with_an_underline_is_written_with_two_in_the_environme
         ("listener.name.x.principal.builder.class", "com.example.Principals"),
     ],
 )
-def test_a_class_of_the_users_own_stops_the_start_by_its_name(name: str, value: str) -> None:
-    with pytest.raises(SettingsError, match="a class of Java cannot be loaded here") as caught:
+def test_a_custom_java_class_stops_the_start_with_the_settings_name(name: str, value: str) -> None:
+    with pytest.raises(SettingsError, match="a Java class cannot be loaded here") as caught:
         load({name: value}, {}, None)
     assert name in str(caught.value)
     assert value in str(caught.value)
@@ -71,7 +71,7 @@ def test_a_class_of_the_users_own_stops_the_start_by_its_name(name: str, value: 
         ("connections.max.reauth.ms", "soon"),
     ],
 )
-def test_a_value_that_kafka_would_not_take_stops_the_start(name: str, value: str) -> None:
+def test_a_value_that_kafka_rejects_stops_the_start(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name):
         load({name: value}, {}, None)
 
@@ -84,24 +84,24 @@ def test_a_value_that_kafka_would_not_take_stops_the_start(name: str, value: str
         "sasl.oauthbearer.jwt.validator.clas",
     ],
 )
-def test_a_lock_that_is_misspelt_stops_the_start(name: str) -> None:
+def test_a_misspelt_security_setting_stops_the_start(name: str) -> None:
     with pytest.raises(SettingsError, match="Unknown setting"):
         load({name: "required"}, {}, None)
 
 
-def test_passwords_are_known_as_such_wherever_they_stand() -> None:
+def test_passwords_are_sensitive_with_any_prefix() -> None:
     for name in ("ssl.key.password", "listener.name.x.ssl.keystore.key", "listener.name.x.scram-sha-512.sasl.jaas.config"):
         key = security_key(name)
         assert key is not None
         assert (key.name, key.type, key.sensitive) == (name, ConfigType.PASSWORD, True)
 
 
-def test_kafka_opts_name_the_file_of_jaas(tmp_path: Path) -> None:
+def test_kafka_opts_name_the_jaas_file(tmp_path: Path) -> None:
     options = f"-Xmx1g -Djava.security.auth.login.config={tmp_path / 'jaas.conf'} -Dother=1"
     assert load({}, {"KAFKA_OPTS": options}, None).settings.login_file == str(tmp_path / "jaas.conf")
     assert load({}, {"KAFKA_OPTS": '"-Djava.security.auth.login.config==/a b"'}, None).settings.login_file == "/a b"
     assert load({}, {"KAFKA_OPTS": "-Xmx1g"}, None).settings.login_file is None
 
 
-def test_settings_that_are_shown_have_no_password_in_them() -> None:
+def test_printed_settings_contain_no_password() -> None:
     assert "secret" not in repr(load({"listener.name.x.plain.sasl.jaas.config": JAAS, "ssl.key.password": "secret"}, {}, None).settings)

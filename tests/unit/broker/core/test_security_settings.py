@@ -12,7 +12,7 @@ LOCKS = [
     ("client.quota.callback.class", "com.example.Quotas"),
 ]
 
-NO_LOCKS = [
+NO_AUTHENTICATION = [
     ("sasl.login.refresh.buffer.seconds", "300"),
     ("sasl.kerberos.min.time.before.relogin", "60000"),
     ("early.start.listeners", "CONTROLLER"),
@@ -21,23 +21,23 @@ NO_LOCKS = [
 
 
 @pytest.mark.parametrize(("name", "value"), LOCKS)
-def test_a_lock_that_would_not_hold_stops_the_start_and_is_named_without_its_value(name: str, value: str) -> None:
+def test_an_unsupported_security_setting_stops_the_start_without_printing_its_value(name: str, value: str) -> None:
     with pytest.raises(SettingsError) as caught:
         load({name: value}, {}, None)
     assert name in str(caught.value)
     assert value not in str(caught.value)
 
 
-@pytest.mark.parametrize(("name", "value"), NO_LOCKS)
-def test_a_value_that_locks_nothing_does_not_stop_the_start(name: str, value: str) -> None:
+@pytest.mark.parametrize(("name", "value"), NO_AUTHENTICATION)
+def test_an_empty_security_setting_does_not_stop_the_start(name: str, value: str) -> None:
     assert lock_problem(name, value) is None
-    assert load({name: value}, {}, None).notes == [f"{name} (command line) is a setting of Kafka's that has no effect here"]
+    assert load({name: value}, {}, None).notes == [f"{name} (command line) is a Kafka setting that has no effect here"]
 
 
 STANDARD = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
-def test_kafkas_authorizer_is_obeyed_with_its_super_users() -> None:
+def test_kafkas_authorizer_and_super_users_are_accepted() -> None:
     loaded = load(
         {"authorizer.class.name": STANDARD, "super.users": "User:CN=a,OU=b; User:c", "allow.everyone.if.no.acl.found": "true"}, {}, None
     )
@@ -56,6 +56,6 @@ def test_kafkas_authorizer_is_obeyed_with_its_super_users() -> None:
         ("allow.everyone.if.no.acl.found", "yes"),
     ],
 )
-def test_an_authorizer_that_nobody_knows_and_a_principal_that_is_none_stop_the_start(name: str, value: str) -> None:
+def test_an_unknown_authorizer_or_an_invalid_principal_stops_the_start(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=name.replace(".", r"\.")):
         load({name: value}, {}, None)

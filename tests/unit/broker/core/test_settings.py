@@ -10,7 +10,7 @@ from ottla.broker.core.config_keys import InvalidConfig
 from ottla.broker.core.settings import BROKER_KEYS, TOPIC_KEYS, BrokerSettings, attribute_of, topic_defaults
 
 
-def test_every_default_of_a_key_obeys_its_own_rule() -> None:
+def test_every_default_of_a_key_is_valid() -> None:
     for key in [*BROKER_KEYS.values(), *TOPIC_KEYS.values()]:
         if key.validator is not None and key.default is not None:
             assert key.validator.allows(key.default), key.name
@@ -22,7 +22,7 @@ def test_every_synonym_of_a_topic_key_is_a_broker_setting() -> None:
             assert synonym.name in BROKER_KEYS, (key.name, synonym.name)
 
 
-def test_every_setting_is_read_by_something() -> None:
+def test_every_setting_is_used_by_the_code() -> None:
     broker = Path(settings_module.__file__).parents[1]
     read = " ".join(path.read_text() for path in broker.rglob("*.py") if path.name not in {"settings.py", "ignored_settings.py"})
     by_synonym = {synonym.name for key in (*TOPIC_KEYS.values(), *GROUP_KEYS.values()) for synonym in key.synonyms}
@@ -31,18 +31,18 @@ def test_every_setting_is_read_by_something() -> None:
     assert [name for name in sorted(others) if attribute_of(name) not in read and f'"{name}"' not in read] == []
 
 
-def test_without_settings_a_topic_has_the_defaults_of_its_keys() -> None:
+def test_a_topic_without_settings_has_the_defaults_of_its_keys() -> None:
     defaults = topic_defaults(BrokerSettings())
     assert defaults == {name: key.default for name, key in TOPIC_KEYS.items()}
 
 
-def test_retention_hours_are_the_topics_milliseconds_unless_finer_units_are_set() -> None:
+def test_retention_hours_apply_unless_a_finer_unit_is_set() -> None:
     assert topic_defaults(BrokerSettings(log_retention_hours=1))["retention.ms"] == 3_600_000
     assert topic_defaults(BrokerSettings(log_retention_hours=1, log_retention_minutes=2))["retention.ms"] == 120_000
     assert topic_defaults(BrokerSettings(log_retention_hours=1, log_retention_minutes=2, log_retention_ms=3))["retention.ms"] == 3
 
 
-def test_unlimited_retention_stays_unlimited_in_every_unit() -> None:
+def test_unlimited_retention_is_minus_one_in_every_unit() -> None:
     assert topic_defaults(BrokerSettings(log_retention_hours=-1))["retention.ms"] == -1
 
 
@@ -53,19 +53,19 @@ def test_a_setting_is_read_and_changed_under_kafkas_name() -> None:
     assert settings.value("log.segment.bytes") == 2_097_152
 
 
-def test_a_changed_setting_is_checked() -> None:
+def test_a_changed_setting_is_validated() -> None:
     settings = BrokerSettings()
     with pytest.raises(InvalidConfig, match=r"log\.segment\.bytes"):
         settings.set_value("log.segment.bytes", "10")
     assert settings.log_segment_bytes == 1_073_741_824
 
 
-def test_an_unknown_name_is_no_setting() -> None:
+def test_an_unknown_name_raises_key_error() -> None:
     with pytest.raises(KeyError):
         BrokerSettings().value("explicit")
 
 
-def test_defaults_that_differ_from_kafkas_are_these_and_no_others() -> None:
+def test_only_these_defaults_differ_from_kafkas() -> None:
     settings = BrokerSettings()
     assert settings.group_initial_rebalance_delay_ms == 0
     assert settings.offsets_topic_replication_factor == settings.transaction_state_log_replication_factor == 1

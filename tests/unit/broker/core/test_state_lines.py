@@ -12,7 +12,7 @@ LOGGER = logging.getLogger("ottla.broker.test_state_lines")
 
 
 class Place:
-    """State lines on a clock that moves by hand, and what they wrote."""
+    """The clock and the logger of StateLines, and the lines that were written."""
 
     def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
         self.clock = VirtualClock()
@@ -36,7 +36,7 @@ def place(caplog: pytest.LogCaptureFixture) -> Place:
     return Place(caplog)
 
 
-def test_a_state_is_told_when_it_begins_and_then_after_pauses_that_double(place: Place) -> None:
+def test_a_lasting_state_is_logged_when_it_begins_and_then_after_doubling_pauses(place: Place) -> None:
     told_at = []
     for _ in range(36_000):  # an hour, ten times a second
         before = len(place.written)
@@ -47,7 +47,7 @@ def test_a_state_is_told_when_it_begins_and_then_after_pauses_that_double(place:
     assert told_at == [0, 10_000, 30_000, 70_000, 150_000, 310_000, 630_000, 1_230_000, 1_830_000, 2_430_000, 3_030_000]
 
 
-def test_a_later_line_says_what_was_met_now_and_how_often_since_when(place: Place) -> None:
+def test_a_repeated_line_has_the_current_arguments_the_count_and_the_duration(place: Place) -> None:
     place.away("refused")
     place.away("timed out")
     place.clock.advance(limits.STATE_STILL_MS)
@@ -55,7 +55,7 @@ def test_a_later_line_says_what_was_met_now_and_how_often_since_when(place: Plac
     assert place.written == ["No controller: refused", "No controller: no address (still, 3 times in 10 s)"]
 
 
-def test_the_end_of_a_state_is_told_once(place: Place) -> None:
+def test_the_end_of_a_state_is_logged_once(place: Place) -> None:
     place.back()
     place.away()
     place.clock.advance(4_000)
@@ -64,7 +64,7 @@ def test_the_end_of_a_state_is_told_once(place: Place) -> None:
     assert place.written == ["No controller: refused", "The controller is back (after 4 s)"]
 
 
-def test_a_state_that_comes_and_goes_is_one_that_stays(place: Place) -> None:
+def test_a_flapping_state_is_logged_like_a_lasting_one(place: Place) -> None:
     for _ in range(90):
         place.away()
         place.clock.advance(50)
@@ -77,7 +77,7 @@ def test_a_state_that_comes_and_goes_is_one_that_stays(place: Place) -> None:
     assert place.written[2:] == ["No controller: refused (still, 91 times in 19 s)", "The controller is back (after 19 s)"]
 
 
-def test_a_state_that_begins_again_after_a_calm_time_is_a_new_one(place: Place) -> None:
+def test_a_state_that_begins_again_after_the_calm_time_is_new(place: Place) -> None:
     place.away()
     place.back()
     place.clock.advance(limits.STATE_CALM_MS)
@@ -85,7 +85,7 @@ def test_a_state_that_begins_again_after_a_calm_time_is_a_new_one(place: Place) 
     assert place.written[-1] == "No controller: again"
 
 
-def test_one_state_does_not_hide_another(place: Place) -> None:
+def test_states_are_logged_independently(place: Place) -> None:
     place.away()
     place.lines.holds("slow", logging.WARNING, "Slow")
     assert place.written == ["No controller: refused", "Slow"]
@@ -102,7 +102,7 @@ def test_all_states_end_with_one_line(place: Place) -> None:
     assert place.written == ["No controller: refused", "Slow", "All is well (after 3 s)"]
 
 
-def test_only_so_many_states_are_remembered(place: Place) -> None:
+def test_the_number_of_remembered_states_is_limited(place: Place) -> None:
     for number in range(limits.STATES_MAX + 1):
         place.lines.holds(number, logging.WARNING, "%d", number)
     place.lines.holds(1, logging.WARNING, "one")
@@ -110,7 +110,7 @@ def test_only_so_many_states_are_remembered(place: Place) -> None:
     assert place.written[limits.STATES_MAX + 1 :] == ["zero"]
 
 
-def test_a_trace_goes_with_the_first_line_only(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+def test_only_the_first_line_has_the_traceback(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     error = ValueError("a bug")
     for _ in range(2):
         place.lines.holds("bug", logging.ERROR, "Bug", error=error)

@@ -6,7 +6,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.timers import Timers
 
 
-def test_timers_run_in_the_order_of_their_deadlines_and_ties_in_the_order_of_scheduling() -> None:
+def test_timers_run_in_deadline_order_and_ties_in_scheduling_order() -> None:
     timers, ran = Timers(), []
     for deadline, name in [(30, "c"), (10, "a"), (20, "b1"), (20, "b2")]:
         timers.schedule(deadline, lambda name=name: ran.append(name))
@@ -15,14 +15,14 @@ def test_timers_run_in_the_order_of_their_deadlines_and_ties_in_the_order_of_sch
     assert timers.next_deadline() == 30
 
 
-def test_nothing_runs_before_its_deadline() -> None:
+def test_no_timer_runs_before_its_deadline() -> None:
     timers, ran = Timers(), []
     timers.schedule(10, lambda: ran.append(1))
     assert timers.run_due(9) == 0
     assert ran == []
 
 
-def test_a_cancelled_timer_never_runs_and_is_no_deadline() -> None:
+def test_a_cancelled_timer_never_runs_and_has_no_deadline() -> None:
     timers, ran = Timers(), []
     handle = timers.schedule(10, lambda: ran.append(1))
     handle.cancel()
@@ -33,7 +33,7 @@ def test_a_cancelled_timer_never_runs_and_is_no_deadline() -> None:
     assert len(timers) == 0
 
 
-def test_cancelling_after_it_ran_changes_nothing() -> None:
+def test_cancelling_a_timer_that_ran_has_no_effect() -> None:
     timers = Timers()
     handle = timers.schedule(1, lambda: None)
     timers.schedule(2, lambda: None)
@@ -42,7 +42,7 @@ def test_cancelling_after_it_ran_changes_nothing() -> None:
     assert len(timers) == 1
 
 
-def test_many_cancelled_timers_do_not_pile_up_in_the_heap() -> None:
+def test_cancelled_timers_do_not_accumulate_in_the_heap() -> None:
     timers = Timers()
     keep = timers.schedule(1_000_000, lambda: None)
     for deadline in range(10_000):
@@ -52,7 +52,7 @@ def test_many_cancelled_timers_do_not_pile_up_in_the_heap() -> None:
     assert timers.held < 300
 
 
-def test_a_bounded_run_leaves_the_rest_for_the_next_turn() -> None:
+def test_a_bounded_run_leaves_the_remaining_timers_for_the_next_turn() -> None:
     timers, ran = Timers(), []
     for number in range(5):
         timers.schedule(number, lambda number=number: ran.append(number))
@@ -61,14 +61,14 @@ def test_a_bounded_run_leaves_the_rest_for_the_next_turn() -> None:
     assert timers.run_due(10) == 3
 
 
-def test_a_timer_that_schedules_one_already_due_has_it_run_in_the_same_go() -> None:
+def test_a_due_timer_that_a_callback_schedules_runs_in_the_same_call() -> None:
     timers, ran = Timers(), []
     timers.schedule(1, lambda: timers.schedule(0, lambda: ran.append("second")))
     timers.run_due(5)
     assert ran == ["second"]
 
 
-def test_the_driver_is_told_only_of_an_earlier_deadline() -> None:
+def test_on_earlier_is_called_only_for_an_earlier_deadline() -> None:
     timers, told = Timers(), []
     timers.on_earlier = lambda: told.append(timers.next_deadline())
     timers.schedule(50, lambda: None)
@@ -77,7 +77,7 @@ def test_the_driver_is_told_only_of_an_earlier_deadline() -> None:
     assert told == [50, 40]
 
 
-def test_what_raises_is_run_again_until_it_does_not_is_logged_once_and_keeps_no_other(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_failing_callback_is_retried_logged_once_and_does_not_stop_others(caplog: pytest.LogCaptureFixture) -> None:
     timers, ran, told = Timers(), [], []
     timers.on_error = told.append
 
@@ -102,7 +102,7 @@ def _bug() -> None:
     raise ValueError("a bug")
 
 
-def test_what_goes_on_raising_is_logged_no_second_time(caplog: pytest.LogCaptureFixture) -> None:
+def test_repeated_failures_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     timers, told = Timers(), []
     timers.on_error = told.append
     timers.schedule(0, _bug)
@@ -111,7 +111,7 @@ def test_what_goes_on_raising_is_logged_no_second_time(caplog: pytest.LogCapture
     assert (len(told), len(caplog.records)) == (5, 1)
 
 
-def test_what_raised_can_still_be_cancelled() -> None:
+def test_a_failed_timer_can_be_cancelled() -> None:
     timers = Timers()
     handle = timers.schedule(10, _bug)
     timers.run_due(10)
@@ -120,7 +120,7 @@ def test_what_raised_can_still_be_cancelled() -> None:
     assert timers.next_deadline() is None
 
 
-def test_a_job_that_schedules_itself_as_its_last_act_goes_on_after_a_bug() -> None:
+def test_a_periodic_timer_survives_a_failure() -> None:
     timers, ran = Timers(), []
 
     def work() -> None:

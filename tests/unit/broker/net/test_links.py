@@ -15,8 +15,8 @@ from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.links import NodeLinks, links_of
+from ottla.broker.net.listener_authentication import AuthenticationContext, ListenerAuthentication, listener_authentication
 from ottla.broker.net.listeners import listeners_of
-from ottla.broker.net.locks import ListenerLock, Surroundings, locks_of
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.net.store_changes import StoreChanges
 from ottla.broker.runtime.nodes.link import Node
@@ -27,10 +27,10 @@ from tests.support.ways import member
 CANNOT = "A client SSLEngine created with the provided settings can't connect to a server SSLEngine"
 
 
-def linked(settings: BrokerSettings) -> tuple[NodeLinks, Mapping[str, ListenerLock]]:
+def linked(settings: BrokerSettings) -> tuple[NodeLinks, Mapping[str, ListenerAuthentication]]:
     clock, timers, random = VirtualClock(), Timers(), Random(1)
-    around = Surroundings(lambda _kind, _name, _by_token: None, random.getrandbits, clock, timers)
-    locks = locks_of(settings, listeners_of(settings), around)
+    around = AuthenticationContext(lambda _kind, _name, _by_token: None, random.getrandbits, clock, timers)
+    locks = listener_authentication(settings, listeners_of(settings), around)
     return links_of(settings, locks, network=MemoryNetwork(), clock=clock, timers=timers, random=random), locks
 
 

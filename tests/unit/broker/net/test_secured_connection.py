@@ -22,8 +22,8 @@ from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.timers import Timers
 from ottla.broker.net.connection import Shared
+from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication
 from ottla.broker.net.listeners import listeners_of
-from ottla.broker.net.locks import Surroundings, locks_of
 from ottla.broker.net.network import Sockets
 from ottla.broker.net.server import Server
 from ottla.protocol.codec import encode_request
@@ -51,8 +51,8 @@ class Scene:
         self.timers = Timers()
         settings = load(given, {}, None).settings
         listeners = listeners_of(settings)
-        around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, self.clock, self.timers)
-        self._locks = locks_of(settings, listeners, around)
+        around = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, self.clock, self.timers)
+        self._locks = listener_authentication(settings, listeners, around)
         self.server = Server(Sockets(), listeners, 5)
         self.shared = Shared(cast(Dispatcher, Telling()), self.clock, self.timers, 10_000)
 

@@ -17,11 +17,12 @@ from ottla.broker.core.acl import Operation
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings_load import load
 from ottla.broker.core.timers import Timers
+from ottla.broker.environment import Environment
 from ottla.broker.faults.engine import Faults
+from ottla.broker.net.client_security import ClientSecurity
 from ottla.broker.net.network import Sockets
 from ottla.broker.net.node_client import NodeClient
 from ottla.broker.net.secured_node_client import SecuredNodeClient
-from ottla.broker.net.ways_in import WayIn
 from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
 from ottla.broker.runtime.nodes.link import Link, LinkBroken, Node
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver
@@ -29,7 +30,6 @@ from ottla.broker.security.scram import SHA_512, salted_password
 from ottla.broker.sim.memory_files import MemoryFiles
 from ottla.broker.sim.memory_network import MemoryTransport
 from ottla.broker.sim.sim_threads import InlineThreads
-from ottla.broker.world import World
 from ottla.protocol.codec import decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchTopic
@@ -75,17 +75,17 @@ class Place(LinkedPlace):
             **log_ins("LOGIN"),
             **AUTHORIZER,
         }
-        world = World(self.clock, MemoryFiles(), self.network, Random(1), InlineThreads)
-        self.broker = Broker(load(given, {}, None).settings, Faults(), world)
+        environment = Environment(self.clock, MemoryFiles(), self.network, Random(1), InlineThreads)
+        self.broker = Broker(load(given, {}, None).settings, Faults(), environment)
         await self.broker.start()
         return self
 
-    def link(self, way_in: WayIn | None, at: str = "LOGIN") -> NodeClient:
+    def link(self, client_security: ClientSecurity | None, at: str = "LOGIN") -> NodeClient:
         common: dict[str, Any] = {"clock": self.clock, "timers": self.timers, "random": Random(1), "client_id": "broker-7"}
         node = Node(7, "broker", AT[at])
-        if way_in is None:
+        if client_security is None:
             return NodeClient(node, self.network, **common)
-        return SecuredNodeClient(node, way_in=way_in, network=self.network, **common)
+        return SecuredNodeClient(node, client_security=client_security, network=self.network, **common)
 
     async def asked(self, link: Link, request: Any, version: int | None = None) -> Any:
         """The answer, or what it failed with; a failed log-in is answered late."""
@@ -166,7 +166,7 @@ async def test_why_it_was_not_let_in_counts_before_that_the_peer_hung_up() -> No
 
     await place.network.listen("broker", 9092).accept(Refusing, 10)
     common: dict[str, Any] = {"clock": place.clock, "timers": place.timers, "random": Random(1), "client_id": "broker-7"}
-    link = SecuredNodeClient(Node(7, "broker", 9092), way_in=way("A", "SASL_PLAINTEXT"), network=place.network, **common)
+    link = SecuredNodeClient(Node(7, "broker", 9092), client_security=way("A", "SASL_PLAINTEXT"), network=place.network, **common)
     failure = await place.outcome(asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000)))
     assert isinstance(failure, AuthenticationFailed)
     assert "enabled mechanisms are ['X']" in str(failure)
@@ -195,8 +195,8 @@ async def test_nobody_else_waits_while_a_peer_has_a_password_hashed_for_long() -
 
     await place.network.listen("broker", 9092).accept(Demanding, 10)
     common: dict[str, Any] = {"clock": place.clock, "timers": place.timers, "random": Random(1), "client_id": "broker-7"}
-    way_in = way("A", "SASL_PLAINTEXT", "SCRAM-SHA-512")
-    link = SecuredNodeClient(Node(7, "broker", 9092), way_in=way_in, network=place.network, **common)
+    client_security = way("A", "SASL_PLAINTEXT", "SCRAM-SHA-512")
+    link = SecuredNodeClient(Node(7, "broker", 9092), client_security=client_security, network=place.network, **common)
     call = asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000))
     await settle()
     assert len(asked) == 2
@@ -288,13 +288,13 @@ class OverSockets:
         self._ports = ports
         self._clock, self._timers = Clock(), Timers()
 
-    async def known(self, at: str, way_in: WayIn) -> bool:
+    async def known(self, at: str, client_security: ClientSecurity) -> bool:
         """Whether the broker believes who dials. Raises LinkBroken."""
         driver = TimerDriver(self._timers, self._clock)
         driver.start()
         node = Node(7, HOST, self._ports[at])
         common: dict[str, Any] = {"clock": self._clock, "timers": self._timers, "random": Random(1), "client_id": "broker-7"}
-        link = SecuredNodeClient(node, way_in=way_in, network=Sockets(), **common)
+        link = SecuredNodeClient(node, client_security=client_security, network=Sockets(), **common)
         try:
             return not (await link.call(EVERYTHING, timeout_ms=20_000)).error_code
         finally:
@@ -328,9 +328,9 @@ def test_a_node_believes_no_other_host_and_no_other_authority(
         ("MUTUAL", way("MUTUAL", "SSL", ours=without), "(?i)certificate required"),
     ]
     with asyncio.Runner(loop_factory=loop) as runner, caplog.at_level(logging.ERROR):
-        for at, way_in, words in cases:
+        for at, client_security, words in cases:
             with pytest.raises(LinkBroken, match=words) as caught:
-                runner.run(OverSockets(ports).known(at, way_in))
+                runner.run(OverSockets(ports).known(at, client_security))
             told = f"Connection to node 7 failed authentication due to: {caught.value}" in caplog.text
             assert told is isinstance(caught.value, AuthenticationFailed)
         with pytest.raises(LinkBroken, match="it hung up while TLS began"):

@@ -17,10 +17,10 @@ from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.settings_load import SettingsError, load
 from ottla.broker.core.timers import Timers
+from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication
 from ottla.broker.net.listeners import listeners_of
-from ottla.broker.net.locks import Surroundings, locks_of
 from ottla.broker.security.pem import StoreError
-from ottla.broker.security.tls import TlsLock, openssl_name
+from ottla.broker.security.tls import ListenerTls, openssl_name
 from ottla.protocol.client import Client
 from ottla.protocol.codec import encode_request
 from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -206,9 +206,9 @@ def test_a_log_in_over_tls_is_as_any_and_its_refusal_arrives(tmp_path: Path, mad
                 connection.call(MetadataRequest(topics=[]), 1)
 
 
-def lock(made: Certificates, **given: str) -> TlsLock:
+def lock(made: Certificates, **given: str) -> ListenerTls:
     settings = load({**made.pem_settings(), **{name.replace("_", "."): text for name, text in given.items()}}, {}, None).settings
-    return TlsLock(ListenerSecurity(settings, "S"), "none", lambda path: Path(path).read_bytes())
+    return ListenerTls(ListenerSecurity(settings, "S"), "none", lambda path: Path(path).read_bytes())
 
 
 @pytest.mark.parametrize(
@@ -277,9 +277,9 @@ def test_a_suite_has_a_name_that_openssl_knows(suite: str, name: str) -> None:
 def test_tls_that_cannot_be_had_as_it_was_asked_for_stops_the_start(made: Certificates, given: dict[str, str], words: str) -> None:
     named = {name.replace("_", "."): text for name, text in given.items()}
     settings = load({"listeners": "S://h:1", "listener.security.protocol.map": "S:SSL", **made.pem_settings(), **named}, {}, None).settings
-    around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(), Timers())
+    around = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(), Timers())
     with pytest.raises(SettingsError, match=rf"listeners: S cannot have TLS: .*{words}"):
-        locks_of(settings, listeners_of(settings), around)
+        listener_authentication(settings, listeners_of(settings), around)
 
 
 @pytest.mark.parametrize(("own", "wanted"), [(None, ssl.CERT_NONE), ("required", ssl.CERT_REQUIRED)])
@@ -290,8 +290,8 @@ def test_clients_that_log_in_show_a_certificate_only_where_their_listener_itself
     if own is not None:
         given["listener.name.secure.ssl.client.auth"] = own
     settings = load(given, {}, None).settings
-    around = Surroundings(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(), Timers())
-    tls = locks_of(settings, listeners_of(settings), around)["SECURE"].tls
+    around = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(), Timers())
+    tls = listener_authentication(settings, listeners_of(settings), around)["SECURE"].tls
     assert tls is not None
     assert tls.context.verify_mode is wanted
 

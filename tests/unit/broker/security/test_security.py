@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.api.k18_api_versions import is_valid
 from ottla.broker.faults.answers import refusal
 from ottla.broker.security.plain import Plain
-from ottla.broker.security.sasl import AfterStep, LogIn, Moment, SaslExchange, SaslLock, Step
+from ottla.broker.security.sasl import AfterStep, ListenerSasl, LogIn, Moment, SaslExchange, Step
 from ottla.protocol.codec import encode_request
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
@@ -28,7 +28,7 @@ def exchange(before: LogIn | None = None, lifetime_ms: int = 0, expires_ms: int 
         pass
 
     Mechanism.expires_ms = expires_ms  # type: ignore[assignment] # PLAIN's own is always None
-    lock = SaslLock({"PLAIN": lambda: Mechanism(USERS), "OTHER": lambda: Mechanism(USERS)}, 1000, 100, {"PLAIN": lifetime_ms})
+    lock = ListenerSasl({"PLAIN": lambda: Mechanism(USERS), "OTHER": lambda: Mechanism(USERS)}, 1000, 100, {"PLAIN": lifetime_ms})
     return SaslExchange(lock, refusal, is_valid, before)
 
 

@@ -112,7 +112,7 @@ def test_a_seed_holds(seed: int) -> None:
     assert simulate(Plan.of(seed)).violations == []
 
 
-@pytest.mark.parametrize("rule", ["in sync no more", "a move ends", "diverges is cut", "another leader epoch", "asks for more"])
+@pytest.mark.parametrize("rule", ["leaves the ISR", "a reassignment ends", "diverging log", "another leader epoch", "fetches more"])
 def test_a_rule_that_is_broken_is_found_in_few_seeds(rule: str) -> None:
     (broken,) = (each for each in MUTATIONS if rule in each.rule)
     assert found(broken, range(1, 11)) is not None

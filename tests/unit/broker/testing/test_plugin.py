@@ -9,7 +9,7 @@ import pytest
 
 pytest_plugins = ["pytester"]
 
-PAGE = Path(__file__).resolve().parents[4] / "docs" / "i-test.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "testing.md"
 SEND = """
 from time import time_ns
 
@@ -205,7 +205,7 @@ def test_a_cluster_is_a_fixture_that_survives_its_leader_and_its_data_is_kept_wh
 
 def test_the_first_test_of_the_docs_passes_and_without_idempotence_it_says_what_they_say(suite: pytest.Pytester) -> None:
     page = PAGE.read_text()
-    (example,) = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
+    example, *_ = re.findall(r"^```python\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
     suite.makepyfile(test_with=example, test_without=example.replace("enable_idempotence=True", "enable_idempotence=False"))
     result = suite.runpytest_subprocess("-p", "no:cacheprovider")
     result.assert_outcomes(passed=1, failed=1)

@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from client_compat.claims import run
 from client_compat.claims.claim import CheckResult, Claim
-from client_compat.claims.world import World
+from client_compat.claims.environment import ClaimEnvironment
 from client_compat.matrix.brokers import Skipped
 from client_compat.matrix.pool import Pool
 from client_compat.support.admin_port import AdminPort
@@ -19,25 +19,25 @@ from client_compat.support.stage import Stage
 
 
 @pytest.fixture
-def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
-    """A world whose broker never runs, for checks that ask it nothing."""
+def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ClaimEnvironment:
+    """A environment whose broker never runs, for checks that ask it nothing."""
     monkeypatch.setattr(AdminPort, "reset", lambda self: None)
-    return World(Stage(ottla(tmp_path / "data", port=1), AdminPort(1), print), tmp_path, Pool(tmp_path), "no mvn here")
+    return ClaimEnvironment(Stage(ottla(tmp_path / "data", port=1), AdminPort(1), print), tmp_path, Pool(tmp_path), "no mvn here")
 
 
-def finding(*, held: bool) -> Callable[[World], CheckResult]:
-    return lambda world: CheckResult(held, "so it went", ["offset 0"])
+def finding(*, held: bool) -> Callable[[ClaimEnvironment], CheckResult]:
+    return lambda environment: CheckResult(held, "so it went", ["offset 0"])
 
 
-def nothing_here(world: World) -> CheckResult:
+def nothing_here(environment: ClaimEnvironment) -> CheckResult:
     raise Skipped("no mvn here")
 
 
-def broken(world: World) -> CheckResult:
+def broken(environment: ClaimEnvironment) -> CheckResult:
     raise TimeoutError("nothing came")
 
 
-def refused(world: World) -> CheckResult:
+def refused(environment: ClaimEnvironment) -> CheckResult:
     raise KafkaException(KafkaError(KafkaError.NOT_COORDINATOR))
 
 
@@ -55,15 +55,15 @@ def refused(world: World) -> CheckResult:
     ],
 )
 def test_only_what_comes_otherwise_than_expected_is_a_surprise(
-    nowhere: World, monkeypatch: pytest.MonkeyPatch, claim: Claim, got: str, surprise: bool
+    nowhere: ClaimEnvironment, monkeypatch: pytest.MonkeyPatch, claim: Claim, got: str, surprise: bool
 ) -> None:
     class Here:
-        def __enter__(self) -> World:
+        def __enter__(self) -> ClaimEnvironment:
             return nowhere
 
         def __exit__(self, *_: object) -> None: ...
 
-    monkeypatch.setattr(run, "world", lambda directory, kinds, controller, java: Here())
+    monkeypatch.setattr(run, "environment", lambda directory, kinds, controller, java: Here())
     (result,) = run.run_claims([claim], nowhere.directory, java=False, on_claim=lambda claim: None)
     assert (result.got, result.surprise) == (got, surprise)
 

@@ -350,7 +350,7 @@ async def test_a_partition_that_cannot_be_read_back_is_named_and_the_start_goes_
 
     place.partition.log.read = broken  # type: ignore[method-assign,assignment]  # the disk breaks
     await place.open().load()
-    assert "Could not read __consumer_offsets-0 back" in caplog.text
+    assert "Could not load __consumer_offsets-0" in caplog.text
     with pytest.raises(Rejected) as refused:
         place.service.get("h")
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
@@ -365,7 +365,7 @@ async def test_a_damaged_batch_takes_the_groups_of_its_partition_out_and_nothing
     damaged[-1] ^= 0xFF
     place.partition.log.batches[0] = bytes(damaged)
     await place.open().load()
-    assert "Could not read __consumer_offsets-0 back" in caplog.text
+    assert "Could not load __consumer_offsets-0" in caplog.text
     assert "offset 0" in caplog.text
     assert place.service.heartbeat("h", "m", None, 1) is ErrorCode.NOT_COORDINATOR
 

@@ -129,7 +129,7 @@ async def test_a_damaged_partition_is_named_and_not_served_and_others_are(place:
     place.partitions[0].log.batches[0] = place.partitions[0].log.batches[0][:-1] + b"\xff"
     with caplog.at_level(logging.ERROR):
         await place.shards.load()
-    assert f"Could not read {TOPIC}-0 back" in caplog.text
+    assert f"Could not load {TOPIC}-0" in caplog.text
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
     assert place.refusal(OTHER_KEY) is None
 
@@ -253,7 +253,7 @@ async def test_a_bug_that_one_partition_meets_when_it_is_read_back_keeps_neither
     place.write(0, "a", "bug")
     place.write(1, "a", "b")
     await place.shards.load()
-    assert "Bug while reading" in caplog.text
+    assert "Bug while loading" in caplog.text
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
     assert place.shards.of(OTHER_KEY).machine.words == ["a", "b"]
 

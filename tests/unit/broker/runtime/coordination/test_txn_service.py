@@ -357,7 +357,7 @@ async def test_a_damaged_batch_takes_the_ids_of_its_partition_out_and_no_others(
     files.pwrite(fd, [b"\x00"], HEADER_BYTES)
     files.close(fd)
     await again.load()
-    assert "Could not read __transaction_state-1 back" in caplog.text
+    assert "Could not load __transaction_state-1" in caplog.text
     assert again.init("a") == Answer(ErrorCode.NOT_COORDINATOR)
     assert again.init("b").producer_epoch == 1
     assert [txn.transactional_id for txn in again.txns.all_transactions()] == ["b"]

@@ -9,8 +9,8 @@ import pytest
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.net.client_security import ClientSasl, ClientSecurity
 from ottla.broker.net.secured_node_client import SecuredNodeClient
-from ottla.broker.net.ways_in import SaslLogIn, WayIn
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerShut, ControllerUnreachable
 from ottla.broker.runtime.nodes.envelopes import Forwarding
 from ottla.broker.runtime.nodes.link import Node, UnsupportedByPeer
@@ -276,9 +276,9 @@ async def test_whoever_asks_is_told_at_once_that_the_controller_lets_nobody_in_a
         return SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, "Authentication failed")
 
     def connect(node: Node) -> SecuredNodeClient:
-        way_in = WayIn(None, SaslLogIn("PLAIN", lambda _: tokens_of("PLAIN", "node", "wrong", bytes)))
+        client_security = ClientSecurity(None, ClientSasl("PLAIN", lambda _: tokens_of("PLAIN", "node", "wrong", bytes)))
         common = {"network": cluster.network, "clock": cluster.clock, "timers": cluster.timers, "random": Random(1), "client_id": "x"}
-        return SecuredNodeClient(node, way_in=way_in, **common)
+        return SecuredNodeClient(node, client_security=client_security, **common)
 
     await cluster.answering(FIRST, refuse, {ApiKey.SASL_HANDSHAKE: (0, 1), ApiKey.SASL_AUTHENTICATE: (0, 2)})
     cluster.connect = connect  # type: ignore[method-assign, assignment] # to a locked listener

@@ -89,4 +89,4 @@ async def test_what_the_disk_refuses_ends_the_process_and_is_no_bug(decided: Dec
     with pytest.raises(Rejected, match="cannot append"):
         await decided.set("a")
     assert len(decided.scene.failures) == 1
-    assert [line.exc_info for line in caplog.records if "cannot be carried out" in line.message] == [None]
+    assert [line.exc_info for line in caplog.records if "cannot be written or applied" in line.message] == [None]

@@ -1,0 +1,379 @@
+"""What a broker of a cluster has that one by itself has not: it follows the quorum's metadata, registers, beats, fetches and proposes.
+
+Start: the observer reads the metadata log, and the broker registers; when the controller says that this broker has read as far as its own
+registration, metadata is carried out whole, and from then on change by change -> the rest of the broker is built -> the controller lets
+clients come -> connections are accepted.
+
+Stop: the controller moves what is led here, while everybody is served -> all of it ends.
+
+Source: KAFKA BrokerServer.startup, shutdown.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.features import REGISTERED, Features
+from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.metadata_loader import Published
+from ottla.broker.cluster.observer_state import Observer, ObserverLimits
+from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
+from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.core.membership import RACK_AWARE_SELECTOR, controllers
+from ottla.broker.net.listeners import inter_broker_listener, registered_listeners
+from ottla.broker.replication.brokers import Brokers
+from ottla.broker.replication.fetch_plan import FetchLimits
+from ottla.broker.replication.throttle import Throttle, Throttles
+from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
+from ottla.broker.runtime.metadata.cluster_broker_view import ClusterBrokerView
+from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG
+from ottla.broker.runtime.metadata.parts import MetadataParts
+from ottla.broker.runtime.metadata.publisher import Publisher
+from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
+from ottla.broker.runtime.nodes.directory_assignments import DirectoryAssignments
+from ottla.broker.runtime.nodes.envelopes import Forwarding
+from ottla.broker.runtime.nodes.life import BrokerLife, LifeOver, incarnation_of, pace_of
+from ottla.broker.runtime.nodes.link import Node
+from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettings
+from ottla.broker.runtime.nodes.peers import Peers
+from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
+from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
+from ottla.broker.runtime.replicas.partition import Membership
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.replicas.proposals import Proposals
+from ottla.broker.storage.raft_log import MetadataRetention
+
+if TYPE_CHECKING:
+    from ottla.broker.api.context import Listener
+    from ottla.broker.core.settings import BrokerSettings
+    from ottla.broker.core.timers import Timers
+    from ottla.broker.environment import Environment
+    from ottla.broker.net.links import NodeLinks
+    from ottla.broker.runtime.quorum.controller_role import ControllerRole
+    from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
+    from ottla.broker.runtime.replicas.flusher import Flusher
+    from ottla.broker.storage.log_dir import LogDir
+    from ottla.broker.storage.partition_log import PartitionLog
+
+logger = logging.getLogger(__name__)
+
+_FETCH_TIMEOUT_MS_MIN: Final = 1_000
+"""controller.quorum.fetch.timeout.ms below it is taken for it: a leader without news answers after half of this."""
+
+MIN_ISR: Final = "min.insync.replicas"
+
+CHANNEL_MS: Final = 60_000
+"""How long a client's request, or one about directories, waits for a controller (BrokerServer's channels "forwarding" and
+"directory-assignments")."""
+
+
+class ClusterComponents:
+    """`on_lost` is told why this broker cannot be a member any longer; its process has to end. `controller` is that of this process, if it
+    has one."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        environment: Environment,
+        links: NodeLinks,
+        *,
+        timers: Timers,
+        flusher: Flusher,
+        log_dir: LogDir,
+        listeners: Sequence[Listener],
+        on_lost: Callable[[BaseException], None],
+        controller: ControllerRole | None = None,
+    ) -> None:
+        self._settings, self._environment, self._timers, self._log_dir, self._on_lost = settings, environment, timers, log_dir, on_lost
+        self._links = links
+        self._catalog = Catalog()
+        self._brokers = Brokers()
+        self._throttles = _throttles(settings)
+        configs = BrokerConfigs(settings, self._catalog)
+        self._newest: Published | None = None
+        self._joined = False
+        self._channels: list[ControllerChannel] = []
+        self._observer = self._make_observer(flusher) if controller is None else _local(controller, self._published, on_lost)
+        self._life = self._make_life(listeners)
+        self._proposals = Proposals(
+            self._channel("alter-partition", None), settings.node_id, self._brokers, clock=environment.clock, timers=timers
+        )
+        self._fetchers = Fetchers(self._following())
+        racks = self._rack_of if settings.replica_selector_class == RACK_AWARE_SELECTOR else None
+        membership = Membership(
+            self._brokers, self._proposals.submit, self._has, settings.replica_lag_time_max_ms, racks, self._throttles.leader
+        )
+        partitions = Partitions(flusher, environment.clock, membership)
+        self._publisher = Publisher(
+            self._catalog,
+            configs,
+            log_dir=log_dir,
+            partitions=partitions,
+            flusher=flusher,
+            clock=environment.clock,
+            brokers=self._brokers,
+            throttles=self._throttles,
+        )
+        self._publisher.fetchers = self._fetchers
+        forwarding = self._channel("forwarding", CHANNEL_MS)
+        self._coordination = OtherBrokers(
+            self._catalog, settings.node_id, lambda: Peers(links.to_broker, self.address_of, settings.request_timeout_ms)
+        )
+        self._directories = self._make_directories()
+        self._topics = RemoteTopics(
+            forwarding, self._catalog, settings, lambda: self._brokers.own_epoch, clock=environment.clock, timers=timers
+        )
+        self.parts = MetadataParts(
+            self._catalog,
+            configs,
+            partitions,
+            self._publisher,
+            self._topics,
+            ClusterBrokerView(self._catalog, partitions, settings.node_id, choose=environment.random.choice),
+            self._features,
+            forwarding=Forwarding(forwarding),
+            other_brokers=self._coordination,
+        )
+
+    # --- life --------------------------------------------------------------------------------------------------------------------
+
+    async def join(self) -> None:
+        """Registers, reads the metadata as far as the registration, and carries it out. Raises ConnectionError where that cannot be."""
+        self._observer.start()
+        self._life.start()
+        await _reached(self._life.caught_up)
+        first = self._newest
+        assert first is not None, "the controller calls a broker caught up that has published nothing"
+        self._joined = True
+        await self._carry_out(Published(first.image, first.provenance, difference(EMPTY, first.image)))
+        self._tell_min_in_sync()
+
+    def _tell_min_in_sync(self) -> None:
+        """With eligible leader replicas the controller's own setting is stored for all brokers when the cluster begins (KIP-966).
+
+        A broker's file then asks for more, or less, than the cluster obeys, and nothing else says so.
+        """
+        if (found := self.parts.broker_configs.overruled(MIN_ISR)) is not None:
+            logger.warning(
+                "%s=%s of this broker's start has no effect: the cluster's metadata has %s. "
+                "The controller's own value is stored when the cluster begins, and overrules the brokers' files. "
+                "To change it: kafka-configs --alter --entity-type brokers --entity-default --add-config %s=%s",
+                *(MIN_ISR, *found, MIN_ISR, found[0]),
+            )
+
+    async def unfence(self) -> None:
+        """Asks to be let in, and waits until clients may come. Raises ConnectionError."""
+        self._life.ready_to_unfence()
+        await _reached(self._life.unfenced)
+
+    async def leave(self) -> None:
+        """The controller moves what is led here, as long as it may take. To be called while everybody is served."""
+        self._publisher.shutting_down = True
+        if self._settings.controlled_shutdown_enable:
+            await self._life.controlled_shutdown()
+
+    async def stop(self) -> None:
+        """Ask, fetch and follow nothing more. A clean stop notes the epoch of this incarnation."""
+        self._log_dir.broker_epoch = self._life.broker_epoch
+        await self._proposals.stop()
+        await self._fetchers.stop()
+        self._coordination.end()
+        await self._topics.stop()
+        await self._directories.stop()
+        self.parts.broker_configs.loggers.reset()
+        self._life.stop()
+        await self._observer.stop()
+        for channel in self._channels:
+            channel.close()
+
+    def crash(self) -> None:
+        """For tests: every task and every link ends, amid whatever it is doing; nothing is told, and nothing written."""
+        self._life.stop()
+        self._observer.end()
+        self._proposals.end()
+        self._directories.end()
+        self._fetchers.end()
+        self._coordination.end()
+        for channel in self._channels:
+            channel.close()
+
+    def address_of(self, node: int) -> Node | None:
+        """Where another broker listens for this one; None while it is not registered, or fenced."""
+        broker = self._catalog.image.brokers.get(node)
+        endpoint = None if broker is None or broker.fenced else broker.listeners.get(self._between_brokers)
+        return None if endpoint is None else Node(node, endpoint.host, endpoint.port)
+
+    # --- metadata ----------------------------------------------------------------------------------------------------------------
+
+    async def _published(self, published: Published) -> None:
+        """Before this broker has read what the cluster knew when it came, nothing is carried out: an old image would call new replicas
+        strays."""
+        self._newest = published
+        if self._joined:
+            await self._carry_out(published)
+        self._life.published(published)
+
+    def _features(self) -> Features:
+        level = self._observer.kraft_version
+        levels = {**self._catalog.features, KRAFT_VERSION: level} if level else self._catalog.features
+        return Features(REGISTERED, levels, self._observer.applied_offset)
+
+    async def _carry_out(self, published: Published) -> None:
+        await self._publisher.take(published)
+        self._directories.look(published.changes)
+
+    def _look_for_controller(self) -> None:
+        for channel in self._channels:
+            channel.look_again()
+
+    def _registered(self, epoch: int) -> None:
+        self._brokers.own_epoch = epoch
+
+    def _has(self, topic: str | bytes, index: int | None) -> bool:
+        found = self._catalog.topic(topic) if isinstance(topic, str) else self._catalog.topic_by_id(topic)
+        return found is not None and (index is None or index in found.partitions)
+
+    def _rack_of(self, node: int) -> str | None:
+        broker = self._catalog.image.brokers.get(node)
+        return None if broker is None or broker.fenced else broker.rack
+
+    # --- what it is made of ------------------------------------------------------------------------------------------------------
+
+    @property
+    def _between_brokers(self) -> str:
+        return inter_broker_listener(self._settings)
+
+    def _channel(self, name: str, retry_timeout_ms: int | None) -> ControllerChannel:
+        channel = ControllerChannel(
+            self._links.to_controller,
+            lambda: self._observer.controller,
+            clock=self._environment.clock,
+            timers=self._timers,
+            name=name,
+            retry_timeout_ms=retry_timeout_ms,
+            socket_timeout_ms=self._settings.controller_socket_timeout_ms,
+        )
+        self._channels.append(channel)
+        return channel
+
+    def _make_observer(self, flusher: Flusher) -> MetadataObserver:
+        settings, meta = self._settings, self._log_dir.meta
+        observer = MetadataObserver(
+            self._metadata_log(),
+            Observer(settings.node_id, meta.directory_id, meta.cluster_id),
+            [Node(*address) for address in controllers(settings)],
+            connect=self._links.to_controller,
+            clock=self._environment.clock,
+            timers=self._timers,
+            flusher=flusher,
+            random=self._environment.random,
+            on_published=self._published,
+            on_failure=self._on_lost,
+            settings=_observer_settings(settings),
+        )
+        observer.on_controller = self._look_for_controller
+        return observer
+
+    def _metadata_log(self) -> PartitionLog:
+        key = (CLUSTER_METADATA, 0)
+        settings = self._settings
+        config = replace(
+            METADATA_LOG_CONFIG, segment_bytes=settings.metadata_log_segment_bytes, segment_ms=settings.metadata_log_segment_ms
+        )
+        log = self._log_dir.logs.get(key) or self._log_dir.create_log(*key, METADATA_TOPIC_ID, config, at_once=True)
+        log.config = config
+        return log
+
+    def _make_life(self, listeners: Sequence[Listener]) -> BrokerLife:
+        settings, environment = self._settings, self._environment
+        incarnation = incarnation_of(settings, self._log_dir, registered_listeners(settings, listeners), environment.random.randbytes)
+        return BrokerLife(
+            self._channel("heartbeat", _session_ms(settings) // 2),  # KAFKA-14392
+            incarnation,
+            pace_of(settings),
+            clock=environment.clock,
+            timers=self._timers,
+            published_offset=lambda: self._observer.applied_offset,
+            on_registered=self._registered,
+            on_lost=lambda why: self._on_lost(LifeOver(why)),
+        )
+
+    def _make_directories(self) -> DirectoryAssignments:
+        return DirectoryAssignments(
+            self._channel("directory-assignments", CHANNEL_MS),
+            self._catalog,
+            self._settings.node_id,
+            self._log_dir.meta.directory_id,
+            lambda: self._brokers.own_epoch,
+            clock=self._environment.clock,
+            timers=self._timers,
+        )
+
+    def _following(self) -> Following:
+        settings = self._settings
+        return Following(
+            settings.node_id,
+            self._brokers,
+            self._links.to_leader,
+            self.address_of,
+            lambda: self._catalog.image.metadata_level,
+            self._environment.clock,
+            self._timers,
+            FetchLimits(
+                settings.replica_fetch_wait_max_ms,
+                settings.replica_fetch_min_bytes,
+                settings.replica_fetch_response_max_bytes,
+                settings.replica_fetch_max_bytes,
+                settings.replica_fetch_backoff_ms,
+            ),
+            settings.request_timeout_ms,
+            settings.num_replica_fetchers,
+            self._throttles.follower,
+        )
+
+
+def _local(
+    controller: ControllerRole, on_published: Callable[[Published], Awaitable[None]], on_lost: Callable[[BaseException], None]
+) -> LocalMetadata:
+    from ottla.broker.runtime.quorum.local_metadata import LocalMetadata  # noqa: PLC0415 # only a controller's process has it
+
+    return LocalMetadata(controller, on_published, on_lost)
+
+
+async def _reached(milestone: Awaitable[None]) -> None:
+    try:
+        await milestone
+    except LifeOver as error:
+        raise ConnectionError(f"this broker did not come into its cluster: {error}") from error
+
+
+def _session_ms(settings: BrokerSettings) -> int:
+    value = settings.value("broker.session.timeout.ms")
+    assert isinstance(value, int)
+    return value
+
+
+def _throttles(settings: BrokerSettings) -> Throttles:
+    windows, window_ms = settings.replication_quota_window_num, settings.replication_quota_window_size_seconds * 1_000
+    return Throttles(Throttle(windows, window_ms), Throttle(windows, window_ms))
+
+
+def _observer_settings(settings: BrokerSettings) -> ObserverSettings:
+    return ObserverSettings(
+        min(settings.controller_quorum_request_timeout_ms, max(settings.controller_quorum_fetch_timeout_ms, _FETCH_TIMEOUT_MS_MIN)),
+        settings.controller_listener_names[0].upper(),
+        ObserverLimits(
+            backoff_ms=settings.controller_quorum_retry_backoff_ms,
+            fetch_max_bytes=settings.controller_quorum_fetch_max_bytes,
+            snapshot_max_bytes=settings.controller_quorum_fetch_snapshot_max_bytes,
+        ),
+        MetadataRetention(settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms),
+        SnapshotRhythm(settings.metadata_log_max_record_bytes_between_snapshots, settings.metadata_log_max_snapshot_interval_ms),
+    )

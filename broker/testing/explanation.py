@@ -1,0 +1,89 @@
+"""Anomalies told as a person would: which batch, which retry, which acknowledgement, which offset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from ottla.broker.testing.anomalies import Anomaly
+from ottla.broker.testing.history import Send
+from ottla.protocol.error_codes import ErrorCode
+
+TOLD_MAX = 10
+"""So many anomalies are told in full; the rest are counted."""
+ATTEMPTS_MAX = 8
+
+
+def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
+    """All that is wrong, the worst first told in full. `findings` are lines of the audit over the log."""
+    lines = [f"not exactly once: {_counted(anomalies)}" if anomalies else "the log is not sound:"]
+    alike = _alike(anomalies)
+    for anomaly, *more in alike[:TOLD_MAX]:
+        lines += ["", f"{anomaly.kind}: {anomaly.says}{f' (and {len(more)} more records of the same sends)' if more else ''}"]
+        lines += [f"  {_attempt(number, send)}" for number, send in enumerate(anomaly.sends[:ATTEMPTS_MAX], 1)]
+        if len(anomaly.sends) > ATTEMPTS_MAX:
+            lines.append(f"  … and {len(anomaly.sends) - ATTEMPTS_MAX} more attempts")
+        lines += [
+            f"  stored at {stored.where}: {_writer(stored.producer_id, stored.producer_epoch, stored.sequence)}, {stored.outcome.value}"
+            for stored in anomaly.stored
+        ]
+        reason = _reason(anomaly)
+        if reason:
+            lines.append(f"  {reason}")
+    if len(alike) > TOLD_MAX:
+        lines += ["", f"… and {sum(map(len, alike[TOLD_MAX:]))} more"]
+    if findings:
+        lines += ["", "the audit of the log says:", *(f"  {finding}" for finding in findings)]
+    return "\n".join(lines)
+
+
+def _alike(anomalies: Sequence[Anomaly]) -> list[list[Anomaly]]:
+    """Anomalies of one kind whose records were sent together: told once."""
+    groups: dict[object, list[Anomaly]] = {}
+    for anomaly in anomalies:
+        groups.setdefault((anomaly.kind, tuple(map(id, anomaly.sends))) if anomaly.sends else id(anomaly), []).append(anomaly)
+    return list(groups.values())
+
+
+def _counted(anomalies: Sequence[Anomaly]) -> str:
+    kinds = list(dict.fromkeys(anomaly.kind for anomaly in anomalies))
+    return ", ".join(f"{sum(anomaly.kind == kind for anomaly in anomalies)} {kind}" for kind in kinds)
+
+
+def _attempt(number: int, send: Send) -> str:
+    at = datetime.fromtimestamp(send.at_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
+    who = f"client {send.client_id or '?'} on connection {send.connection}"
+    what = f"{len(send.records)} record{'' if len(send.records) == 1 else 's'} to {send.topic}-{send.partition}"
+    return f"{number}. {at} {who} sent {what} ({_writer(send.producer_id, send.producer_epoch, send.base_sequence)}): {_answer(send)}"
+
+
+def _answer(send: Send) -> str:
+    scripted = f" (fault {', '.join(send.faults)})" if send.faults else ""
+    if send.error is not ErrorCode.NONE:
+        return f"refused, {send.error.name}{scripted}"
+    if send.acks == 0:
+        return f"taken without an answer (acks=0){scripted}"
+    if send.offset < 0:
+        return f"never handled{scripted}"
+    told = "acknowledged" if send.seen else f"and the acknowledgement was {'held back' if send.late else 'lost'}"
+    return f"appended at {send.offset}, {told}{scripted}"
+
+
+def _writer(producer_id: int, epoch: int, sequence: int) -> str:
+    if producer_id < 0:
+        return "no producer id"
+    return f"producer {producer_id} epoch {epoch} sequence {sequence}"
+
+
+def _reason(anomaly: Anomaly) -> str:
+    if anomaly.kind != "duplicate":
+        return ""
+    writers = {(stored.producer_id, stored.producer_epoch) for stored in anomaly.stored}
+    ids = {producer_id for producer_id, _ in writers}
+    if ids == {-1}:
+        return "Without a producer id the broker cannot tell a retry from a new record: switch idempotence on."
+    if len(ids) > 1:
+        return "The copies come from different producer ids: a producer restarted without a transactional id is a stranger to the broker."
+    if len(writers) > 1:
+        return "The copies come from different epochs of one producer: it bumped its epoch and sent again what was already written."
+    return "One producer id and epoch wrote it twice under different sequences: the application sent it twice."

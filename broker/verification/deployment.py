@@ -1,0 +1,340 @@
+"""What a stage stands on: one broker in this process, or a cluster of three. A stage need not know which.
+
+Rules: a fault is one rule on all brokers, which counts and hits as one; requests of the verification itself and of the brokers meet no
+fault and are not counted. In a cluster broker 1 leads the partitions of both topics, broker 2 coordinates groups and broker 3 transactions,
+so that a fault of one role does not disturb the others.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Hashable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.faults.rules import FaultRule, parse_rule
+from ottla.broker.replication.progress import Progress
+from ottla.broker.testing import cluster_verdict, verdict
+from ottla.broker.testing.anomalies import Identity, by_value
+from ottla.broker.testing.cluster import InProcessCluster
+from ottla.broker.testing.contents import Place
+from ottla.broker.testing.history import Read, Send
+from ottla.broker.testing.in_process import InProcessBroker
+from ottla.broker.testing.verdict import Examined
+from ottla.broker.verification.request_observer import VERIFIER_CLIENT, RequestObserver
+from ottla.broker.verification.verifier_client import BY_GROUP, BY_TRANSACTION, VerifierClient
+
+if TYPE_CHECKING:
+    from ottla.broker.app import Broker
+    from ottla.broker.faults.engine import Faults
+
+SETTINGS: Final = {
+    "log.retention.ms": "-1",  # the clock is put forward, and programs write timestamps of their own
+    "fetch.max.bytes": "1024",  # a few batches of the input: its reading has a middle
+}
+LAG_MS: Final = 60_000
+OF_A_CLUSTER: Final = {
+    "min.insync.replicas": "2",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "broker.session.timeout.ms": "60000",  # who is missed, and when, is for a script to say: a busy machine makes nobody late
+    "replica.lag.time.max.ms": str(LAG_MS),  # nor who is out of sync
+    "replica.fetch.wait.max.ms": "50",  # so long it takes until a follower asks anew
+}
+FOLLOWERS: Final = "followers"
+"""The rule that holds the Fetches of followers."""
+BROKERS: Final = 3
+LEADER, OF_GROUPS, OF_TRANSACTIONS = 1, 2, 3
+
+
+class Deployment(ABC):
+    """`host` is the broker or the cluster, `brokers` are all of its brokers."""
+
+    host: InProcessBroker | InProcessCluster
+
+    def __init__(self, host: InProcessBroker | InProcessCluster, brokers: Iterable[InProcessBroker]) -> None:
+        self.host = host
+        self.brokers = list(brokers)
+        self.verifier_client = VerifierClient(lambda: [each.bootstrap for each in self.brokers if each.is_up])
+        names = (f"broker-{number}" for number, _ in enumerate(self.brokers, 1))
+        self._others = frozenset({VERIFIER_CLIENT, *(names if len(self.brokers) > 1 else ())})
+
+    @property
+    def bootstrap(self) -> str:
+        """What clients call bootstrap.servers."""
+        return self.host.bootstrap
+
+    @property
+    def sends(self) -> list[Send]:
+        """What producers sent since `watch`."""
+        return [send for broker in self.brokers for send in list(broker.history.sends)]
+
+    @property
+    def reads(self) -> list[Read]:
+        """What consumers were given since `watch`."""
+        return [read for broker in self.brokers for read in list(broker.history.reads)]
+
+    def start(self) -> None:
+        """Start all. Raises StartError, OSError; then nothing runs."""
+        for broker in self.brokers:
+            broker.script.spared = self._others
+        self.host.start()
+
+    def create(self, topic: str, partitions: int) -> None:
+        """Make a topic. Raises Rejected."""
+        self.host.topics.create(topic, partitions)
+
+    def watch(self, observer: RequestObserver) -> None:
+        """Keep the history of clients from now on, and tell `observer`."""
+        observer.others = self._others
+        self.host.record()
+        for broker in self.brokers:
+            broker.call(partial(_observe, observer, broker.script))
+
+    def fault(self, rule: str) -> FaultRule:
+        """Load a rule everywhere. Raises FaultSyntax."""
+        made = parse_rule(rule)
+        for broker in self.brokers:
+            broker.faults.add(made)
+        return made
+
+    def release(self, name: str) -> None:
+        """Let go what the rule holds, wherever it is loaded."""
+        for broker in self._up:
+            if any(rule.name == name for rule in broker.faults.rules):
+                broker.faults.release(name)
+
+    def reset(self) -> None:
+        """Unload all rules and release everything."""
+        for broker in self.brokers:
+            broker.faults.reset()
+
+    def held(self, name: str) -> list[int]:
+        """The places in `brokers`, from 1, of those where the rule holds something."""
+        return [number for number, broker in enumerate(self.brokers, 1) if any(held.rule.name == name for held in list(broker.script.held))]
+
+    def members(self) -> int:
+        """How many members all groups have."""
+        return sum(broker.call(lambda node: sum(len(each.members) for each in node.services.groups.all_groups())) for broker in self._up)
+
+    @property
+    def _up(self) -> list[InProcessBroker]:
+        return [broker for broker in self.brokers if broker.is_up]
+
+    @property
+    @abstractmethod
+    def is_whole(self) -> bool:
+        """Whether everybody who runs can be asked, and will answer."""
+
+    @abstractmethod
+    def bring_back(self) -> bool:
+        """Start a broker again that a rule crashed; whether there was one."""
+
+    @abstractmethod
+    def settle(self, after_ms: int) -> None:
+        """After the program: everybody is back, nothing is held, and so much time has passed. Raises TimeoutError."""
+
+    @abstractmethod
+    def examine(
+        self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
+    ) -> Examined:
+        """Judge what clients saw and what the logs hold. Raises RuntimeError, TimeoutError."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End all, whatever state it is in."""
+
+
+class OneBroker(Deployment):
+    """A broker alone."""
+
+    host: InProcessBroker
+
+    def __init__(self, directory: Path) -> None:
+        self.host = InProcessBroker(directory, SETTINGS)
+        super().__init__(self.host, [self.host])
+
+    @property
+    def is_whole(self) -> bool:
+        return True
+
+    def bring_back(self) -> bool:
+        crashed = self.host.running and not self.host.is_up
+        if crashed:
+            self.verifier_client.close()
+            self.host.restart()
+        return crashed
+
+    def settle(self, after_ms: int) -> None:
+        self.bring_back()
+        self.reset()
+        self.host.clock.advance(after_ms / 1_000)
+
+    def examine(
+        self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
+    ) -> Examined:
+        return verdict.examine(self.host, self.host.history, topics, expected=expected, by=by, audit=audit)
+
+    def stop(self) -> None:
+        self.verifier_client.close()
+        if self.host.running:
+            self.host.stop()
+
+
+class Cluster(Deployment):
+    """Brokers and their controller."""
+
+    host: InProcessCluster
+
+    def __init__(self, directory: Path, brokers: int) -> None:
+        self.host = InProcessCluster(brokers, directory, {**SETTINGS, **OF_A_CLUSTER})
+        super().__init__(self.host, self.host.brokers.values())
+        self._followers_stopped = False
+
+    def start(self) -> None:
+        super().start()
+        try:
+            for kind, topic, number in (
+                (BY_GROUP, CONSUMER_OFFSETS, OF_GROUPS),
+                (BY_TRANSACTION, TRANSACTION_STATE, OF_TRANSACTIONS),
+            ):
+                self.verifier_client.coordinator(kind, VERIFIER_CLIENT)()
+                self.host.move_leader(topic, 0, number)
+        except BaseException:
+            self.stop()
+            raise
+
+    def create(self, topic: str, partitions: int) -> None:
+        super().create(topic, partitions)
+        for index in range(partitions):
+            if self.host.leader_of(topic, index) != LEADER:
+                self.host.move_leader(topic, index, LEADER)
+
+    @property
+    def is_whole(self) -> bool:
+        return not (self._followers_stopped or self.host.is_cut or any(broker.paused for broker in self.brokers))
+
+    def bring_back(self) -> bool:
+        return False
+
+    def settle(self, after_ms: int) -> None:
+        cluster = self.host
+        cluster.heal()
+        for number, broker in cluster.brokers.items():
+            if broker.paused:
+                cluster.resume(number)
+            elif not broker.is_up:
+                cluster.restart(number)
+        self.let_followers_go_on()
+        self._wait_in_sync()
+        cluster.clock.advance(after_ms / 1_000)
+        self._wait_in_sync()
+        cluster.wait_until(self._nothing_is_open, "all transactions have ended")
+
+    def examine(
+        self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
+    ) -> Examined:
+        there: Collection[str] = set(topics).intersection(self.host.topic_names)
+        return cluster_verdict.examine(self.host, there, expected=expected, by=by, audit=audit)
+
+    def stop(self) -> None:
+        self.verifier_client.close()
+        self.host.kill_all()
+
+    # --- what a script does ---------------------------------------------------------------------------------------------------------
+
+    def kill(self, number: int) -> None:
+        """End a broker as SIGKILL does; the controller misses it at once."""
+        self.host.kill(number)
+        self.host.miss(number)
+        self._followers_stopped = False
+
+    def stop_followers(self, leader: int) -> None:
+        """Nobody gets anything more from this leader."""
+        self._followers_stopped = True
+        self.brokers[leader - 1].faults.add(f"hold-request:api=Fetch,client_id=broker-*,name={FOLLOWERS}")
+        others = len(self.brokers) - 1
+        self.host.wait_until(lambda: self._held_fetches(leader) == others, "all followers stand still")
+
+    def let_followers_go_on(self) -> None:
+        """They catch up."""
+        self.reset()
+        for broker in self._up:
+            broker.call(_have_patience)
+        self._followers_stopped = False
+
+    def leave_alone(self, leader: int) -> None:
+        """Nobody gets anything more from this leader, and it is alone in sync, as after `replica.lag.time.max.ms`."""
+        self.stop_followers(leader)
+        broker = self.brokers[leader - 1]
+        broker.call(_miss_followers)
+        self.host.wait_until(lambda: broker.call(_is_alone), f"broker {leader} is alone in sync, and knows")
+
+    def replace(self, leader: int) -> None:
+        """It stands still until others lead what it led; then it goes on and does not hear of it until the cluster is healed."""
+        cluster = self.host
+        cluster.pause(leader)
+        cluster.isolate_from_controller(leader)
+        cluster.miss(leader)
+        cluster.wait_until(lambda: not self._leads(leader), f"others lead what broker {leader} led")
+        cluster.resume(leader)
+
+    def ends_of(self, number: int) -> dict[Place, int]:
+        """The end of each partition that this broker takes itself for the leader of."""
+        return self.brokers[number - 1].call(
+            lambda node: {(each.topic, each.index): each.log.log_end_offset for each in node.services.partitions if each.leads}
+        )
+
+    def acked_by(self, number: int) -> int:
+        """How many batches this broker has acknowledged."""
+        return sum(send.acked for send in list(self.brokers[number - 1].history.sends))
+
+    def _held_fetches(self, number: int) -> int:
+        return sum(held.rule.name == FOLLOWERS for held in list(self.brokers[number - 1].script.held))
+
+    def _leads(self, number: int) -> bool:
+        """Whether it leads anything by the controller's word."""
+        topics = self.host.controller.image.topics.values()
+        return any(each.leader == number for topic in topics for each in topic.partitions.values())
+
+    def _wait_in_sync(self) -> None:
+        for topic in self.host.topic_names:
+            self.host.wait_in_sync(topic)
+
+    def _nothing_is_open(self) -> bool:
+        return all(
+            broker.call(
+                lambda node: all(
+                    not each.leads or each.log.last_stable_offset >= each.log.log_end_offset for each in node.services.partitions
+                )
+            )
+            for broker in self._up
+        )
+
+
+def _miss_followers(node: Broker) -> None:
+    """As if none had ever asked. The clock stays: put forward, it would end what clients wait for, too."""
+    for others, partition in [(each.replica.others, each) for each in node.services.partitions if each.leads]:
+        others.lag_max_ms = 0
+        others.followers = {number: Progress() for number in others.followers}
+        partition.look_for_laggards()
+
+
+def _is_alone(node: Broker) -> bool:
+    return all(each.replica.others.in_sync.committed == {node.settings.node_id} for each in node.services.partitions if each.leads)
+
+
+def _have_patience(node: Broker) -> None:
+    for partition in node.services.partitions:
+        partition.replica.others.lag_max_ms = LAG_MS
+
+
+def _observe(observer: RequestObserver, script: Faults, _: Broker) -> None:
+    script.observe(observer)
+
+
+def deployment_of(brokers: int, directory: Path) -> Deployment:
+    """A broker alone, or so many."""
+    return OneBroker(directory) if brokers == 1 else Cluster(directory, brokers)

@@ -1,0 +1,90 @@
+"""The input of stream and consumer programs: committed records, aborted ones among them, and the question how far a group has come.
+
+Rules: each partition begins with data and ends with a plain committed record, so that a group that has read everything has committed the
+end of the log; the last records come when everything has happened that the scenario wants, so that a program that lost the commit of its
+last step has another step to commit; aborted values begin with `aborted-`, so that whoever reads them can be told from whoever does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ottla.broker.verification.verifier_client import BY_GROUP, BY_TRANSACTION, VerifierClient
+from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestGroup
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest
+from ottla.protocol.messages.k24_add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnTopic
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest
+from ottla.protocol.records.record import SimpleRecord, build_batch
+
+PARTITIONS = 2
+BATCH_RECORDS = 5
+REST_RECORDS = 2
+"""So many of each partition come at the end."""
+_ABORTED = ("ottla-verify-input", 3)
+"""The transactional id of the aborted records, and how many there are in a transaction."""
+_PRODUCE, _ADD, _END, _OFFSET_FETCH, _INIT = 9, 3, 3, 8, 4
+
+
+def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int) -> None:
+    """Write `in-0` … `in-<records - 1>` with keys `key-N`, in turns to the partitions, but for the rest of each; aborted transactions lie
+    between the batches.
+    """
+    for partition in range(PARTITIONS):
+        numbers = range(partition, records, PARTITIONS)[:-REST_RECORDS]
+        for first in range(0, len(numbers), BATCH_RECORDS):
+            mine = numbers[first : first + BATCH_RECORDS]
+            if first:
+                _abort_some(verifier_client, topic, partition, mine[0], now_ms)
+            _write(verifier_client, topic, partition, mine, now_ms)
+
+
+def fill_rest(verifier_client: VerifierClient, topic: str, partition: int, records: int, now_ms: int) -> None:
+    """Write the last records of a partition."""
+    _write(verifier_client, topic, partition, range(partition, records, PARTITIONS)[-REST_RECORDS:], now_ms)
+
+
+def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
+    """Whether some group has committed the end offset of every partition of `topic`. Raises OSError."""
+    for name in groups:
+        asked = OffsetFetchRequestGroup(name)
+        asked.topics = None
+        request = OffsetFetchRequest(groups=[asked], require_stable=False)
+        (group,) = verifier_client.call(verifier_client.coordinator(BY_GROUP, name), request, _OFFSET_FETCH).groups
+        found = {part.partition_index: part.committed_offset for each in group.topics if each.name == topic for part in each.partitions}
+        if all(found.get(partition, -1) >= end for partition, end in ends.items()):
+            return True
+    return False
+
+
+def find_transaction_coordinator(verifier_client: VerifierClient, transactional_id: str) -> None:
+    """Make `__transaction_state` if need be, and wait until it serves."""
+    verifier_client.coordinator(BY_TRANSACTION, transactional_id)()
+
+
+def _write(verifier_client: VerifierClient, topic: str, partition: int, numbers: Iterable[int], now_ms: int) -> None:
+    values = [SimpleRecord(b"key-%d" % number, b"in-%d" % number, now_ms) for number in numbers]
+    _produce(verifier_client, topic, partition, None, build_batch(values))
+
+
+def _abort_some(verifier_client: VerifierClient, topic: str, partition: int, number: int, now_ms: int) -> None:
+    name, count = _ABORTED
+    at = verifier_client.coordinator(BY_TRANSACTION, name)
+    holder = verifier_client.ask(at, InitProducerIdRequest(name, 60_000), _INIT)
+    request = AddPartitionsToTxnRequest()
+    request.v3_and_below_transactional_id = name
+    request.v3_and_below_producer_id, request.v3_and_below_producer_epoch = holder.producer_id, holder.producer_epoch
+    request.v3_and_below_topics = [AddPartitionsToTxnTopic(topic, [partition])]
+    verifier_client.ask(at, request, _ADD, lambda answer: answer.results_by_topic_v3_and_below[0].results_by_partition[0])
+    values = [SimpleRecord(b"key-%d" % number, b"aborted-%d-%d" % (number, each), now_ms) for each in range(count)]
+    batch = build_batch(values, producer_id=holder.producer_id, producer_epoch=holder.producer_epoch, base_sequence=0, transactional=True)
+    _produce(verifier_client, topic, partition, name, batch)
+    verifier_client.ask(at, EndTxnRequest(name, holder.producer_id, holder.producer_epoch, False), _END)
+
+
+def _produce(verifier_client: VerifierClient, topic: str, partition: int, transactional_id: str | None, batch: bytes) -> None:
+    data = [TopicProduceData(topic, partition_data=[PartitionProduceData(partition, batch)])]
+    request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=data)
+    verifier_client.ask(
+        verifier_client.leader(topic, partition), request, _PRODUCE, lambda answer: answer.responses[0].partition_responses[0]
+    )

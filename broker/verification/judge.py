@@ -1,0 +1,272 @@
+"""The verdict of one run: which guarantee held, which did not, and the offsets that prove it.
+
+Rules: the calm run says what the program is to achieve, nobody else; a guarantee is broken by evidence only (a record, an offset, an exit
+code), and one that the scenario cannot touch is not claimed to have held where the program never met the mishap.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from ottla.broker.testing.anomalies import Anomaly, Identity, by_key, by_value
+from ottla.broker.testing.contents import Stored, Visibility
+from ottla.broker.testing.explanation import explain
+from ottla.broker.testing.verdict import Examined
+from ottla.broker.verification import program as programs
+from ottla.broker.verification.program import Role
+from ottla.broker.verification.request_observer import VERIFIER_CLIENT
+from ottla.broker.verification.scenario import Calm
+from ottla.broker.verification.scenarios.transactions import EPOCH_BUMPING_END, LATE
+from ottla.broker.verification.stage import Ending, Stage
+from ottla.protocol.error_codes import ErrorCode
+
+EVIDENCE_MAX: Final = 10
+
+
+class Guarantee(StrEnum):
+    """What a user wants to rely on."""
+
+    COMPLETE = "complete"
+    """Nothing that the calm run achieved is missing."""
+    ONCE = "once"
+    """Nothing is there more often than in the calm run, and nothing else is."""
+    ORDER = "order"
+    """What one producer sent to a partition lies there in the order in which it was first sent."""
+    COMMITTED = "committed"
+    """Nothing of an aborted transaction was given to the program."""
+    WHOLE = "whole"
+    """The log is sound: no transaction torn or left hanging, no batch that breaks a rule of the audit."""
+    FINISHED = "finished"
+    """The program came to its end: a producer by itself, the others by committing all of their input."""
+
+
+class Standing(StrEnum):
+    """What a scenario showed."""
+
+    HELD = "held"
+    BROKEN = "broken"
+    EXPOSED = "exposed"
+    """Broken, by something that no program can avoid over this client: it speaks a protocol version without the defence."""
+    LOST_BY_SETTING = "lost by a setting"
+    """Acknowledged records are gone, by a setting of the cluster that lets it lose them; the program did what can be done."""
+    NOT_MET = "not met"
+    """The program never met the mishap; nothing was shown."""
+    DOES_NOT_APPLY = "does not apply"
+
+
+_OF_ANOMALY: Final = {
+    "missing": Guarantee.COMPLETE,
+    "lost-write": Guarantee.COMPLETE,
+    "duplicate": Guarantee.ONCE,
+    "unexpected": Guarantee.ONCE,
+    "nonmonotonic-send": Guarantee.ORDER,
+    "G1a": Guarantee.COMMITTED,
+    "inconsistent-offsets": Guarantee.WHOLE,
+}
+
+
+_OF_LOST: Final = frozenset({"missing", "lost-write", "inconsistent-offsets"})
+"""What an unclean election does by itself. Whatever is there twice, or in another order, is the program's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    """One guarantee that did not hold. `says` counts, `explanation` tells the worst cases in full."""
+
+    guarantee: Guarantee
+    says: str
+    explanation: str = ""
+    by_setting: bool = False
+    """Whether the cluster's settings did it, and no program could have avoided it."""
+
+
+@dataclass(slots=True)
+class Result:
+    """One scenario's."""
+
+    name: str
+    happens: str
+    standing: Standing
+    note: str = ""
+    breaches: list[Breach] = field(default_factory=list)
+    ending: Ending = field(default_factory=Ending)
+
+    def of(self, guarantee: Guarantee) -> Breach | None:
+        """The breach of this guarantee, if any."""
+        return next((breach for breach in self.breaches if breach.guarantee is guarantee), None)
+
+
+def identity_of(by: str) -> Identity:
+    """`value`, `key`, or `json:a.b`: that field of a JSON value. Raises ValueError for anything else."""
+    if by == "value":
+        return by_value
+    if by == "key":
+        return by_key
+    kind, _, path = by.partition(":")
+    if kind != "json" or not path:
+        raise ValueError(f"{by!r} tells no records apart: it is value, key or json:FIELD")
+    return lambda _key, value: _field(value, path.split("."))
+
+
+def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
+    """All guarantees that did not hold in a run that is over. Raises RuntimeError when that cannot be told."""
+    found = stage.deployment.examine(calm.topics, by=by, expected=None if calm.role is Role.CONSUMER else calm.achieved)
+    lost = _lost_by_setting(stage, found)
+    told = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
+    excused = [each for each in found.anomalies if _is_of(each, lost)]
+    if excused:
+        says = f"acknowledged records were lost by the election ({len(lost)}): {_counted(excused)}"
+        told.append(Breach(Guarantee.COMPLETE, says, explain(excused), by_setting=True))
+    if calm.role is Role.CONSUMER:
+        told += _of_effects(stage, calm)
+    told += _aborted_data(stage)
+    told += _unfinished(stage)
+    return told
+
+
+def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]:
+    """The places of what only the dead leader had."""
+    there = {(each.topic, each.partition, each.offset): _content(each) for each in found.stored}
+    return {place for each in stage.doomed if there.get(place := (each.topic, each.partition, each.offset)) != _content(each)}
+
+
+def _content(stored: Stored) -> tuple[object, ...]:
+    return stored.key, stored.value, stored.producer_id, stored.producer_epoch, stored.sequence
+
+
+def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
+    """Whether it is what remains of an acknowledgement, or of a read, of one of these places."""
+    if not lost:
+        return False
+    sent = ((send.topic, send.partition, send.offset + delta) for send in anomaly.sends if send.acked for delta in range(len(send.records)))
+    read = ((each.topic, each.partition, at) for each in anomaly.reads for _, records in each.batches for at, _ in records)
+    return anomaly.kind in _OF_LOST and not lost.isdisjoint([*sent, *read])
+
+
+def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashable], Examined]:
+    """The topics that the program wrote without faults, what it achieved and how often, and what was wrong already. Raises RuntimeError."""
+    topics = frozenset(
+        send.topic for send in stage.deployment.sends if send.client_id != VERIFIER_CLIENT and not send.topic.startswith("__")
+    )
+    found = stage.deployment.examine(topics, by=by)
+    if stage.program.role is Role.CONSUMER:
+        effects: Counter[Hashable] = Counter(_effects(stage))
+    else:
+        effects = Counter(by(each.key, each.value) for each in found.stored if each.outcome.readable)
+        effects.pop(None, None)  # what the identity leaves out
+    return topics, effects, found
+
+
+def exposed(stage: Stage) -> str | None:
+    """Why no program could have avoided what happened, if so: a late EndTxn of an old protocol version took effect."""
+    for end in stage.observer.ends:
+        if LATE in end.faults and end.error is ErrorCode.NONE and end.version < EPOCH_BUMPING_END:
+            return (
+                f"the client speaks EndTxn version {end.version}: the late one ended another transaction, and before version "
+                f"{EPOCH_BUMPING_END} (KIP-890, transaction.version=2) nothing in the protocol can tell"
+            )
+    return None
+
+
+SETTINGS_LOST_IT: Final = (
+    "it is not the program's fault: unclean.leader.election.enable=true let a replica lead that lacked acknowledged records, and "
+    "min.insync.replicas=1 let the leader acknowledge alone what only it had. Set false and 2 (of 3 replicas) for what must not be lost"
+)
+
+
+def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
+    """What was wrong without any fault."""
+    told = list(_by_guarantee(found))
+    if stage.program.role is Role.CONSUMER:
+        told += _not_once(stage, effects, effects.keys())
+    return [*told, *_aborted_data(stage), *_unfinished(stage)]
+
+
+def _by_guarantee(found: Examined) -> Iterator[Breach]:
+    for guarantee in Guarantee:
+        mine = [anomaly for anomaly in found.anomalies if _OF_ANOMALY[anomaly.kind] is guarantee]
+        if mine:
+            yield Breach(guarantee, _counted(mine), explain(mine))
+    if found.findings:
+        yield Breach(Guarantee.WHOLE, f"the audit finds {len(found.findings)} violations", explain([], found.findings))
+
+
+def _of_effects(stage: Stage, calm: Calm) -> Iterator[Breach]:
+    counts: Counter[Hashable] = Counter(_effects(stage))
+    missing = sorted(map(str, calm.achieved - counts.keys()))
+    if missing:
+        yield Breach(Guarantee.COMPLETE, f"{len(missing)} effects are missing", _listed(stage, missing))
+    yield from _not_once(stage, counts, calm.achieved)
+
+
+def _not_once(stage: Stage, counts: Counter[Hashable], expected: Set[Hashable]) -> Iterator[Breach]:
+    twice = sorted(f"{effect} ({count} times)" for effect, count in counts.items() if count > 1)
+    strange = sorted(map(str, counts.keys() - expected))
+    if twice or strange:
+        yield Breach(Guarantee.ONCE, f"{len(twice)} effects are there twice, {len(strange)} should not be", _listed(stage, twice + strange))
+
+
+def _effects(stage: Stage) -> list[str]:
+    return programs.effects(stage.program, stage.deployment.bootstrap, stage.directory, stage.instances)
+
+
+def _listed(stage: Stage, effects: Sequence[str]) -> str:
+    """Each effect with the input records whose value it names."""
+    stored = _input(stage)
+    places = {each.value.decode(errors="replace"): each.where for each in stored if each.value is not None}
+    lines = []
+    for effect in effects[:EVIDENCE_MAX]:
+        where = places.get(effect.split(" (")[0])
+        lines.append(f"  {effect}{f' (of {where})' if where else ''}")
+    rest = len(effects) - EVIDENCE_MAX
+    return "\n".join([*lines, *([f"  … and {rest} more"] if rest > 0 else [])])
+
+
+def _aborted_data(stage: Stage) -> Iterator[Breach]:
+    """Reads of aborted records by a consumer that asked for uncommitted data."""
+    aborted = {(each.topic, each.partition, each.offset): each for each in _input(stage) if each.outcome is Visibility.ABORTED}
+    given = {
+        place
+        for read in stage.deployment.reads
+        if not read.committed_only
+        for _, records in read.batches
+        for offset, _ in records
+        if (place := (read.topic, read.partition, offset)) in aborted
+    }
+    if given:
+        some = [aborted[place] for place in sorted(given)[:EVIDENCE_MAX]]
+        lines = [f"  {each.where} {(each.value or b'').decode(errors='replace')}: of an aborted transaction" for each in some]
+        yield Breach(Guarantee.COMMITTED, f"it reads uncommitted data: {len(given)} aborted records were given to it", "\n".join(lines))
+
+
+def _input(stage: Stage) -> list[Stored]:
+    return stage.deployment.examine({stage.program.input}, audit=False).stored
+
+
+def _unfinished(stage: Stage) -> Iterator[Breach]:
+    ending, program = stage.ending, stage.program
+    told = "\n".join(f"  {line}" for line in ending.failures)
+    if ending.gave_up:
+        yield Breach(Guarantee.FINISHED, f"it failed {ending.restarts + 1} times and was not started again", told)
+    elif ending.overdue:
+        wanted = "end" if program.role is Role.PRODUCER else f"commit all of {program.input}, or end"
+        yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", told)
+
+
+def _counted(anomalies: Iterable[Anomaly]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in Counter(anomaly.kind for anomaly in anomalies).items())
+
+
+def _field(value: bytes | None, path: Sequence[str]) -> Hashable:
+    try:
+        found = json.loads(value or b"null")
+        for name in path:
+            found = found[name]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str | int | float) else json.dumps(found)

@@ -1,0 +1,190 @@
+"""The program under test: a command that is started, stopped, paused and killed, and knows the broker by its environment alone.
+
+Rules: every instance leads a process group of its own, so that what it started itself is paused and killed with it; what it prints goes to
+files; nothing of the verification's is shared with it but the environment and the directory `OTTLA_WORK_DIR`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+RESULT_TIMEOUT_S = 60.0
+_TOLD_LINES = 12
+_TOLD_BYTES = 16 << 10
+_ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
+"""Colours of terminals, and what else no report can hold."""
+
+
+class CannotStart(Exception):
+    """There is no such program; the text says why."""
+
+
+class Role(StrEnum):
+    """What the program does, by which it is ended and judged."""
+
+    PRODUCER = "producer"
+    """Writes records and exits."""
+    STREAM = "stream"
+    """Reads the input, writes to other topics, until SIGTERM."""
+    CONSUMER = "consumer"
+    """Reads the input and has effects outside of Kafka, until SIGTERM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """The command, and what its environment says. `result` prints a consumer's effects, one a line; None: its own output does."""
+
+    command: Sequence[str]
+    role: Role = Role.PRODUCER
+    input: str = "input"
+    output: str = "output"
+    records: int = 200
+    result: Sequence[str] | None = None
+
+    def environment(self, bootstrap: str, work: Path, instance: int) -> dict[str, str]:
+        """What the program is told, by the names of its environment variables."""
+        return {
+            "OTTLA_BOOTSTRAP_SERVERS": bootstrap,
+            "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
+            "BOOTSTRAP_SERVERS": bootstrap,
+            "OTTLA_WORK_DIR": str(work),
+            "OTTLA_INSTANCE": str(instance),
+            "OTTLA_INPUT": self.input,
+            "OTTLA_OUTPUT": self.output,
+            "OTTLA_RECORDS": str(self.records),
+        }
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """One process of the program. `number` is the member that it stands for; `expendable` when its own end proves nothing."""
+
+    number: int
+    process: subprocess.Popen[bytes]
+    out: Path
+    err: Path
+    expendable: bool = False
+    paused: bool = field(default=False, init=False)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it runs; negative after a signal."""
+        return self.process.poll()
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal to it and to what it started."""
+        with suppress(ProcessLookupError):
+            os.killpg(self.process.pid, number)
+
+    def pause(self) -> None:
+        """Stop it where it is, as a long garbage collection or a suspended machine does."""
+        self.paused = self.expendable = True
+        self.signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        self.paused = False
+        self.signal(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.expendable = True
+        self.signal(signal.SIGKILL)
+        self.process.wait()
+
+    def end(self, grace_s: float) -> bool:
+        """SIGTERM, and SIGKILL after `grace_s`; False when that was needed."""
+        self.expendable = True
+        if self.exit_code is None:
+            self.signal(signal.SIGTERM)
+        try:
+            self.process.wait(grace_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return False
+        self.signal(signal.SIGKILL)  # what it started and left behind
+        return True
+
+    def last_words(self) -> list[str]:
+        """The end of what it wrote to standard error, without colours."""
+        with self.err.open("rb") as written:
+            written.seek(max(0, self.err.stat().st_size - _TOLD_BYTES))
+            text = written.read(_TOLD_BYTES).decode(errors="replace")
+        return _ESCAPES.sub("", text).splitlines()[-_TOLD_LINES:]
+
+
+def start(program: Program, bootstrap: str, directory: Path, number: int, run: int) -> Instance:
+    """Start the program as member `number`; `run` tells its files apart. Raises CannotStart when there is no such command."""
+    out, err = (directory / f"instance-{number}-run-{run}.{kind}" for kind in ("out", "err"))
+    told = program.environment(bootstrap, _work(directory), number)
+    return _started(number, _filled(program.command, told), told, out, err)
+
+
+def effects(program: Program, bootstrap: str, directory: Path, instances: Sequence[Instance]) -> list[str]:
+    """The effects of a consumer, one a line. Raises RuntimeError when the result command fails."""
+    if program.result is None:
+        return [line for instance in instances for line in _lines(instance.out)]
+    told = program.environment(bootstrap, _work(directory), 1)
+    command = _filled(program.result, told)
+    try:
+        telling = _started(1, command, told, directory / "result.out", directory / "result.err")
+    except CannotStart as error:
+        raise RuntimeError(f"the result command {' '.join(command)} failed: {error}") from error
+    try:
+        code = telling.process.wait(RESULT_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"the result command {' '.join(command)} did not end within {RESULT_TIMEOUT_S:g} s") from error
+    finally:
+        telling.kill()
+    if code != 0:
+        raise RuntimeError(f"the result command {' '.join(command)} failed ({code}): {' / '.join(telling.last_words())}")
+    return list(_lines(telling.out))
+
+
+def _started(number: int, command: Sequence[str], told: Mapping[str, str], out: Path, err: Path) -> Instance:
+    with out.open("wb") as to_out, err.open("wb") as to_err:
+        try:
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=to_out, stderr=to_err, env={**os.environ, **told}, start_new_session=True
+            )
+        except OSError as error:
+            raise CannotStart(f"{command[0]} cannot be run: {error.strerror or error}") from error
+    return Instance(number, process, out, err)
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with path.open(encoding="utf-8", errors="replace") as written:
+        for line in written:
+            yield line.rstrip("\n")
+
+
+def _work(directory: Path) -> Path:
+    work = directory / "work"
+    work.mkdir(exist_ok=True)
+    return work
+
+
+def _filled(command: Sequence[str], told: Mapping[str, str]) -> list[str]:
+    """The command with `{bootstrap}`, `{instance}`, `{work}`, `{input}`, `{output}` and `{records}` put in."""
+    names = {
+        "{bootstrap}": told["OTTLA_BOOTSTRAP_SERVERS"],
+        "{instance}": told["OTTLA_INSTANCE"],
+        "{work}": told["OTTLA_WORK_DIR"],
+        "{input}": told["OTTLA_INPUT"],
+        "{output}": told["OTTLA_OUTPUT"],
+        "{records}": told["OTTLA_RECORDS"],
+    }
+    filled = []
+    for word in command:
+        for name, value in names.items():
+            word = word.replace(name, value)  # noqa: PLW2901 # one replacement after the other
+        filled.append(word)
+    return filled

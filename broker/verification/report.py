@@ -1,0 +1,113 @@
+"""The verification's results as a table with its explanations, as JSON, and as JUnit XML."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.verification.judge import Guarantee, Result, Standing
+
+COLUMNS = ("scenario", *(guarantee.value for guarantee in Guarantee), "restarts", "seconds", "")
+_NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Values of records hold anything; XML 1.0 does not."""
+_NOT_ITS_FAULT = frozenset({Standing.EXPOSED, Standing.LOST_BY_SETTING})
+_NOTHING_SHOWN = frozenset({Standing.NOT_MET, Standing.DOES_NOT_APPLY})
+
+
+def rows(results: Sequence[Result]) -> Iterator[list[str]]:
+    """A row a scenario: ✓ held, ✗ broken, ! broken, and not by the program, – nothing shown."""
+    for result in results:
+        cells = [_cell(result, guarantee) for guarantee in Guarantee]
+        ran = result.standing is not Standing.DOES_NOT_APPLY
+        note = result.standing.value if result.standing in _NOTHING_SHOWN | _NOT_ITS_FAULT else ""
+        told = ": ".join(part for part in (note, result.note if not ran else "") if part)
+        yield [result.name, *cells, str(result.ending.restarts) if ran else "", f"{result.ending.seconds:.1f}" if ran else "", told]
+
+
+def explanations(results: Sequence[Result]) -> Iterator[str]:
+    """What went wrong, scenario by scenario."""
+    for result in results:
+        if not result.breaches:
+            continue
+        yield f"{result.name}: {result.happens}"
+        for breach in result.breaches:
+            yield f"  {breach.guarantee.value}: {breach.says}"
+            yield from (f"    {line}" for line in breach.explanation.splitlines())
+        if result.note:
+            yield f"  {result.note}"
+        yield ""
+
+
+def summary(results: Sequence[Result]) -> str:
+    """One line."""
+    counts = [(standing, sum(result.standing is standing for result in results)) for standing in Standing]
+    return ", ".join(f"{count} {standing.value}" for standing, count in counts if count)
+
+
+def as_json(results: Sequence[Result], command: Sequence[str], role: str, failure: str | None = None) -> dict[str, Any]:
+    """Everything, for programs. `failure`: why the verification could not judge to its end."""
+    return {
+        "command": list(command),
+        "role": role,
+        "could_not_judge": failure,
+        "scenarios": [
+            {
+                "name": result.name,
+                "happens": result.happens,
+                "standing": result.standing.value,
+                "note": result.note,
+                "guarantees": {guarantee.value: result.of(guarantee) is None for guarantee in Guarantee}
+                if result.standing not in _NOTHING_SHOWN
+                else {},
+                "breaches": [
+                    {
+                        "guarantee": each.guarantee.value,
+                        "says": each.says,
+                        "by_setting": each.by_setting,
+                        "explanation": each.explanation.splitlines(),
+                    }
+                    for each in result.breaches
+                ],
+                "restarts": result.ending.restarts,
+                "seconds": round(result.ending.seconds, 3),
+            }
+            for result in results
+        ],
+    }
+
+
+def write_junit(results: Sequence[Result], name: str, path: Path, failure: str | None = None) -> None:
+    """A suite of one case a scenario: broken is a failure, whatever else did not hold is skipped; a verification
+    that could not be completed is an error of its own. ImportError without the extra `audit`, OSError.
+    """
+    from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # of the extra `audit`
+
+    suite = TestSuite(_NOT_IN_XML.sub("\ufffd", f"ottla verify {name}"))
+    for result in results:
+        case = TestCase(result.name, classname="ottla.verify", time=result.ending.seconds)
+        explanation = _NOT_IN_XML.sub("\ufffd", "\n".join(explanations([result])))
+        case.system_out = explanation or result.happens
+        if result.standing is Standing.BROKEN:
+            says = "; ".join(f"{each.guarantee.value}: {each.says}" for each in result.breaches)
+            broken = Failure(_NOT_IN_XML.sub("\ufffd", says), type_="broken")
+            broken.text = explanation
+            case.result = [broken]
+        elif result.standing is not Standing.HELD:
+            case.result = [Skipped(f"{result.standing.value}{f': {result.note}' if result.note else ''}")]
+        suite.add_testcase(case)
+    if failure is not None:
+        case = TestCase("verification", classname="ottla.verify")
+        case.result = [Error(_NOT_IN_XML.sub("\ufffd", failure), type_="could not judge")]
+        suite.add_testcase(case)
+    xml = JUnitXml("ottla verify")
+    xml.add_testsuite(suite)
+    xml.write(str(path), pretty=True)
+
+
+def _cell(result: Result, guarantee: Guarantee) -> str:
+    broken = [breach for breach in result.breaches if breach.guarantee is guarantee]
+    if broken:
+        return "!" if result.standing in _NOT_ITS_FAULT or all(breach.by_setting for breach in broken) else "✗"
+    return "–" if result.standing in _NOTHING_SHOWN else "✓"

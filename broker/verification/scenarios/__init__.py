@@ -1,0 +1,16 @@
+"""All scenarios, in the order in which they are run."""
+
+from __future__ import annotations
+
+from ottla.broker.verification.scenario import Scenario
+from ottla.broker.verification.scenarios import delivery, groups, leaders, restarts, transactions
+
+SCENARIOS: tuple[Scenario, ...] = (
+    *delivery.SCENARIOS,
+    *transactions.SCENARIOS,
+    *restarts.SCENARIOS,
+    *groups.SCENARIOS,
+    *leaders.SCENARIOS,
+)
+
+__all__ = ["SCENARIOS"]

@@ -1,0 +1,172 @@
+"""What happens to the brokers of a cluster: a leader dies, comes back as a zombie, is left alone; a coordinator moves.
+
+Rules: the broker in question is the one that has the program's request in its hands, which is held while the others are brought to where
+the scenario wants them; a broker that dies is missed at once; who is away is back for the verdict, with which all replicas are judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.verification.deployment import BROKERS
+from ottla.broker.verification.scenario import Calm, Scenario, always, to_writers
+from ottla.broker.verification.stage import Script, Stage, Wait
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+
+HELD: Final = "in-hand"
+NEXT: Final = "next"
+REFUSALS: Final = 3
+"""So often the program is refused before the replicas are back."""
+GOES_ON_S: Final = 1.0
+"""How long a program may take to go on after an acknowledgement."""
+UNCLEAN: Final = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
+
+WaitsForBroker = Generator[Wait, None, int]
+Waits = Generator[Wait, None, None]
+
+
+def killed_before_ack(stage: Stage, calm: Calm) -> Script:
+    """All replicas have what the program wrote; its leader dies before it says so."""
+    leader = yield from _in_hand(stage, calm, "hold-response")
+    stage.cluster.kill(leader)
+
+
+def killed_after_ack(stage: Stage, calm: Calm) -> Script:
+    """All that was written is acknowledged and on all replicas; its leader dies with the next request unhandled."""
+    leader = yield from _in_hand(stage, calm, "hold-request")
+    stage.cluster.kill(leader)
+
+
+def killed_unreplicated(stage: Stage, calm: Calm) -> Script:
+    """The leader alone has what the program wrote, and dies. With acks=1 it has said that all is well; with acks=all it has not."""
+    leader = yield from _in_hand(stage, calm, "hold-request")
+    stage.cluster.stop_followers(leader)
+    yield from _written_by(stage, calm, leader, acknowledges=not calm.observer.waits_for_all)
+    stage.cluster.kill(leader)
+
+
+def zombie_leader(stage: Stage, calm: Calm) -> Script:
+    """The leader stands still and is replaced; it wakes up, knows of nothing, and takes what the program sends until it hears of it."""
+    leader = yield from _in_hand(stage, calm, "hold-request")
+    stage.cluster.replace(leader)
+    yield from _written_by(stage, calm, leader, acknowledges=not calm.observer.waits_for_all)
+    stage.cluster.host.heal()
+    stage.release(NEXT)
+
+
+def not_enough_replicas(stage: Stage, calm: Calm) -> Script:
+    """The followers fall out of sync, so that the leader refuses what has to be on two replicas; then they are back."""
+    leader = yield from _in_hand(stage, calm, "hold-request")
+    stage.cluster.leave_alone(leader)
+    stage.release(HELD)
+    yield Wait(lambda: stage.observer.refusals[ErrorCode.NOT_ENOUGH_REPLICAS] >= REFUSALS)
+    stage.cluster.let_followers_go_on()
+
+
+def unclean_election(stage: Stage, calm: Calm) -> Script:
+    """The followers fall out of sync and the leader acknowledges alone, as min.insync.replicas=1 lets it; it dies, and a replica that lacks
+    what it had is elected, as unclean.leader.election.enable=true lets it.
+    """
+    leader = yield from _in_hand(stage, calm, "hold-request")
+    for topic in calm.topics.intersection(stage.cluster.host.topic_names):
+        stage.cluster.host.topics.configure(topic, UNCLEAN)
+    stage.cluster.leave_alone(leader)
+    yield from _written_by(stage, calm, leader, acknowledges=True)
+    stage.doomed = stage.deployment.examine(calm.topics, audit=False).stored
+    stage.cluster.kill(leader)
+
+
+def coordinator_moved(stage: Stage, calm: Calm) -> Script:
+    """The coordinator has written the program's commit when another broker takes over, and its answer is lost; the program hears nothing
+    for longer than it may be willing to wait.
+    """
+    api, topic = (ApiKey.END_TXN, TRANSACTION_STATE) if calm.transactional else (ApiKey.OFFSET_COMMIT, CONSUMER_OFFSETS)
+    after = calm.part_way(api)
+    if calm.transactional:
+        stage.fault(f"pause:step=prepared,after={after},times=1")
+    stage.fault(f"hold-response:api={api.name},after={after},times=1,name={HELD}")
+    stage.fault(f"drop-ack:api={api.name},after={after},times=1")
+    stage.start()
+    yield stage.held(HELD)
+    (coordinator,) = stage.deployment.held(HELD)
+    stage.cluster.host.move_leader(topic, 0, coordinator % BROKERS + 1)
+    until = stage.now() + stage.terms.late_ms / 1_000
+    yield Wait(lambda: stage.now() >= until, sure=True)
+    stage.deployment.reset()
+
+
+def _in_hand(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
+    """Start the program, and wait until a broker has its request half-way, and all replicas what came before; which broker."""
+    stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name={HELD}")
+    stage.start()
+    yield stage.held(HELD)
+    (broker,) = stage.deployment.held(HELD)
+    for topic in stage.cluster.host.topic_names:
+        stage.cluster.host.wait_in_sync(topic)
+    return broker
+
+
+def _written_by(stage: Stage, calm: Calm, broker: int, *, acknowledges: bool) -> Waits:
+    """Let go what this broker has in hand, and wait until it is written; `acknowledges`: and until the program has heard so and goes on,
+    by which its next request is held.
+    """
+    cluster, mark = stage.cluster, calm.mark
+    ends, answered, acked = cluster.ends_of(broker), stage.observer.calls[mark], cluster.acked_by(broker)
+    if calm.writes and acknowledges:
+        stage.fault(f"hold-request:api=Produce,times=1,name={NEXT}")
+    stage.release(HELD)
+    if mark is not ApiKey.FETCH:
+        cluster.host.wait_until(lambda: cluster.ends_of(broker) != ends or stage.observer.calls[mark] > answered, "the request is handled")
+    if calm.writes and acknowledges:
+        yield Wait(lambda: cluster.acked_by(broker) > acked)
+        until = stage.now() + GOES_ON_S
+        yield Wait(lambda: stage.held(NEXT).holds() or not stage.running() or stage.now() >= until, sure=True)
+
+
+def _to_committers(calm: Calm) -> str | None:
+    """Programs that commit to a coordinator, in transactions or offsets alone."""
+    return None if calm.transactional or calm.mark is ApiKey.OFFSET_COMMIT else "it commits nothing to a coordinator"
+
+
+SCENARIOS = (
+    Scenario(
+        "leader-killed-before-ack",
+        "the leader dies: all replicas have what was written, nobody has said so",
+        killed_before_ack,
+        always,
+        BROKERS,
+    ),
+    Scenario("leader-killed-after-ack", "the leader dies: what it acknowledged is on all replicas", killed_after_ack, always, BROKERS),
+    Scenario(
+        "leader-killed-unreplicated",
+        "the leader dies before any other replica has what was written (with acks=1 it was acknowledged)",
+        killed_unreplicated,
+        to_writers,
+        BROKERS,
+    ),
+    Scenario("zombie-leader", "the leader is paused, replaced, and takes requests when it wakes up", zombie_leader, always, BROKERS),
+    Scenario(
+        "coordinator-moved",
+        "the coordinator moves to another broker in the middle of a commit, and its answer is lost",
+        coordinator_moved,
+        _to_committers,
+        BROKERS,
+    ),
+    Scenario(
+        "not-enough-replicas",
+        "too few replicas are in sync: writes are refused for a while (NOT_ENOUGH_REPLICAS)",
+        not_enough_replicas,
+        to_writers,
+        BROKERS,
+    ),
+    Scenario(
+        "unclean-election",
+        "a replica that lacks acknowledged records is elected, as the topic's settings allow",
+        unclean_election,
+        to_writers,
+        BROKERS,
+    ),
+)

@@ -1,0 +1,62 @@
+"""What happens to transactions: an EndTxn that comes late, a timeout, a coordinator that dies between its steps, epochs that run out."""
+
+from __future__ import annotations
+
+from ottla.broker.verification.scenario import Calm, Scenario, to_transactional, to_transactions_in_a_row
+from ottla.broker.verification.stage import Script, Stage, Wait
+from ottla.protocol.api_keys import ApiKey
+
+LATE = "late-end"
+ABORT_INTERVAL_MS = 15_000
+"""More than Kafka's transaction.abort.timed.out.transaction.cleanup.interval.ms."""
+EPOCH_BUMPING_END = 5
+"""From this version of EndTxn on each transaction has its own epoch (KIP-890)."""
+
+
+def delayed_end(stage: Stage, calm: Calm) -> Script:
+    """The client gives up on the connection of an EndTxn; the request arrives when the next transaction has begun."""
+    stage.fault(f"late-request:api=EndTxn,after={calm.part_way(ApiKey.END_TXN)},times=1,name={LATE}")
+    stage.start()
+    yield stage.held(LATE)
+    stage.fault("hold-response:api=Produce,times=1,name=next")
+    yield stage.held("next")
+    stage.release(LATE)
+    yield Wait(lambda: any(LATE in end.faults for end in stage.observer.ends), sure=True)
+    stage.release("next")
+
+
+def timeout(stage: Stage, calm: Calm) -> Script:
+    """The program stands still within a transaction for longer than the transaction may last."""
+    stage.fault(f"hold-response:api=Produce,after={calm.part_way(ApiKey.PRODUCE)},times=1,name=still")
+    stage.start()
+    yield stage.held("still")
+    stage.pass_time(calm.observer.transaction_timeout_ms + ABORT_INTERVAL_MS)
+    stage.release("still")
+
+
+def coordinator_failover(stage: Stage, calm: Calm) -> Script:
+    """The broker dies when the decision is written and no marker is, and comes back."""
+    rule = stage.fault(f"crash:step=prepared,after={calm.part_way(ApiKey.END_TXN)},times=1")
+    stage.start()
+    yield stage.hit(rule)
+
+
+def epoch_exhaustion(stage: Stage, calm: Calm) -> Script:
+    """The producer id has few epochs left, so that the coordinator has to hand out another one meanwhile."""
+    left = len(calm.observer.ends) // 2 if calm.observer.end_version >= EPOCH_BUMPING_END else 0
+    exhausted = {each: stage.exhaust_epoch(each, left) for each in sorted(calm.observer.transactional_ids)}
+    stage.start()
+    yield Wait(lambda: any(stage.observer.producer_ids[name] - {producer_id} for name, producer_id in exhausted.items()))
+
+
+SCENARIOS = (
+    Scenario("delayed-end-txn", "an EndTxn arrives when the next transaction has begun", delayed_end, to_transactions_in_a_row),
+    Scenario("transaction-timeout", "the coordinator aborts the open transaction: it took too long", timeout, to_transactional),
+    Scenario(
+        "coordinator-failover",
+        "the broker crashes after deciding a transaction and before its markers",
+        coordinator_failover,
+        to_transactional,
+    ),
+    Scenario("epoch-exhaustion", "the epochs of the producer id run out", epoch_exhaustion, to_transactional),
+)

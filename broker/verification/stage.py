@@ -1,0 +1,293 @@
+"""Where one scenario plays: a fresh broker or cluster in this process, the program beside it, and a script that breaks things at the right
+moment.
+
+Rules: a script is a generator that yields conditions; it goes on when its condition holds, and what it breaks, it breaks at a moment that
+the broker holds still for it (a held response, a step of the coordinator), not at a guessed time; an instance that fails by itself is
+started again, as a supervisor would; whatever happens, no process of the program outlives the stage.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from ottla.broker.faults.rules import FaultRule
+from ottla.broker.testing.contents import Stored
+from ottla.broker.txns.transaction import EPOCH_MAX
+from ottla.broker.verification import program as programs
+from ottla.broker.verification.deployment import Cluster, deployment_of
+from ottla.broker.verification.input_data import PARTITIONS, committed_to_the_end, fill, fill_rest, find_transaction_coordinator
+from ottla.broker.verification.program import Instance, Program, Role
+from ottla.broker.verification.request_observer import RequestObserver
+
+if TYPE_CHECKING:
+    from ottla.broker.testing.in_process import InProcessBroker
+
+POLL_S = 0.01
+PROGRESS_POLL_S = 0.1
+GRACE_S = 5.0
+AFTER_ALL_MS = 1_000_000
+"""Put forward before the verdict: longer than any transaction may stay open (transaction.max.timeout.ms, 15 minutes)."""
+_BUMPS_A_TURN = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a script waits for. `sure`: it comes about even when the program has nothing left to do, so the run goes on until then."""
+
+    holds: Callable[[], bool]
+    sure: bool = False
+
+
+Script = Iterator[Wait]
+NEVER: Final = Wait(lambda: False)
+"""Yielded by a script that cannot go on: the program has not met what the scenario is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """How the program is treated: the time that it gets, and how often it is started again after a failure."""
+
+    timeout_s: float = 60.0
+    restarts: int = 3
+    late_ms: int = 3_000
+    """How long an acknowledgement is late."""
+
+
+@dataclass(slots=True)
+class Ending:
+    """How a run ended. `met`: the script came to its end, so that the program really met what the scenario is about."""
+
+    met: bool = False
+    overdue: bool = False
+    gave_up: bool = False
+    restarts: int = 0
+    failures: list[str] = field(default_factory=list)
+    """What instances that failed said last."""
+    seconds: float = 0.0
+
+
+class Stage:
+    """One run of the program, on one broker or on a cluster of so many. Use as a context manager; `directory` gets the brokers' data and
+    the program's output."""
+
+    def __init__(self, program: Program, directory: Path, terms: Terms, brokers: int = 1) -> None:
+        self.program = program
+        self.directory = directory.resolve()  # the program may go elsewhere
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.terms = terms
+        self.deployment = deployment_of(brokers, self.directory / "data")
+        self.observer = RequestObserver()
+        self.instances: list[Instance] = []
+        self.ending = Ending()
+        self.doomed: list[Stored] = []
+        """What was acknowledged and lost by the cluster's settings, whatever the program did: what an unclean election left behind."""
+        self._ends: dict[int, int] = {}
+        self._looked_at = 0.0
+        self._rest_is_there = program.role is Role.PRODUCER
+        self._all_read = False
+
+    def __enter__(self) -> Stage:
+        self.deployment.start()
+        try:
+            self._set()
+        except BaseException:
+            self.deployment.stop()
+            raise
+        return self
+
+    def _set(self) -> None:
+        """Topics, input and observers."""
+        for topic in (self.program.input, self.program.output):
+            self.deployment.create(topic, PARTITIONS)
+        if self.program.role is not Role.PRODUCER:
+            fill(self.deployment.verifier_client, self.program.input, self.program.records, self.deployment.host.clock.now_ms())
+            self._ends = self._input_ends()
+        self.deployment.watch(self.observer)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        for instance in self.instances:
+            instance.kill()
+        self.deployment.stop()
+
+    @property
+    def broker(self) -> InProcessBroker:
+        """The broker of a stage of one."""
+        (only,) = self.deployment.brokers
+        return only
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of a stage of several."""
+        assert isinstance(self.deployment, Cluster), "this scenario is one of a cluster"
+        return self.deployment
+
+    # --- what a script does -----------------------------------------------------------------------------------------------------
+
+    def start(self, number: int = 1) -> Instance:
+        """Start the program as that member."""
+        started = programs.start(self.program, self.deployment.bootstrap, self.directory, number, len(self.instances) + 1)
+        self.instances.append(started)
+        return started
+
+    def running(self, number: int = 1) -> list[Instance]:
+        """The processes of that member that have not ended."""
+        return [instance for instance in self.instances if instance.number == number and instance.exit_code is None]
+
+    def fault(self, rule: str) -> FaultRule:
+        """Load a rule (docs/faults.md)."""
+        return self.deployment.fault(rule)
+
+    def release(self, name: str) -> None:
+        """Let go what the rule holds."""
+        self.deployment.release(name)
+
+    def pass_time(self, ms: int) -> None:
+        """Put the brokers' clock forward."""
+        self.deployment.host.clock.advance(ms / 1_000)
+
+    def exhaust_epoch(self, transactional_id: str, left: int) -> int:
+        """Take epochs of the transactional id until `left` are left before its producer id has to change; that producer id."""
+
+        async def take(turns: int) -> tuple[int, int]:
+            txns = self.broker.broker.services.txns
+            for _ in range(turns):
+                answer = txns.init_producer_id(transactional_id, 60_000, None)
+                found = answer if not hasattr(answer, "__await__") else await answer
+                if found.producer_epoch >= EPOCH_MAX - 1 - left:
+                    break
+            return found.producer_epoch, found.producer_id
+
+        find_transaction_coordinator(self.deployment.verifier_client, transactional_id)
+        epoch = -1
+        while epoch < EPOCH_MAX - 1 - left:
+            epoch, producer_id = self.broker.call_async(take(_BUMPS_A_TURN))
+        return producer_id
+
+    def members(self) -> int:
+        """How many members all groups have."""
+        return self.deployment.members()
+
+    # --- what a script waits for ------------------------------------------------------------------------------------------------
+
+    def held(self, name: str) -> Wait:
+        """That the rule holds something."""
+        return Wait(lambda: bool(self.deployment.held(name)))
+
+    def hit(self, *rules: FaultRule) -> Wait:
+        """That each of the rules hit something."""
+        return Wait(lambda: all(rule.hits for rule in rules))
+
+    def nearly_over(self) -> Wait:
+        """That the input is read but for its rest; at once for producers, which have none."""
+        return Wait(lambda: self._rest_is_there)
+
+    def over(self) -> Wait:
+        """That everybody who is meant to has done the work."""
+        return Wait(self._all_over, sure=True)
+
+    def ended(self, instances: Iterable[Instance], within_s: float) -> Wait:
+        """That these have ended by themselves, or have had that much time to."""
+        until = time.monotonic() + within_s
+        return Wait(lambda: all(each.exit_code is not None for each in instances) or time.monotonic() >= until, sure=True)
+
+    def now(self) -> float:
+        """Real time in seconds, for waits of a script's own."""
+        return time.monotonic()
+
+    # --- the run ----------------------------------------------------------------------------------------------------------------
+
+    def play(self, script: Script) -> Ending:
+        """Run the script and the program to their ends. A script that still waits when there is only the rest to do has met nothing."""
+        began = time.monotonic()
+        wait = next(script, None)
+        while True:
+            self.deployment.bring_back()
+            self._look_at_the_group(script_is_done=wait is None)
+            if wait is not None and wait.holds():
+                wait = next(script, None)
+                continue
+            if self._only_the_rest_is_left(wait):
+                self.deployment.reset()
+                wait = NEVER
+            self._supervise()
+            if self.ending.gave_up or ((wait is None or not wait.sure) and self._all_over()):
+                break
+            if time.monotonic() - began > self.terms.timeout_s:
+                self.ending.overdue = True
+                break
+            time.sleep(POLL_S)
+        self.ending.met = wait is None
+        self.observer.work_is_done = True
+        self._end_all()
+        self.ending.seconds = time.monotonic() - began
+        return self.ending
+
+    def settle(self) -> None:
+        """After the program: who is away comes back, what is held goes, and open transactions time out."""
+        self.deployment.settle(AFTER_ALL_MS)
+
+    def _supervise(self) -> None:
+        for instance in self.instances:
+            code = instance.exit_code
+            if instance.expendable or code in (None, 0):
+                continue
+            instance.expendable = True
+            self.ending.failures.append(f"instance {instance.number} ended with exit code {code}: {' / '.join(instance.last_words()[-3:])}")
+            if self.ending.restarts == self.terms.restarts:
+                self.ending.gave_up = True
+                return
+            self.ending.restarts += 1
+            self.start(instance.number)
+
+    def _all_over(self) -> bool:
+        """Whether everybody who has work to do has done it."""
+        working = [instance for instance in self.instances if not instance.expendable]
+        return self._all_read or all(instance.exit_code is not None for instance in working)
+
+    def _only_the_rest_is_left(self, wait: Wait | None) -> bool:
+        has_rest = self.program.role is not Role.PRODUCER and self._rest_is_there
+        return has_rest and wait is not None and wait is not NEVER and not wait.sure
+
+    def _look_at_the_group(self, *, script_is_done: bool) -> None:
+        """Whether the input is read to its end, asked now and then; gives it its rest."""
+        if self.program.role is Role.PRODUCER or self._all_read or time.monotonic() < self._looked_at + PROGRESS_POLL_S:
+            return
+        if not self.deployment.is_whole:
+            return
+        self._looked_at = time.monotonic()
+        try:
+            read = committed_to_the_end(self.deployment.verifier_client, sorted(self.observer.groups), self.program.input, self._ends)
+            if self._rest_is_there:
+                self._all_read = read
+            elif read or script_is_done:
+                self._give_the_rest()
+        except OSError:  # a broker is away meanwhile, as a scenario wanted
+            self.deployment.verifier_client.close()
+
+    def _give_the_rest(self) -> None:
+        self.observer.work_is_done = True
+        for partition, end in self._input_ends().items():
+            if end == self._ends[partition]:  # else it was written, and the broker crashed before it said so
+                now_ms = self.deployment.host.clock.now_ms()
+                fill_rest(self.deployment.verifier_client, self.program.input, partition, self.program.records, now_ms)
+        self._ends = self._input_ends()
+        self._rest_is_there = True
+
+    def _input_ends(self) -> dict[int, int]:
+        return {partition: self.deployment.host.topics.end_offset(self.program.input, partition) for partition in range(PARTITIONS)}
+
+    def _end_all(self) -> None:
+        """Whoever reads may end in order; then all are killed, so that nobody who was left behind writes while the run is judged."""
+        for instance in self.instances:
+            if instance.paused or self.program.role is Role.PRODUCER:
+                instance.kill()
+        for instance in self.instances:
+            if instance.exit_code is None and not instance.end(GRACE_S):
+                self.ending.failures.append(f"instance {instance.number} did not end within {GRACE_S:.0f} s of SIGTERM")
+        for instance in self.instances:
+            instance.kill()

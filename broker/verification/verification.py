@@ -1,0 +1,149 @@
+"""The whole verification: the calm run, then one scenario after the other, each on a stage of its own.
+
+Rules: the calm run says what is expected, so the program has to achieve the same in each run; two calm runs that differ, or records that
+cannot be told apart, make it impossible to judge, and are said so instead of guessed about. A second calm run is made when a scenario
+shows something missing and something else instead. A scenario that the program did not meet half-way is tried once more from the start.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ottla.broker.testing.anomalies import Identity, by_value
+from ottla.broker.verification.judge import (
+    SETTINGS_LOST_IT,
+    Breach,
+    Guarantee,
+    Result,
+    Standing,
+    achieved,
+    breaches,
+    calm_breaches,
+    exposed,
+)
+from ottla.broker.verification.program import Program, Role
+from ottla.broker.verification.scenario import Calm, Scenario
+from ottla.broker.verification.stage import Script, Stage, Terms
+
+CALM, CALM_AGAIN = "calm", "calm-again"
+CALM_HAPPENS = "nothing: what the program achieves without faults"
+
+
+class CannotVerify(Exception):
+    """The program shows nothing that could be judged; the text says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verification:
+    """What is examined, on which terms. `directory` gets a directory for each scenario; those that held are removed unless `keep`."""
+
+    program: Program
+    directory: Path
+    scenarios: Sequence[Scenario]
+    terms: Terms = field(default_factory=Terms)
+    by: Identity = by_value
+    keep: bool = False
+
+    def run(self, begins: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
+        """The results, the calm run's first. `begins` is told each scenario's name before it is run.
+
+        Raises CannotVerify, CannotStart, and RuntimeError or OSError where the verification itself cannot go on.
+        """
+        begins(CALM)
+        first, calm = self._calm(CALM)
+        yield first
+        if first.of(Guarantee.FINISHED):
+            last = first.breaches[-1]
+            raise CannotVerify(f"the program does not come to its end even without faults: {last.says}\n{last.explanation}")
+        if first.of(Guarantee.ONCE):
+            raise CannotVerify(_alike(first))
+        if not calm.achieved:
+            raise CannotVerify(_nothing_achieved(self.program))
+        steady = False
+        for scenario in self.scenarios:
+            reason = scenario.applies(calm)
+            if reason is not None:
+                yield Result(scenario.name, scenario.happens, Standing.DOES_NOT_APPLY, reason)
+                continue
+            begins(scenario.name)
+            result = self._run(scenario, calm)
+            if result.standing is Standing.NOT_MET:
+                result = self._run(scenario, calm.begun_at_once())
+            if not steady and result.of(Guarantee.COMPLETE) and result.of(Guarantee.ONCE):
+                if self._calm(CALM_AGAIN)[1].achieved != calm.achieved:
+                    raise CannotVerify(_differs(self.program))
+                steady = True
+            yield result
+
+    def _calm(self, name: str) -> tuple[Result, Calm]:
+        directory = self.directory / name
+        with Stage(self.program, directory, self.terms) as stage:
+            ending = stage.play(_just_run(stage))
+            stage.settle()
+            topics, effects, found = achieved(stage, self.by)
+            broken = calm_breaches(stage, effects, found)
+        result = Result(name, CALM_HAPPENS, Standing.BROKEN if broken else Standing.HELD, "", broken, ending)
+        self._clear(directory, result)
+        return result, Calm(self.program.role, stage.observer, topics, frozenset(effects))
+
+    def _run(self, scenario: Scenario, calm: Calm) -> Result:
+        directory = self.directory / (f"{scenario.name}-from-the-start" if calm.from_the_start else scenario.name)
+        with Stage(self.program, directory, self.terms, scenario.brokers) as stage:
+            ending = stage.play(scenario.script(stage, calm))
+            stage.settle()
+            broken = breaches(stage, calm, self.by)
+            reason = exposed(stage)
+        standing = _outcome(broken, reason, met=ending.met)
+        note = SETTINGS_LOST_IT if any(each.by_setting for each in broken) else reason or ""
+        result = Result(scenario.name, scenario.happens, standing, note, broken, ending)
+        self._clear(directory, result)
+        return result
+
+    def _clear(self, directory: Path, result: Result) -> None:
+        if not self.keep:
+            shutil.rmtree(directory, ignore_errors=True)
+        elif result.breaches:
+            result.note = f"{result.note}{'; ' if result.note else ''}kept in {directory}"
+
+
+def _just_run(stage: Stage) -> Script:
+    stage.start()
+    yield stage.nearly_over()
+
+
+def _outcome(broken: Sequence[Breach], reason: str | None, *, met: bool) -> Standing:
+    if reason:
+        return Standing.EXPOSED
+    if any(not each.by_setting for each in broken):
+        return Standing.BROKEN
+    if broken:
+        return Standing.LOST_BY_SETTING
+    return Standing.HELD if met else Standing.NOT_MET
+
+
+def _alike(calm: Result) -> str:
+    breach = calm.of(Guarantee.ONCE)
+    explanation = "" if breach is None else f"{breach.says}\n{breach.explanation}"
+    return (
+        "the program achieves something twice without faults, too: if these are two different things, say what tells them apart "
+        f"(--by, --result); if not, mend that first: {explanation}"
+    )
+
+
+def _differs(program: Program) -> str:
+    told = "effects" if program.role is Role.CONSUMER else "records"
+    hint = (
+        "print what is the same in each run"
+        if program.role is Role.CONSUMER
+        else "say what is the same in each run: --by key, --by json:FIELD"
+    )
+    return f"two runs without faults give different {told}, so nothing can be compared: {hint}"
+
+
+def _nothing_achieved(program: Program) -> str:
+    if program.role is Role.CONSUMER:
+        return "the program told no effects: print one a line, or name a command that does with --result"
+    return "the program wrote no record that can be read: does it use OTTLA_BOOTSTRAP_SERVERS (or {bootstrap} in the command)?"

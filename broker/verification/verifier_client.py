@@ -1,0 +1,96 @@
+"""The verification's own client: it asks who leads and who coordinates, as any client does, and keeps a connection to each broker.
+
+Rules: its requests meet no fault and are not counted (`VERIFIER_CLIENT`); an unreachable or hanging broker raises OSError, after which all
+connections are opened anew.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from ottla.broker.verification.request_observer import VERIFIER_CLIENT
+from ottla.protocol.client import Client
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k03_metadata import MetadataRequest, MetadataRequestTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.schema import Message
+
+BY_GROUP: Final = 0
+BY_TRANSACTION: Final = 1
+_TRIES: Final = 2_000
+_PAUSE_S: Final = 0.005
+_FIND_COORDINATOR, _METADATA = 3, 8
+
+
+class VerifierClient:
+    """`bootstrap` tells the addresses of the brokers that can be asked now."""
+
+    def __init__(self, bootstrap: Callable[[], Sequence[str]]) -> None:
+        self._bootstrap = bootstrap
+        self._clients: dict[str, Client] = {}
+
+    def ask(self, at: Callable[[], Client], request: Message, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
+        """The answer without an error; asks again while the broker is busy or another one has to be asked. `pick` takes the part with the
+        error code. Raises RuntimeError, OSError."""
+        error = ErrorCode.NONE
+        for _ in range(_TRIES):
+            answer = pick(self.call(at, request, version))
+            error = ErrorCode(getattr(answer, "error_code", 0) or getattr(answer, "partition_error_code", 0))
+            if not error:
+                return answer
+            if not error.retriable:
+                break
+            time.sleep(_PAUSE_S)
+        raise RuntimeError(f"the verification's own input was refused: {error.name}")
+
+    def call(self, at: Callable[[], Client], request: Message, version: int) -> Any:
+        """One answer. Raises OSError."""
+        try:
+            return at().call(request, version)
+        except OSError:
+            self.close()
+            raise
+
+    def leader(self, topic: str, partition: int) -> Callable[[], Client]:
+        """Whoever leads the partition when it is called."""
+
+        def find() -> Client:
+            told = self._anybody().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), _METADATA)
+            nodes = {each.node_id: each for each in told.brokers}
+            leaders = {each.partition_index: each.leader_id for each in told.topics[0].partitions}
+            node = nodes.get(leaders.get(partition, -1))
+            return self._anybody() if node is None else self._client(node.host, node.port)
+
+        return find
+
+    def coordinator(self, kind: int, key: str) -> Callable[[], Client]:
+        """Whoever coordinates the group or the transactional id when it is called; makes the coordinator's topic if need be."""
+
+        def find() -> Client:
+            found = self.ask(self._anybody, FindCoordinatorRequest(key=key, key_type=kind), _FIND_COORDINATOR)
+            return self._client(found.host, found.port)
+
+        return find
+
+    def close(self) -> None:
+        """Close all connections; the next question makes new ones."""
+        for client in self._clients.values():
+            client.close()
+        self._clients.clear()
+
+    def _anybody(self) -> Client:
+        addresses = self._bootstrap()
+        if not addresses:
+            raise ConnectionError("no broker is there to be asked")
+        host, _, port = addresses[0].rpartition(":")
+        return self._client(host, int(port))
+
+    def _client(self, host: str, port: int) -> Client:
+        address = f"{host}:{port}"
+        if address not in self._bootstrap():
+            raise ConnectionError(f"the broker at {address} is not there")
+        if address not in self._clients:
+            self._clients[address] = Client(host, port, client_id=VERIFIER_CLIENT)
+        return self._clients[address]

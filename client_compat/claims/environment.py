@@ -1,0 +1,121 @@
+"""Where claims are run: one broker as a process with its admin port, and real clients, each in a program of its own (CONTROL.md).
+
+Rule: every claim has topics of its own; the faults that it loads are gone when it ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from client_compat.claims.wire import Identity, new_producer_id, put
+from client_compat.kafka.cluster import ALL_OTTLA, Cluster, Kind, running
+from client_compat.kafka.jars import KafkaMissing
+from client_compat.matrix.brokers import Skipped
+from client_compat.matrix.clients import CLIENTS
+from client_compat.matrix.facades import Client, Consumer
+from client_compat.matrix.pool import Pool
+from client_compat.matrix.truth import Truth
+from client_compat.support.stage import READ_S, Stage, stages
+
+PYTHON = ("confluent-kafka", "aiokafka", "kafka-python")
+
+
+@dataclass(slots=True)
+class ClaimEnvironment:
+    """`java` is the Java client's name where it may be used and is built, else why not."""
+
+    stage: Stage
+    directory: Path
+    pool: Pool
+    java_missing: str | None
+    stack: ExitStack = field(default_factory=ExitStack)
+    """What ends with the environment."""
+    kinds: Sequence[Kind] = ALL_OTTLA
+    """Whose brokers make the cluster, for claims that need several."""
+    controller: Kind = Kind.OTTLA
+    """And whose controller they are under."""
+    _clusters: list[Cluster] = field(default_factory=list)
+    _clients: dict[str, Client] = field(default_factory=dict)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The clients to run a claim through."""
+        return PYTHON if self.java_missing else (*PYTHON, "java")
+
+    @property
+    def truth(self) -> Truth:
+        return self.stage.truth
+
+    def client(self, name: str) -> Client:
+        """A client's program, started once. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        if name not in self._clients:
+            self._clients[name] = Client(name, self.pool.take(name), self.stage.broker.bootstrap)
+        return self._clients[name]
+
+    @contextmanager
+    def victim(self, name: str) -> Iterator[Client]:
+        """A client in a program that may be killed."""
+        program = CLIENTS[name].program(self.directory / f"victim-{name}.log")
+        program.start()
+        try:
+            yield Client(name, program, self.stage.broker.bootstrap)
+        finally:
+            program.end()
+
+    def name(self, word: str) -> str:
+        return f"{word}-{next(self._numbers)}"
+
+    def topic(self, partitions: int = 1) -> str:
+        name = self.name("claim")
+        self.truth.create_topic(name, partitions)
+        return name
+
+    def read(self, topic: str, isolation: Any, count: int, *, client: str = "aiokafka") -> list[str]:
+        """What a consumer is given of partition 0: waits for `count` records, and a little for more that should not be there."""
+        consumer: Consumer = self.client(client).consumer(reset="earliest", isolation=isolation)
+        consumer.assign([(topic, 0)])
+        taken = consumer.poll(count, int(READ_S * 1000)) if count else []
+        taken += consumer.poll(1, 300)
+        consumer.close()
+        return [(one.value or b"").decode() for one in taken]
+
+    def raw(self, topic: str, value: str, producer_id: int, epoch: int, sequence: int, *, count: int = 1) -> tuple[str, int]:
+        """One batch as bytes that no well-behaved client would send; the answer's error name and offset."""
+        return put(self.stage.broker.port, topic, value, Identity(producer_id, epoch, sequence), count=count)
+
+    def new_producer_id(self) -> int:
+        """A producer id from the broker."""
+        return new_producer_id(self.stage.broker.port)
+
+    def cluster(self) -> Cluster:
+        """Three brokers of their own, started once. Raises `Skipped` where they are Apache Kafka's, or their controller, and it cannot be
+        had."""
+        if not self._clusters:
+            try:
+                cluster = Cluster(self.directory / "cluster", self.kinds, controller_kind=self.controller)
+                self._clusters.append(self.stack.enter_context(running(cluster)))
+            except KafkaMissing as missing:
+                raise Skipped(str(missing)) from None
+        return self._clusters[0]
+
+    def restart(self) -> None:
+        """Stop the broker cleanly and start it again on the same directory and port."""
+        self.stage.broker.stop()
+        self.stage.broker.start()
+        self.stage.admin.wait_ready()
+
+
+@contextmanager
+def environment(
+    directory: Path, kinds: Sequence[Kind] = ALL_OTTLA, controller: Kind = Kind.OTTLA, *, java: bool
+) -> Iterator[ClaimEnvironment]:
+    """A broker of transaction version 2 and no client yet. Without `java`, the Java client is left out."""
+    with stages(directory, lambda line: None, [2]) as ready, Pool(directory / "clients") as pool, ExitStack() as stack:
+        missing = pool.missing("java") if java else "left out"
+        yield ClaimEnvironment(ready[2], directory, pool, missing, stack, kinds, controller)

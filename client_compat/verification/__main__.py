@@ -1,0 +1,163 @@
+"""`make verify-samples`: the table of the sample programs. Correct ones run all scenarios, faulty ones the one that exposes their fault."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from client_compat.samples.mistakes import MISTAKES, Mistake, Role
+from client_compat.support import program
+
+CLIENTS = {"aiokafka": "aiokafka", "confluent-kafka": "confluent", "kafka-python": "kafka_python"}
+ROLES: tuple[Role, ...] = ("producer", "stream", "consumer")
+CALM = "calm"
+LIMIT_S = 900
+RUN_S = 45
+BROKEN = "broken"
+
+
+class SampleClient(StrEnum):
+    """Whose samples."""
+
+    AIOKAFKA = "aiokafka"
+    CONFLUENT = "confluent-kafka"
+    KAFKA_PYTHON = "kafka-python"
+
+
+@dataclass(slots=True)
+class Sample:
+    """One program, right or with one mistake, and what the verification said."""
+
+    client: str
+    role: Role
+    mistake: Mistake | None
+    scenarios: list[dict[str, Any]] = field(default_factory=list)
+    error: str = ""
+
+    @property
+    def command(self) -> list[str]:
+        """How it is started."""
+        module = f"client_compat.samples.{CLIENTS[self.client]}_{self.role}"
+        return [sys.executable, "-m", module, *(("--mistake", self.mistake.name) if self.mistake else ())]
+
+    @property
+    def expected(self) -> str:
+        """What the verification is to say."""
+        return "holds" if self.mistake is None else f"breaks '{self.mistake.breaks}' in {' and '.join(self.proofs)}"
+
+    @property
+    def proofs(self) -> tuple[str, ...]:
+        """The scenarios in which a mistake has to show."""
+        return () if self.mistake is None else (self.mistake.scenario, *self.mistake.also)
+
+    @property
+    def found(self) -> str:
+        """What it said."""
+        broken = [each for each in self.scenarios if each["standing"] == BROKEN]
+        if self.error:
+            return self.error
+        if broken:
+            return "breaks " + ", ".join(
+                f"{' and '.join(repr(breach['guarantee']) for breach in each['breaches'])} in {each['name']}" for each in broken
+            )
+        told = ("held", "exposed", "lost by a setting", "not met")
+        count = {standing: sum(each["standing"] == standing for each in self.scenarios) for standing in told}
+        return ", ".join(f"{number} {standing}" for standing, number in count.items() if number)
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether the verification passed a right program, or failed a wrong one for its reason."""
+        if self.error:
+            return False
+        if self.mistake is None:
+            return all(each["standing"] != BROKEN for each in self.scenarios)
+        shown = {each["name"] for each in self.scenarios for breach in each["breaches"] if breach["guarantee"] == self.mistake.breaks}
+        return shown.issuperset(self.proofs)
+
+    @property
+    def evidence(self) -> str:
+        """The line that proves the mistake."""
+        if self.mistake is None:
+            return ""
+        for each in self.scenarios:
+            for breach in each["breaches"]:
+                if each["name"] == self.mistake.scenario and breach["guarantee"] == self.mistake.breaks:
+                    told = [str(line).strip() for line in breach["explanation"] if ": " in line or "@" in line]
+                    return next((line for line in told if "@" in line), str(breach["says"]))
+        return ""
+
+    def sit(self) -> None:
+        """The verification."""
+        options = ["--role", self.role, "--timeout", str(RUN_S), "--json"]
+        if self.role == "consumer":
+            options += ["--result", " ".join([*self.command, "--result"])]
+        for name in self.proofs:
+            options += ["--scenario", "lost-ack" if name == CALM else name]
+        verify = [sys.executable, "-m", "ottla", "verify", *options, "--", *self.command]
+        done = subprocess.run(verify, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        try:
+            self.scenarios = json.loads(done.stdout)["scenarios"]
+        except ValueError:
+            self.error = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"exit code {done.returncode}"
+
+
+def samples(clients: Sequence[str], roles: Sequence[Role], *, right: bool, wrong: bool) -> Iterator[Sample]:
+    """The programs of these clients and roles."""
+    for client in clients:
+        for role in roles:
+            if right:
+                yield Sample(client, role, None)
+            for mistake in MISTAKES if wrong else ():
+                if mistake.role == role:
+                    yield Sample(client, role, mistake)
+
+
+def main(
+    client: Annotated[list[SampleClient] | None, typer.Option(help="Only this client's; may be repeated.")] = None,
+    right: Annotated[bool, typer.Option(help="With the right programs.")] = True,
+    wrong: Annotated[bool, typer.Option(help="With the wrong ones.")] = True,
+    as_json: Annotated[
+        Path | None, typer.Option("--json", metavar="FILE", help="Write everything that the verification said there, too.")
+    ] = None,
+) -> None:
+    """Run `ottla verify` on every sample program. Exit code 1 where a right one breaks, or a wrong one does not break for its reason."""
+    chosen = list(samples([each.value for each in client or SampleClient], ROLES, right=right, wrong=wrong))
+    console = program.new_console(highlight=False)
+    progress = Console(stderr=True, highlight=False)
+    for number, sample in enumerate(chosen, 1):
+        with progress.status(f"{number} of {len(chosen)}: {sample.client} {sample.role} {sample.mistake.name if sample.mistake else ''}"):
+            sample.sit()
+        sign = "✓" if sample.as_expected else "✗"
+        name = f"{sample.client} {sample.role}, {sample.mistake.name if sample.mistake else 'right'}"
+        progress.print(f"{sign} {name}: {sample.found}", markup=False, soft_wrap=True)
+    table = Table(title="ottla verify on the sample programs", show_lines=True, expand=True)
+    for title, ratio in (("program", 2), ("expected", 2), ("the verification says", 3), ("evidence", 5), ("", None)):
+        table.add_column(title, ratio=ratio, overflow="fold")
+    for sample in chosen:
+        mistake = f": {sample.mistake.name}" if sample.mistake else ""
+        sign = "✓" if sample.as_expected else "✗"
+        cells = (f"{sample.client} {sample.role}{mistake}", sample.expected, sample.found, sample.evidence)
+        table.add_row(*map(escape, cells), sign)
+    console.print(table)
+    if as_json is not None:
+        told = [{"client": each.client, "role": each.role, "expected": each.expected, "scenarios": each.scenarios} for each in chosen]
+        as_json.write_text(json.dumps(told, indent=2))
+    surprises = sum(not sample.as_expected for sample in chosen)
+    console.print(f"{len(chosen) - surprises} of {len(chosen)} as expected")
+    if surprises:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    program.run(main)

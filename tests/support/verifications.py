@@ -1,0 +1,57 @@
+"""Short verifications of the programs in `verified_program` and `verified_member`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from ottla.broker.verification.judge import Guarantee, Result, Standing
+from ottla.broker.verification.program import Program, Role
+from ottla.broker.verification.scenarios import SCENARIOS
+from ottla.broker.verification.stage import Stage, Terms
+from ottla.broker.verification.verification import Verification
+
+TERMS = Terms(timeout_s=30, restarts=3, late_ms=400)
+PRODUCED, READ = 20, 40
+"""Records; so many that there is a middle."""
+
+
+def program(mode: str, *flags: str, **changes: Any) -> Program:
+    """A program by its mode."""
+    member = mode in {"consumer", "stream"}
+    words = [sys.executable, "-m", f"tests.support.{'verified_member' if member else 'verified_program'}", mode, *flags]
+    role = Role(mode) if member else Role.PRODUCER
+    given: dict[str, Any] = {"role": role, "records": READ if member else PRODUCED, "result": None}
+    if role is Role.CONSUMER:
+        given["result"] = [*words, "--result"]
+    return Program(words, **(given | changes))
+
+
+def verification(directory: Path, program: Program, *names: str, **changes: Any) -> Verification:
+    """The verification in the scenarios of these names."""
+    return Verification(program, directory, [each for each in SCENARIOS if each.name in names], **({"terms": TERMS} | changes))
+
+
+def results(directory: Path, program: Program, *names: str, **changes: Any) -> dict[str, Result]:
+    """What each scenario showed; the calm run has to be in order."""
+    calm, *found = verification(directory, program, *names, **changes).run()
+    assert calm.standing is Standing.HELD, calm.breaches
+    assert [each.name for each in found] == [each.name for each in SCENARIOS if each.name in names]
+    return {each.name: each for each in found}
+
+
+def standings(directory: Path, program: Program, *names: str) -> dict[str, Standing]:
+    """The same in one word each."""
+    return {name: result.standing for name, result in results(directory, program, *names).items()}
+
+
+def broken(directory: Path, program: Program, *names: str) -> dict[str, list[Guarantee]]:
+    """The guarantees that did not hold in each scenario."""
+    return {name: [breach.guarantee for breach in result.breaches] for name, result in results(directory, program, *names).items()}
+
+
+def stage(directory: Path, program: Program, **changes: Any) -> Stage:
+    """A stage to play on."""
+    terms: dict[str, Any] = {"timeout_s": TERMS.timeout_s, "restarts": TERMS.restarts, "late_ms": TERMS.late_ms}
+    return Stage(program, directory, Terms(**(terms | changes)))

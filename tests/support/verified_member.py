@@ -1,0 +1,233 @@
+"""Programs for `ottla verify` that read the input as members of a group: a consumer and a stream, each right or with one mistake.
+
+Rules: SIGTERM ends a member wherever it stands, so what it does has to be safe at any point; a member that is refused ends with code 1.
+The consumer's effects are files in OTTLA_WORK_DIR, one a partition, replaced whole together with the position after them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import pack
+from typing import Any
+
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitRequestPartition, OffsetCommitRequestTopic
+from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRequestProtocol
+from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest
+from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest
+from ottla.protocol.messages.k28_txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitRequestPartition,
+    TxnOffsetCommitRequestTopic,
+)
+from tests.support.verified_program import PARTITIONS, PAUSE_S, Link, Refused, Writer, committed
+
+GROUP = "members"
+SESSION_MS = 6_000
+TIMEOUT_S = 10
+"""A rebalance may take its time."""
+TAKEN = 10
+"""Records in one step."""
+LOST = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
+"""Errors after which a member joins again."""
+
+BeginAt = Callable[[int], int]
+Take = Callable[[int, int, int, list[bytes]], None]
+"""Partition, the offset that it stands at, the offset after the step, and the values of the step."""
+
+
+@dataclass
+class Member:
+    """The group's side of a program."""
+
+    link: Link
+    topic: str = field(default_factory=lambda: os.environ["OTTLA_INPUT"])
+    member_id: str = ""
+    generation: int = -1
+
+    def join(self) -> list[int]:
+        """Join, and again while the group is being rebuilt; the partitions that are this member's."""
+        self.link.ask(FindCoordinatorRequest(key=GROUP, key_type=0), 3)
+        while True:
+            try:
+                return self._join()
+            except Refused as refused:
+                if refused.error not in LOST:
+                    raise
+                if refused.error is ErrorCode.UNKNOWN_MEMBER_ID:
+                    self.member_id = ""
+
+    def _join(self) -> list[int]:
+        subscription = pack(">hih", 0, 1, len(self.topic)) + self.topic.encode() + pack(">i", -1)
+        protocols = [JoinGroupRequestProtocol("turns", subscription)]
+        joined = self.link.ask(
+            JoinGroupRequest(GROUP, SESSION_MS, SESSION_MS, self.member_id, protocol_type="consumer", protocols=protocols), 3
+        )
+        self.member_id, self.generation = joined.member_id, joined.generation_id
+        members = sorted(each.member_id for each in joined.members)
+        shares = [
+            SyncGroupRequestAssignment(member, b",".join(b"%d" % p for p in range(PARTITIONS) if members[p % len(members)] == member))
+            for member in members
+        ]
+        answer = self.link.ask(SyncGroupRequest(GROUP, self.generation, self.member_id, assignments=shares), 2)
+        return [int(number) for number in bytes(answer.assignment).split(b",") if number]
+
+    def in_group(self) -> bool:
+        """Whether the group still is as this member knows it."""
+        try:
+            self.link.ask(HeartbeatRequest(GROUP, self.generation, self.member_id), 2)
+        except Refused as refused:
+            if refused.error in LOST:
+                return False
+            raise
+        return True
+
+    def position(self, partition: int) -> int:
+        """What the group has committed, 0 where it has not; waits for open transactions."""
+        asked = [OffsetFetchRequestTopic(self.topic, [partition])]
+        request = OffsetFetchRequest(group_id=GROUP, topics=asked, require_stable=True)
+        found = self.link.ask(request, 7, lambda answer: answer.topics[0].partitions[0]).committed_offset
+        return max(0, int(found))
+
+    def commit(self, partition: int, offset: int) -> None:
+        """Tell the group; a member that is not in it any more lets it be."""
+        topics = [OffsetCommitRequestTopic(self.topic, partitions=[OffsetCommitRequestPartition(partition, offset)])]
+        request = OffsetCommitRequest(GROUP, self.generation, self.member_id, topics=topics)
+        try:
+            self.link.ask(request, 5, lambda answer: answer.topics[0].partitions[0])
+        except Refused as refused:
+            if refused.error not in LOST:
+                raise
+
+    def commit_in(self, writer: Writer, partition: int, offset: int) -> None:
+        """Commit within a transaction."""
+        transactional_id = writer.transactional_id or ""
+        self.link.ask(AddOffsetsToTxnRequest(transactional_id, writer.producer_id, writer.epoch, GROUP), 3)
+        topics = [TxnOffsetCommitRequestTopic(self.topic, [TxnOffsetCommitRequestPartition(partition, offset)])]
+        request = TxnOffsetCommitRequest(
+            transactional_id, GROUP, writer.producer_id, writer.epoch, self.generation, self.member_id, topics=topics
+        )
+        self.link.ask(request, 4, lambda answer: answer.topics[0].partitions[0])
+
+
+@dataclass
+class Store:
+    """Effects and the positions after them."""
+
+    directory: Path = field(default_factory=lambda: Path(os.environ["OTTLA_WORK_DIR"]))
+
+    def position(self, partition: int) -> int:
+        """The offset after what has had its effect."""
+        return int(self._read(partition)["position"])
+
+    def apply(self, partition: int, begin: int | None, end: int, values: list[str]) -> None:
+        """Effects and position, together. Raises RuntimeError where another process has gone on from `begin` (None: does not look)."""
+        now = self._read(partition)
+        if begin is not None and now["position"] != begin:
+            raise RuntimeError(f"partition {partition} is at {now['position']}, not at {begin}")
+        new = self._path(partition).with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps({"position": end, "effects": now["effects"] + values}))
+        new.replace(self._path(partition))
+
+    def effects(self) -> list[str]:
+        """All of them."""
+        return [effect for partition in range(PARTITIONS) for effect in self._read(partition)["effects"]]
+
+    def _path(self, partition: int) -> Path:
+        return self.directory / f"effects-{partition}.json"
+
+    def _read(self, partition: int) -> dict[str, Any]:
+        path = self._path(partition)
+        found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"position": 0, "effects": []}
+        return found
+
+
+def consumer(options: argparse.Namespace) -> int:
+    """Effects in a store that knows its own position."""
+    store = Store()
+    if options.result:
+        print(*store.effects(), sep="\n")
+        return 0
+    member = Member(Link(TIMEOUT_S))
+    by_the_group = options.append or options.commit_first
+
+    def begin_at(partition: int) -> int:
+        if options.rewinds:
+            return 0
+        return member.position(partition) if by_the_group else store.position(partition)
+
+    def take(partition: int, begin: int, end: int, values: list[bytes]) -> None:
+        if options.commit_first:
+            member.commit(partition, end)
+        store.apply(partition, None if by_the_group or options.rewinds else begin, end, [value.decode() for value in values])
+        if not options.commit_first:
+            member.commit(partition, end)
+
+    return _members_life(member, begin_at, take)
+
+
+def stream(options: argparse.Namespace) -> int:
+    """Output and offsets in one transaction; `plain`: without one, the offsets after the output."""
+    link = Link(TIMEOUT_S)
+    member = Member(link)
+    writer = Writer(link) if options.plain else Writer(link, f"stream-{os.environ['OTTLA_INSTANCE']}", 1).init()
+
+    def take(partition: int, _: int, end: int, values: list[bytes]) -> None:
+        if values:
+            writer.write(partition, [b"of-" + value for value in values])
+        if options.plain:
+            member.commit(partition, end)
+        else:
+            member.commit_in(writer, partition, end)
+            writer.end()
+
+    return _members_life(member, member.position, take, isolation=0 if options.uncommitted else 1)
+
+
+def _members_life(member: Member, begin_at: BeginAt, take: Take, isolation: int = 1) -> int:
+    """For ever: what belongs to this member, a step of each partition in turns."""
+    positions: dict[int, int] = {}
+    while True:
+        if member.generation < 0 or not member.in_group():
+            positions = {partition: begin_at(partition) for partition in member.join()}
+        idle = True
+        for partition, begin in positions.items():
+            found, end = committed(member.link, member.topic, partition, begin, isolation=isolation)
+            if len(found) > TAKEN:
+                found, end = found[:TAKEN], found[TAKEN][0]
+            if end > begin:
+                take(partition, begin, end, [value for _, value in found])
+                positions[partition], idle = end, False
+        if idle:
+            time.sleep(PAUSE_S)
+
+
+def main() -> int:
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
+    parser = argparse.ArgumentParser()
+    parser.add_argument("mode", choices=("consumer", "stream"))
+    for flag in ("result", "append", "commit-first", "rewinds", "plain", "uncommitted", "alone"):
+        parser.add_argument(f"--{flag}", action="store_true")
+    options = parser.parse_args()
+    if options.alone and os.environ["OTTLA_INSTANCE"] != "1":
+        return 0
+    try:
+        return consumer(options) if options.mode == "consumer" else stream(options)
+    except (Refused, RuntimeError) as error:
+        print(f"given up: {error}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

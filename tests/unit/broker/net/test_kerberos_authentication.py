@@ -1,0 +1,247 @@
+"""Listeners of GSSAPI with a real keytab and real tickets, without a connection."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from client_compat.support.kerberos import Realm, in_environment
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.settings_load import SettingsError, load
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.client_security import ClientSasl
+from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication
+from ottla.broker.net.listeners import listeners_of
+from ottla.broker.security.mechanism import Broken, Failed, MakeMechanism
+from ottla.protocol.login import NotTrusted
+from tests.support.kerberos import realm_or_skip
+from tests.support.ways import way
+
+AROUND = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(0), Timers())
+BROKER = "kafka/localhost"
+JAAS = "listener.name.secure.gssapi.sasl.jaas.config"
+KERBEROS = {
+    "listeners": "SECURE://h:1",
+    "listener.security.protocol.map": "SECURE:SASL_PLAINTEXT",
+    "sasl.enabled.mechanisms": "GSSAPI",
+    "sasl.kerberos.service.name": "kafka",
+}
+RULES = "sasl.kerberos.principal.to.local.rules"
+
+
+@pytest.fixture(scope="module")
+def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realm]:
+    with realm_or_skip(tmp_path_factory.mktemp("kerberos"), [BROKER, "ann", "eve/x"]) as running:
+        yield running
+
+
+@pytest.fixture
+def given(realm: Realm) -> dict[str, str]:
+    return {**KERBEROS, JAAS: realm.jaas(BROKER)}
+
+
+def locked(given: dict[str, str], env: dict[str, str] | None = None) -> MakeMechanism:
+    settings = load(given, env or {}, None).settings
+    sasl = listener_authentication(settings, listeners_of(settings), AROUND)["SECURE"].sasl
+    assert sasl is not None
+    return sasl.mechanisms["GSSAPI"]
+
+
+def begun(realm: Realm, user: str = "ann") -> tuple[Any, bytes]:
+    """A client's context, and its first token."""
+    import gssapi
+
+    store = {"client_keytab": str(realm.keytab(user)), "ccache": realm.tickets(user)}
+    name = gssapi.Name(f"{user}@{realm.name}", gssapi.NameType.kerberos_principal)
+    service = gssapi.Name("kafka@localhost", gssapi.NameType.hostbased_service)
+    credentials = gssapi.Credentials(name=name, usage="initiate", store=store)
+    context = gssapi.SecurityContext(name=service, creds=credentials, usage="initiate")
+    token = context.step()
+    assert token is not None
+    return context, token
+
+
+def test_a_ticket_says_who_the_client_is_and_no_protection_is_offered(realm: Realm, given: dict[str, str]) -> None:
+    mechanism = locked(given)()
+    context, token = begun(realm)
+    context.step(mechanism.evaluate(token))
+    offer = mechanism.evaluate(b"")
+    assert context.unwrap(offer).message == b"\1\1\0\0"
+    assert not mechanism.complete
+    assert mechanism.evaluate(context.wrap(b"\1\0\0\0somebody else", False).message) is None
+    assert (mechanism.complete, mechanism.user, mechanism.expires_ms, mechanism.by_token) == (True, "ann", None, False)
+
+
+def test_a_ticket_is_good_once(realm: Realm, given: dict[str, str]) -> None:
+    make = locked(given)
+    _, token = begun(realm)
+    make().evaluate(token)
+    with pytest.raises(Failed, match="replay"):
+        make().evaluate(token)
+
+
+@pytest.mark.parametrize(
+    ("rules", "user", "named"),
+    [("DEFAULT", "eve/x", "eve"), ("RULE:[2:$1.$2]/U, DEFAULT", "eve/x", "EVE.X"), ("RULE:[2:$1]", "ann", None)],
+)
+def test_rules_make_the_users_name(realm: Realm, given: dict[str, str], rules: str, user: str, named: str | None) -> None:
+    mechanism = locked({**given, f"listener.name.secure.{RULES}": rules})()
+    context, token = begun(realm, user)
+    context.step(mechanism.evaluate(token))
+    mechanism.evaluate(b"")
+    mechanism.evaluate(context.wrap(b"\1\0\0\0", False).message)
+    assert (mechanism.complete, mechanism.user) == (True, named)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error"),
+    [
+        (lambda _: b"", Failed),
+        (lambda _: b"NTLMSSP\0\1\0\0\0", Failed),
+        (lambda token: token[17:], Failed),
+        (lambda token: token[:-20], Failed),
+        (lambda token: token[:-1] + bytes([token[-1] ^ 1]), Failed),
+        (lambda token: token + bytes(400_000), Failed),
+    ],
+)
+def test_what_is_no_ticket_is_refused(realm: Realm, given: dict[str, str], spoil: Callable[[bytes], bytes], error: type[Exception]) -> None:
+    _, token = begun(realm)
+    with pytest.raises(error):
+        locked(given)().evaluate(spoil(token))
+
+
+@pytest.mark.parametrize(("choice", "error"), [(b"", Broken), (b"\1\0\0", Broken), (b"\2\0\0\0", Failed), (None, Failed)])
+def test_a_client_has_to_choose_what_is_offered(realm: Realm, given: dict[str, str], choice: bytes | None, error: type[Exception]) -> None:
+    mechanism = locked(given)()
+    context, token = begun(realm)
+    context.step(mechanism.evaluate(token))
+    mechanism.evaluate(b"")
+    with pytest.raises(error):
+        mechanism.evaluate(b"\1\0\0\0" if choice is None else context.wrap(choice, False).message)
+    assert not mechanism.complete
+
+
+@pytest.mark.parametrize(
+    ("setting", "change", "words"),
+    [
+        (JAAS, ("useKeyTab=true", ""), rf"{JAAS} needs useKeyTab=true: a broker's key comes from a keytab"),
+        (JAAS, ("storeKey=true", "storeKey=false"), f"{JAAS} needs storeKey=true"),
+        (JAAS, ("principal=", "name="), f'{JAAS} needs principal="kafka/host@REALM"'),
+        (JAAS, ("kafka/localhost@", "kafka/local/host@"), "Principal has name with unexpected format kafka/local/host@"),
+        (JAAS, ("kafka/localhost@", "kafka/other@"), r"no key of principal=kafka/other@.* can be had from keyTab=.*No key table entry"),
+        (JAAS, (".keytab", ".nothing"), r"no key of principal=.* can be had from keyTab=.*kafka_localhost\.nothing: .*not found"),
+        (JAAS, ("com.sun.security.auth.module.Krb5", "org.apache.kafka.common.security.plain.Plain"), "GSSAPI needs the login module"),
+        (JAAS, (" ;", " serviceName=other;"), "Conflicting serviceName values found in JAAS and Kafka configs"),
+        ("sasl.kerberos.service.name", ("kafka", ""), "No serviceName defined in either JAAS or Kafka config"),
+        ("sasl.kerberos.service.name", ("kafka", "kafka"), None),
+    ],
+)
+def test_a_key_that_cannot_be_had_stops_the_start_by_the_settings_name(
+    given: dict[str, str], setting: str, change: tuple[str, str], words: str | None
+) -> None:
+    assert change[0] in given[setting]
+    given[setting] = given[setting].replace(*change)
+    if words is None:
+        assert locked(given)
+    else:
+        with pytest.raises(SettingsError, match=words):
+            locked(given)
+
+
+def test_a_keytab_that_is_written_anew_is_read_at_the_next_log_in(tmp_path: Path) -> None:
+    with realm_or_skip(tmp_path, [BROKER, "ann", "bob"]) as realm:
+        make = locked({**KERBEROS, JAAS: realm.jaas(BROKER)})
+        for user in ("ann", "bob"):
+            mechanism = make()
+            context, token = begun(realm, user)
+            context.step(mechanism.evaluate(token))
+            assert context.complete
+            realm.give_new_key(BROKER)
+
+
+def elsewhere(realm: Realm, who: str = BROKER, **changed: str) -> ClientSasl:
+    """How a broker logs in at others."""
+    given = {
+        "listener.name.a.sasl.enabled.mechanisms": "GSSAPI",
+        "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(who),
+        "sasl.kerberos.service.name": "kafka",
+    }
+    sasl = way("A", "SASL_PLAINTEXT", "GSSAPI", ours=given, **changed).sasl
+    assert sasl is not None
+    return sasl
+
+
+def test_a_node_comes_in_at_others_by_its_own_key(realm: Realm, given: dict[str, str]) -> None:
+    log_in = elsewhere(realm)
+    try:
+        for _ in range(2):
+            mechanism, tokens, said = locked(given)(), log_in.tokens("localhost"), None
+            while not mechanism.complete:
+                said = mechanism.evaluate(next(tokens) if said is None else tokens.send(said))
+            assert mechanism.user == "kafka"
+            with pytest.raises(StopIteration):
+                tokens.send(b"")
+            realm.pause()  # of the second log-in no KDC is asked
+    finally:
+        realm.resume()
+
+
+def test_a_node_starts_while_the_kdc_is_silent_and_asks_it_when_it_dials(realm: Realm) -> None:
+    asked = realm.asked()
+    realm.pause()
+    try:
+        tokens = elsewhere(realm, "eve/x").tokens("localhost")
+    finally:
+        realm.resume()
+    assert realm.asked() == asked
+    next(tokens)
+    assert realm.asked() > asked
+
+
+def test_a_node_believes_nobody_who_has_no_key_of_the_host(realm: Realm, given: dict[str, str]) -> None:
+    with pytest.raises(NotTrusted, match=rf"Server kafka/elsewhere@{realm.name} not found"):
+        next(elsewhere(realm).tokens("elsewhere"))
+    for said in (b"", b"x", b"\x60" * 50):
+        tokens = elsewhere(realm).tokens("localhost")
+        next(tokens)
+        with pytest.raises(NotTrusted):
+            tokens.send(said)
+    tokens, mechanism = elsewhere(realm).tokens("localhost"), locked(given)()
+    tokens.send(mechanism.evaluate(next(tokens)) or b"")
+    with pytest.raises(NotTrusted):
+        tokens.send(b"\1\1\0\0")  # as anybody could say it
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("kafka/localhost@", "kafka/other@"), r"no key of principal=kafka/other@.* can be had from keyTab="),
+        ((" ;", " isInitiator=false;"), "isInitiator=false, but by it this node logs in at A of other nodes"),
+        (("useKeyTab=true", ""), "needs useKeyTab=true"),
+    ],
+)
+def test_a_node_that_could_come_in_nowhere_does_not_start(realm: Realm, change: tuple[str, str], words: str) -> None:
+    jaas = realm.jaas(BROKER)
+    assert change[0] in jaas
+    with pytest.raises(SettingsError, match=words):
+        elsewhere(realm, **{"listener_name_a_gssapi_sasl_jaas_config": jaas.replace(*change)})
+
+
+def test_a_rule_that_is_none_stops_the_start(given: dict[str, str]) -> None:
+    with pytest.raises(SettingsError, match=rf"{RULES} at SECURE: Invalid rule: default"):
+        locked({**given, RULES: "default"})
+
+
+def test_what_the_jvm_would_be_told_of_kerberos_is_obeyed_and_no_kdc_is_asked(given: dict[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "other.conf"
+    file.write_text("[libdefaults]\ndefault_realm = ELSEWHERE\n")
+    with in_environment({"KRB5_CONFIG": os.environ["KRB5_CONFIG"]}):
+        locked(given, {"KAFKA_OPTS": f"-Djava.security.krb5.conf={file}"})
+        assert os.environ["KRB5_CONFIG"] == str(file)
+        from ottla.broker.security.kerberos import default_realm
+
+        assert default_realm() == "ELSEWHERE"

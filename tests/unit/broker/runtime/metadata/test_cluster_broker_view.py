@@ -1,0 +1,76 @@
+"""What clients are told over a socket is in `tests/wire/test_in_a_cluster.py`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.cluster.image import LOST, MIGRATING, UNASSIGNED
+from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.metadata_records import MetadataRecord, PartitionRecord, RegisterBrokerRecord, TopicRecord
+from ottla.broker.cluster.topic_ids import ZERO_ID
+from ottla.broker.groups.topics_view import TopicInfo
+from ottla.broker.runtime.metadata.cluster_broker_view import NO_CONTROLLER, ClusterBrokerView
+from ottla.broker.runtime.metadata.cluster_view import Dialled
+from tests.support.member_dirs import MemberDir, broker, partition
+from tests.support.metadata_images import made_of
+
+ID = b"i" * 16
+AT = Dialled("PLAINTEXT", "me", 1)
+HERE, THERE = b"h" * 16, b"t" * 16
+
+
+@pytest.fixture
+def view(tmp_path: Path) -> ClusterBrokerView:
+    member = MemberDir(tmp_path)
+    member.close()
+    return ClusterBrokerView(member.catalog, member.partitions, 1, choose=min)
+
+
+def told(view: ClusterBrokerView, *records: MetadataRecord) -> ClusterBrokerView:
+    image = made_of(*records)
+    view.catalog.publish(image, difference(view.catalog.image, image))
+    return view
+
+
+def test_the_controller_is_any_broker_that_lives_and_none_where_nobody_does(view: ClusterBrokerView) -> None:
+    assert told(view, broker(1, fenced=True), broker(2), broker(3)).controller_id == 2
+    assert told(view, broker(1, fenced=True)).controller_id == NO_CONTROLLER
+
+
+def test_a_broker_is_where_it_registered_the_listener_of_the_client(view: ClusterBrokerView) -> None:
+    told(view, broker(1, listeners={"PLAINTEXT": ("a", 1), "INTERNAL": ("b", 2)}))
+    assert [view.brokers(Dialled(name, "me", 1))[0][1:3] for name in ("PLAINTEXT", "INTERNAL")] == [("a", 1), ("b", 2)]
+    assert view.brokers(Dialled("OTHER", "me", 1)) == []
+    assert view.alive(1, Dialled("OTHER", "me", 1)) is None
+
+
+@pytest.mark.parametrize(
+    ("directory", "registered", "offline"),
+    [
+        (HERE, [HERE], ()),
+        (THERE, [HERE], (2,)),
+        (LOST, [HERE], (2,)),
+        (LOST, [], (2,)),
+        (UNASSIGNED, [HERE], ()),
+        (MIGRATING, [HERE], ()),
+        (THERE, [], ()),
+    ],
+)
+def test_a_replica_whose_directory_is_not_online_is_out_of_reach(
+    view: ClusterBrokerView, directory: bytes, registered: list[bytes], offline: tuple[int, ...]
+) -> None:
+    other: RegisterBrokerRecord = broker(2)
+    other.log_dirs = registered
+    placed = PartitionRecord(0, ID, [1, 2], [1, 2], leader=1, leader_epoch=0, partition_epoch=0, directories=[ZERO_ID, directory])
+    topic = told(view, broker(1), other, TopicRecord("t", ID), placed).catalog.topic("t")
+    assert topic is not None
+    assert view.place(topic, 0, AT).offline == offline
+
+
+def test_groups_see_the_racks_of_each_partitions_replicas(view: ClusterBrokerView) -> None:
+    brokers = [broker(node) for node in (1, 2, 3)]
+    brokers[0].rack, brokers[1].rack = "b", "a"
+    told(view, *brokers, TopicRecord("t", ID), partition(ID, 0, [1, 2]), partition(ID, 1, [3, 4]))
+    assert view.by_name("t") == TopicInfo("t", ID, 2, (("a", "b"), ()))

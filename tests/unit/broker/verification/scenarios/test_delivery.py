@@ -1,0 +1,48 @@
+"""What networks and leaders do: each scenario is held by a program that is right and broken by one that is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.verification.judge import Guarantee, Standing
+from ottla.broker.verification.scenarios.delivery import SCENARIOS
+from tests.support.verifications import broken, program, results, standings
+
+NAMES = [each.name for each in SCENARIOS]
+
+
+def test_retries_under_one_sequence_number_hold_in_all(tmp_path: Path) -> None:
+    assert standings(tmp_path, program("idempotent"), *NAMES) == dict.fromkeys(NAMES, Standing.HELD)
+
+
+def test_retries_without_a_producer_id_write_twice(tmp_path: Path) -> None:
+    found = results(tmp_path, program("plain"), *NAMES)
+    for name in ("lost-ack", "late-ack", "duplicate-delivery", "window-overflow"):
+        breach = found[name].of(Guarantee.ONCE)
+        assert breach is not None, name
+        assert "without a producer id" in breach.explanation.lower()
+    assert found["leader-unavailable"].standing is Standing.HELD
+    assert found["producer-state-lost"].standing is Standing.DOES_NOT_APPLY
+
+
+@pytest.mark.parametrize(("mode", "guarantee"), [("careless", Guarantee.COMPLETE), ("postponing", Guarantee.ORDER)])
+def test_a_refusal_that_is_not_handled_shows(tmp_path: Path, mode: str, guarantee: Guarantee) -> None:
+    assert broken(tmp_path, program(mode), "leader-unavailable") == {"leader-unavailable": [guarantee]}
+
+
+def test_a_program_that_sends_one_request_meets_what_it_can(tmp_path: Path) -> None:
+    names = [name for name in NAMES if name != "producer-state-lost"]  # which takes two requests to be anything
+    assert standings(tmp_path, program("single"), *names) == dict.fromkeys(names, Standing.HELD)
+
+
+def test_consumers_meet_them_too(tmp_path: Path) -> None:
+    names = ("lost-ack", "late-ack", "duplicate-delivery", "leader-unavailable")
+    assert standings(tmp_path, program("consumer"), *names) == dict.fromkeys(names, Standing.HELD)
+    found = results(tmp_path / "stream", program("stream", "--plain"), "lost-ack", "window-overflow")
+    assert all(each.of(Guarantee.ONCE) for each in found.values())
+
+
+def test_what_writes_nothing_has_no_window(tmp_path: Path) -> None:
+    assert standings(tmp_path, program("consumer"), "window-overflow") == {"window-overflow": Standing.DOES_NOT_APPLY}

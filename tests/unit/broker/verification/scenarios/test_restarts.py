@@ -1,0 +1,38 @@
+"""Processes that die or are replaced: each scenario is held by a program that is right and broken by one that is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.verification.judge import Guarantee, Standing
+from ottla.broker.verification.scenarios.restarts import SCENARIOS
+from tests.support.verifications import broken, program, standings
+
+NAMES = [each.name for each in SCENARIOS]
+
+
+@pytest.mark.parametrize("mode", ["transactional", "stream", "consumer"])
+def test_a_program_that_knows_how_far_it_came_holds(tmp_path: Path, mode: str) -> None:
+    assert standings(tmp_path, program(mode), *NAMES) == dict.fromkeys(NAMES, Standing.HELD)
+
+
+def test_idempotence_ends_with_the_process(tmp_path: Path) -> None:
+    assert broken(tmp_path, program("idempotent"), *NAMES) == {name: [Guarantee.ONCE] for name in NAMES}
+
+
+def test_an_id_made_up_at_each_start_fences_nobody(tmp_path: Path) -> None:
+    assert broken(tmp_path, program("transactional", "--new-id"), "zombie-restart") == {"zombie-restart": [Guarantee.ONCE]}
+
+
+@pytest.mark.parametrize(
+    ("mode", "flag", "guarantee"),
+    [
+        ("consumer", "--append", Guarantee.ONCE),
+        ("consumer", "--commit-first", Guarantee.COMPLETE),
+        ("stream", "--plain", Guarantee.ONCE),
+    ],
+)
+def test_effects_beside_the_commit_of_offsets_show_in_a_crash(tmp_path: Path, mode: str, flag: str, guarantee: Guarantee) -> None:
+    assert broken(tmp_path, program(mode, flag), "crash-restart") == {"crash-restart": [guarantee]}

@@ -1,0 +1,157 @@
+"""The verdict: which guarantee is broken by which evidence."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.testing.anomalies import by_value
+from ottla.broker.verification.judge import Breach, Guarantee, achieved, breaches, exposed, identity_of
+from ottla.broker.verification.program import Program, Role
+from ottla.broker.verification.request_observer import Ended, RequestObserver
+from ottla.broker.verification.scenario import Calm
+from ottla.broker.verification.scenarios.transactions import LATE
+from ottla.broker.verification.stage import Ending, Script, Stage
+from ottla.protocol.error_codes import ErrorCode
+from tests.support.verifications import program, stage
+
+
+def once(on: Stage) -> Script:
+    on.start()
+    yield from ()
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    """A producer that wrote `record-0` … `record-19`, all in order."""
+    with stage(tmp_path_factory.mktemp("played"), program("idempotent")) as on:
+        on.play(once(on))
+        on.settle()
+        yield on
+
+
+def expecting(values: Sequence[str]) -> Calm:
+    return Calm(Role.PRODUCER, RequestObserver(), frozenset({"output"}), frozenset(value.encode() for value in values))
+
+
+def named(found: list[Breach]) -> list[tuple[Guarantee, str]]:
+    return [(each.guarantee, each.says) for each in found]
+
+
+ALL = [f"record-{number}" for number in range(20)]
+
+
+def test_a_run_that_achieved_the_same_breaks_nothing(played: Stage) -> None:
+    assert breaches(played, expecting(ALL), by_value) == []
+
+
+def test_the_calm_run_says_what_is_achieved(played: Stage) -> None:
+    topics, effects, found = achieved(played, by_value)
+    assert topics == {"output"}
+    assert effects == Counter(value.encode() for value in ALL)
+    assert (found.anomalies, found.findings) == ([], [])
+
+
+def test_what_is_missing_and_what_is_strange_is_told_apart(played: Stage) -> None:
+    found = breaches(played, expecting([*ALL[1:], "never-1", "never-2"]), by_value)
+    assert named(found) == [(Guarantee.COMPLETE, "2 missing"), (Guarantee.ONCE, "1 unexpected")]
+    assert "record-0 was not expected" in found[1].explanation
+
+
+def test_an_identity_that_leaves_everything_out_judges_nothing(played: Stage) -> None:
+    _, effects, _ = achieved(played, identity_of("json:id"))
+    assert effects == {}
+
+
+@pytest.mark.parametrize(
+    ("by", "value", "identity"),
+    [
+        ("value", b"v", b"v"),
+        ("key", b"v", b"k"),
+        ("json:id", b'{"id": 7}', 7),
+        ("json:order.id", b'{"order": {"id": "a"}}', "a"),
+        ("json:order", b'{"order": [1]}', "[1]"),
+        ("json:id", b"no json", None),
+        ("json:id", b"[]", None),
+        ("json:id", None, None),
+    ],
+)
+def test_records_are_told_apart_by_value_key_or_field(by: str, value: bytes | None, identity: object) -> None:
+    assert identity_of(by)(b"k", value) == identity
+
+
+@pytest.mark.parametrize("by", ["", "values", "json", "json:", "key:x"])
+def test_an_identity_that_does_not_exist_is_refused(by: str) -> None:
+    with pytest.raises(ValueError, match="tells no records apart"):
+        identity_of(by)
+
+
+def test_giving_up_and_overdue_are_unfinished(played: Stage) -> None:
+    before = played.ending
+    try:
+        played.ending = Ending(gave_up=True, restarts=3, failures=["instance 1 ended with exit code 1: no"])
+        (found,) = breaches(played, expecting(ALL), by_value)
+        assert (found.guarantee, found.says) == (Guarantee.FINISHED, "it failed 4 times and was not started again")
+        assert "exit code 1" in found.explanation
+        played.ending = Ending(overdue=True)
+        assert named(breaches(played, expecting(ALL), by_value)) == [(Guarantee.FINISHED, "it did not end within 30 s")]
+    finally:
+        played.ending = before
+
+
+def consumer(*lines: str) -> Program:
+    result = [sys.executable, "-c", f"print({chr(10).join(lines)!r})"]
+    return Program([sys.executable, "-c", "import signal; signal.pause()"], Role.CONSUMER, records=20, result=result)
+
+
+@pytest.mark.parametrize(
+    ("effects", "says"),
+    [
+        (("in-0", "in-1"), []),
+        (("in-0",), [(Guarantee.COMPLETE, "1 effects are missing")]),
+        (("in-0", "in-1", "in-1"), [(Guarantee.ONCE, "1 effects are there twice, 0 should not be")]),
+        (
+            ("in-0", "aborted-7"),
+            [(Guarantee.COMPLETE, "1 effects are missing"), (Guarantee.ONCE, "0 effects are there twice, 1 should not be")],
+        ),
+    ],
+)
+def test_a_consumer_is_judged_by_its_effects(tmp_path: Path, effects: tuple[str, ...], says: list[tuple[Guarantee, str]]) -> None:
+    with stage(tmp_path, consumer(*effects)) as on:
+        found = breaches(on, Calm(Role.CONSUMER, RequestObserver(), achieved=frozenset({"in-0", "in-1"})), by_value)
+        assert named(found) == says
+        if found and found[0].says.startswith("1 effects are missing"):
+            assert found[0].explanation.strip() == "in-1 (of input-1@0)"
+
+
+def test_reading_uncommitted_data_is_told_with_the_places(tmp_path: Path) -> None:
+    with stage(tmp_path, program("stream", "--uncommitted")) as on:
+        on.play(once(on))
+        topics, effects, _ = achieved(on, by_value)
+        assert topics == {"output"}  # the input is the verification's own
+        told = {each.guarantee: each for each in breaches(on, Calm(Role.STREAM, on.observer, topics, frozenset(effects)), by_value)}
+        assert set(told) == {Guarantee.COMMITTED}
+        assert "aborted-10-0: of an aborted transaction" in told[Guarantee.COMMITTED].explanation
+
+
+@pytest.mark.parametrize(
+    ("end", "is_exposed"),
+    [
+        (Ended(4, True, ErrorCode.NONE, (LATE,)), True),
+        (Ended(5, True, ErrorCode.NONE, (LATE,)), False),
+        (Ended(4, True, ErrorCode.PRODUCER_FENCED, (LATE,)), False),
+        (Ended(4, True, None, (LATE,)), False),
+        (Ended(4, True, ErrorCode.NONE, ()), False),
+    ],
+)
+def test_only_a_late_end_of_an_old_version_that_took_effect_exposes(played: Stage, end: Ended, is_exposed: bool) -> None:
+    before = played.observer
+    try:
+        played.observer = RequestObserver(ends=[end])
+        assert bool(exposed(played)) is is_exposed
+    finally:
+        played.observer = before

@@ -1,0 +1,85 @@
+"""The results for people and for programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from junitparser import JUnitXml
+
+from ottla.broker.verification.judge import Breach, Guarantee, Result, Standing
+from ottla.broker.verification.report import COLUMNS, as_json, explanations, rows, summary, write_junit
+from ottla.broker.verification.stage import Ending
+
+ONCE = Breach(Guarantee.ONCE, "1 duplicate", "record-1 is there twice\n  at t-0@1")
+LOST = Breach(Guarantee.COMPLETE, "1 acknowledged record was lost", by_setting=True)
+RESULTS = [
+    Result("calm", "nothing", Standing.HELD, ending=Ending(met=True, seconds=1.25)),
+    Result("lost-ack", "acks are lost", Standing.BROKEN, "kept in /x", [ONCE], Ending(restarts=2, seconds=2)),
+    Result("delayed-end-txn", "late", Standing.EXPOSED, "old protocol", [ONCE]),
+    Result("unclean-election", "elected", Standing.LOST_BY_SETTING, "set another", [LOST]),
+    Result("late-ack", "late", Standing.NOT_MET),
+    Result("rebalance", "joins", Standing.DOES_NOT_APPLY, "no group"),
+]
+
+
+def test_a_row_shows_each_guarantee() -> None:
+    table = [dict(zip(COLUMNS, row, strict=True)) for row in rows(RESULTS)]
+    assert [row["once"] for row in table] == ["✓", "✗", "!", "✓", "–", "–"]
+    assert [row["complete"] for row in table] == ["✓", "✓", "✓", "!", "–", "–"]
+    assert [row[""] for row in table] == ["", "", "exposed", "lost by a setting", "not met", "does not apply: no group"]
+    assert (table[1]["restarts"], table[1]["seconds"], table[5]["seconds"]) == ("2", "2.0", "")
+
+
+def test_what_a_setting_lost_counts_against_nobody_beside_what_broke_either() -> None:
+    (row,) = rows([Result("unclean-election", "elected", Standing.BROKEN, breaches=[ONCE, LOST])])
+    cells = dict(zip(COLUMNS, row, strict=True))
+    assert (cells["once"], cells["complete"]) == ("✗", "!")
+
+
+def test_stories_are_told_of_what_broke() -> None:
+    text = "\n".join(explanations(RESULTS))
+    assert "lost-ack: acks are lost\n  once: 1 duplicate\n    record-1 is there twice\n      at t-0@1\n  kept in /x" in text
+    assert "calm" not in text
+
+
+def test_the_summary_counts() -> None:
+    assert summary(RESULTS) == "1 held, 1 broken, 1 exposed, 1 lost by a setting, 1 not met, 1 does not apply"
+
+
+def test_json_has_everything() -> None:
+    told = as_json(RESULTS, ["my", "program"], "producer")
+    assert (told["command"], told["role"]) == (["my", "program"], "producer")
+    calm, lost, _, unclean, not_met, _ = told["scenarios"]
+    assert calm["guarantees"] == dict.fromkeys(("complete", "once", "order", "committed", "whole", "finished"), True)
+    assert not lost["guarantees"]["once"]
+    assert lost["breaches"] == [
+        {"guarantee": "once", "says": "1 duplicate", "by_setting": False, "explanation": ["record-1 is there twice", "  at t-0@1"]}
+    ]
+    assert (lost["restarts"], lost["seconds"], lost["standing"]) == (2, 2, "broken")
+    assert (unclean["standing"], unclean["note"], unclean["breaches"][0]["by_setting"]) == ("lost by a setting", "set another", True)
+    assert not_met["guarantees"] == {}
+
+
+def test_junit_fails_what_is_broken_and_skips_what_was_not_shown(tmp_path: Path) -> None:
+    write_junit(RESULTS, "my program", tmp_path / "verify.xml")
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
+    assert (suite.tests, suite.failures, suite.skipped) == (6, 1, 4)
+    failed = next(case for case in suite if case.name == "lost-ack")
+    assert failed.result[0].message == "once: 1 duplicate"
+    assert "record-1 is there twice" in failed.result[0].text
+
+
+def test_an_exam_that_could_not_judge_says_so_to_programs_too(tmp_path: Path) -> None:
+    write_junit(RESULTS[:1], "my program", tmp_path / "verify.xml", "it differs\x00")
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
+    assert (suite.tests, suite.failures, suite.errors) == (2, 0, 1)
+    assert as_json(RESULTS[:1], [], "producer", "it differs")["could_not_judge"] == "it differs"
+    assert as_json(RESULTS, [], "producer")["could_not_judge"] is None
+
+
+def test_junit_stays_xml_whatever_records_hold(tmp_path: Path) -> None:
+    odd = Breach(Guarantee.ONCE, "1 \x00 duplicate", "\x1b[31m\x0b ]]> <b> \ud800 ü 🙂")
+    write_junit([Result("lost-ack", "", Standing.BROKEN, "", [odd])], "a\x01b", tmp_path / "verify.xml")
+    (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
+    (case,) = suite
+    assert "ü 🙂" in case.result[0].text

@@ -1,0 +1,93 @@
+"""What the verification counts of a program's requests."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ottla.broker.faults.engine import Exchange
+from ottla.broker.faults.subject import subject_of
+from ottla.broker.verification.request_observer import VERIFIER_CLIENT, RequestObserver
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k00_produce import PartitionProduceResponse, ProduceRequest, ProduceResponse, TopicProduceResponse
+from ottla.protocol.messages.k01_fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.k08_offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse
+from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
+
+
+def tell(
+    observer: RequestObserver,
+    api: ApiKey,
+    request: Any,
+    response: Any,
+    *,
+    client_id: str = "app",
+    version: int = 5,
+    faults: tuple[str, ...] = (),
+) -> None:
+    subject = subject_of(api, client_id, 1, request, lambda _: None)
+    observer(Exchange(subject, 0, version, request, response, True, faults))
+
+
+def test_the_exams_own_requests_are_not_the_programs() -> None:
+    observer = RequestObserver()
+    tell(observer, ApiKey.PRODUCE, ProduceRequest(), ProduceResponse(), client_id=VERIFIER_CLIENT)
+    assert not observer.calls
+    tell(observer, ApiKey.PRODUCE, ProduceRequest(), ProduceResponse())
+    assert observer.calls[ApiKey.PRODUCE] == 1
+
+
+def test_what_it_asks_for_and_what_it_is_refused_is_known() -> None:
+    observer = RequestObserver()
+    assert observer.waits_for_all
+    parts = [PartitionProduceResponse(0, int(error)) for error in (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS)]
+    answer = ProduceResponse(responses=[TopicProduceResponse("t", partition_responses=parts)])
+    tell(observer, ApiKey.PRODUCE, ProduceRequest(acks=-1), answer)
+    assert (observer.waits_for_all, dict(observer.refusals)) == (True, {ErrorCode.NOT_ENOUGH_REPLICAS: 1})
+    tell(observer, ApiKey.PRODUCE, ProduceRequest(acks=1), None)
+    assert not observer.waits_for_all
+
+
+def test_fetches_count_when_they_bring_records() -> None:
+    observer = RequestObserver()
+    for records in (None, b"", b"batch"):
+        answer = FetchResponse(responses=[FetchableTopicResponse("t", partitions=[PartitionData(0, records=records)])])
+        tell(observer, ApiKey.FETCH, FetchRequest(), answer)
+    tell(observer, ApiKey.FETCH, FetchRequest(), None)
+    assert observer.calls[ApiKey.FETCH] == 1
+
+
+def test_a_commit_after_the_work_is_no_work() -> None:
+    observer = RequestObserver()
+    tell(observer, ApiKey.OFFSET_COMMIT, OffsetCommitRequest("g"), OffsetCommitResponse())
+    observer.work_is_done = True
+    tell(observer, ApiKey.OFFSET_COMMIT, OffsetCommitRequest("g"), OffsetCommitResponse())
+    assert observer.calls[ApiKey.OFFSET_COMMIT] == 1
+    assert observer.groups == {"g"}
+
+
+def test_transactions_are_known_by_id_version_and_outcome() -> None:
+    observer = RequestObserver()
+    assert (observer.end_version, observer.idempotent) == (-1, False)
+    tell(observer, ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest("tx", 9_000), InitProducerIdResponse(producer_id=7, producer_epoch=0))
+    tell(observer, ApiKey.END_TXN, EndTxnRequest("tx", 7, 0, True), EndTxnResponse(producer_id=8, producer_epoch=0), faults=("late",))
+    tell(observer, ApiKey.END_TXN, EndTxnRequest("tx", 7, 0, False), None, version=3)
+    assert [(end.committed, end.error, end.faults) for end in observer.ends] == [(True, ErrorCode.NONE, ("late",)), (False, None, ())]
+    assert (observer.end_version, observer.idempotent, observer.transaction_timeout_ms) == (5, True, 9_000)
+    assert observer.producer_ids == {"tx": {7, 8}}
+
+
+def test_a_producer_id_without_transactions_has_no_transactional_id() -> None:
+    observer = RequestObserver()
+    tell(observer, ApiKey.INIT_PRODUCER_ID, InitProducerIdRequest(None, 60_000), InitProducerIdResponse(producer_id=7, producer_epoch=0))
+    assert observer.idempotent
+    assert not observer.producer_ids
+
+
+def test_the_longest_session_counts() -> None:
+    observer = RequestObserver()
+    for session_ms in (6_000, 45_000, 10_000):
+        tell(observer, ApiKey.JOIN_GROUP, JoinGroupRequest("g", session_ms), JoinGroupResponse())
+    assert observer.session_timeout_ms == 45_000

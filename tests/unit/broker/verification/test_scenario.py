@@ -1,0 +1,73 @@
+"""What a scenario is told about a program."""
+
+from __future__ import annotations
+
+import pytest
+
+from ottla.broker.verification.program import Role
+from ottla.broker.verification.request_observer import Ended, RequestObserver
+from ottla.broker.verification.scenario import (
+    KIP_848_SESSION_MS,
+    Calm,
+    always,
+    to_idempotent,
+    to_members,
+    to_transactional,
+    to_transactions_in_a_row,
+    to_writers,
+)
+from ottla.broker.verification.scenarios import SCENARIOS
+from ottla.protocol.api_keys import ApiKey
+
+END = Ended(5, True, None, ())
+
+
+def calm(ends: int = 0, *, idempotent: bool = False, session_ms: int = 0, **calls: int) -> Calm:
+    observer = RequestObserver(ends=[END] * ends, idempotent=idempotent, session_timeout_ms=session_ms)
+    observer.calls.update({ApiKey[name]: count for name, count in calls.items()})
+    return Calm(Role.STREAM, observer)
+
+
+@pytest.mark.parametrize(
+    ("told", "mark"),
+    [
+        (calm(PRODUCE=1, OFFSET_COMMIT=9), ApiKey.PRODUCE),
+        (calm(OFFSET_COMMIT=2, FETCH=9), ApiKey.OFFSET_COMMIT),
+        (calm(OFFSET_COMMIT=1, FETCH=9), ApiKey.FETCH),
+    ],
+)
+def test_progress_shows_in_what_is_written_then_committed_then_read(told: Calm, mark: ApiKey) -> None:
+    assert told.mark is mark
+
+
+@pytest.mark.parametrize(("count", "half"), [(0, 0), (1, 0), (2, 1), (9, 4)])
+def test_half_way_leaves_a_request_to_break(count: int, half: int) -> None:
+    told = calm(PRODUCE=count)
+    assert told.part_way(ApiKey.PRODUCE) == half
+    assert half < count or count == 0
+    assert told.begun_at_once().part_way(ApiKey.PRODUCE) == 0
+
+
+def test_a_session_is_the_members_own_or_the_brokers() -> None:
+    assert calm().session_ms == 0
+    assert calm(JOIN_GROUP=1, session_ms=6_000).session_ms == 6_000
+    assert calm(CONSUMER_GROUP_HEARTBEAT=3).session_ms == KIP_848_SESSION_MS
+
+
+def test_who_has_nothing_to_break_is_told_so() -> None:
+    nothing = calm()
+    assert always(nothing) is None
+    for applies in (to_writers, to_idempotent, to_transactional, to_transactions_in_a_row, to_members):
+        assert applies(nothing)
+    assert to_writers(calm(PRODUCE=1)) is None
+    assert to_idempotent(calm(idempotent=True)) is None
+    assert to_transactional(calm(1)) is None
+    assert to_transactions_in_a_row(calm(1))
+    assert to_transactions_in_a_row(calm(2)) is None
+    assert to_members(calm(JOIN_GROUP=1)) is None
+    assert to_members(calm(CONSUMER_GROUP_HEARTBEAT=1)) is None
+
+
+def test_scenarios_have_names_of_their_own() -> None:
+    assert len({each.name for each in SCENARIOS}) == len(SCENARIOS)
+    assert "calm" not in {each.name for each in SCENARIOS}

@@ -1,0 +1,156 @@
+"""Where a scenario plays: the program runs to its end, is started again, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ottla.broker.verification.program import Program
+from ottla.broker.verification.scenarios import SCENARIOS
+from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
+from ottla.protocol.api_keys import ApiKey
+from tests.support.verifications import program, stage
+
+PATIENCE_S = 10
+
+
+def once(on: Stage) -> Script:
+    on.start()
+    yield Wait(lambda: True)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def broker_threads() -> list[threading.Thread]:
+    return [each for each in threading.enumerate() if each.name == "ottla-broker"]
+
+
+def test_a_producer_runs_to_its_end(tmp_path: Path) -> None:
+    with stage(tmp_path, program("idempotent")) as on:
+        ending = on.play(once(on))
+        assert (ending.met, ending.overdue, ending.gave_up, ending.restarts, ending.failures) == (True, False, False, 0, [])
+        assert on.observer.calls[ApiKey.PRODUCE] == 10
+        assert sum(on.broker.topics.end_offset("output", partition) for partition in range(2)) == 20
+
+
+def test_a_member_is_ended_when_its_group_has_read_the_input(tmp_path: Path) -> None:
+    with stage(tmp_path, program("consumer")) as on:
+        ending = on.play(once(on))
+        assert (ending.met, ending.overdue, ending.failures) == (True, False, [])
+        assert [each.exit_code for each in on.instances] == [0]
+
+
+def test_a_failure_is_started_again_as_the_same_member(tmp_path: Path) -> None:
+    with stage(tmp_path, program("fails-once")) as on:
+        ending = on.play(once(on))
+        assert (ending.restarts, ending.gave_up) == (1, False)
+        assert ending.failures == ["instance 1 ended with exit code 3: no such luck"]
+        assert [(each.number, each.exit_code) for each in on.instances] == [(1, 3), (1, 0)]
+
+
+def test_who_fails_too_often_is_given_up(tmp_path: Path) -> None:
+    with stage(tmp_path, program("fails"), restarts=1) as on:
+        ending = on.play(once(on))
+        assert (ending.restarts, ending.gave_up, len(ending.failures)) == (1, True, 2)
+
+
+def test_time_is_bounded(tmp_path: Path) -> None:
+    with stage(tmp_path, program("hangs"), timeout_s=0.2) as on:
+        ending = on.play(once(on))
+        assert ending.overdue
+        assert ending.seconds < 5
+        assert [each.exit_code for each in on.instances] == [-9]
+
+
+def test_a_script_that_waits_for_what_never_comes_has_met_nothing(tmp_path: Path) -> None:
+    def waits(on: Stage) -> Script:
+        on.start()
+        yield NEVER
+
+    for number, mode in enumerate(("idempotent", "stream")):
+        with stage(tmp_path / str(number), program(mode)) as on:
+            ending = on.play(waits(on))
+            assert (ending.met, ending.overdue) == (False, False)
+
+
+def test_what_a_program_left_behind_writes_nothing_while_it_is_judged(tmp_path: Path) -> None:
+    with stage(tmp_path, program("leaves-a-child")) as on:
+        on.play(once(on))
+        left = int((on.directory / "work" / "pids").read_text())
+        until = time.monotonic() + PATIENCE_S  # a signal has been sent; when it has done its work is the kernel's to say
+        while runs(left) and time.monotonic() < until:
+            os.sched_yield()
+        assert not runs(left)
+
+
+def test_a_zombie_that_lives_on_is_not_waited_for(tmp_path: Path) -> None:
+    def replaced(on: Stage) -> Script:
+        zombie.resume()
+        return once(on)
+
+    with stage(tmp_path, program("hangs"), restarts=0) as on:
+        zombie = on.start()
+        zombie.pause()
+        on.program = program("idempotent")
+        ending = on.play(replaced(on))
+        assert (ending.overdue, ending.gave_up) == (False, False)
+        assert zombie.exit_code == -9
+
+
+def test_a_broker_that_crashes_comes_back_with_what_it_has(tmp_path: Path) -> None:
+    def crashes(on: Stage) -> Script:
+        rule = on.fault("crash:step=prepared,after=1,times=1")
+        on.start()
+        yield on.hit(rule)
+
+    with stage(tmp_path, program("transactional")) as on:
+        ending = on.play(crashes(on))
+        on.settle()
+        assert (ending.met, ending.restarts) == (True, 0)
+        assert on.observer.calls[ApiKey.PRODUCE] >= 10
+
+
+def test_nothing_is_left_of_a_stage_that_an_error_ended(tmp_path: Path) -> None:
+    before = len(broker_threads())
+    with pytest.raises(KeyboardInterrupt), stage(tmp_path, program("hangs")) as on:  # noqa: PT012 # the program runs, then the error
+        started = on.start()
+        on.broker.call(lambda _: on.broker.script.on_crash())
+        raise KeyboardInterrupt
+    assert not psutil.pid_exists(started.process.pid)
+    assert len(broker_threads()) == before
+
+
+def test_nothing_is_left_of_a_stage_that_could_not_be_set(tmp_path: Path) -> None:
+    before = len(broker_threads())
+    with pytest.raises(Exception, match="in/put"), stage(tmp_path, Program(["true"], input="in/put")):
+        pass
+    assert len(broker_threads()) == before
+
+
+def test_epochs_are_taken_until_the_next_producer_gets_another_id(tmp_path: Path) -> None:
+    with stage(tmp_path, program("transactional")) as on:
+        exhausted = on.exhaust_epoch("writer-1", 0)
+        on.play(once(on))
+        assert exhausted not in on.observer.producer_ids["writer-1"]
+
+
+def test_old_timestamps_and_a_clock_put_forward_delete_nothing(tmp_path: Path) -> None:
+    with stage(tmp_path, program("idempotent")) as on:
+        on.play(once(on))
+        on.settle()
+        on.settle()
+        assert len(on.broker.call(lambda broker: [p for p in broker.services.partitions if p.log.log_start_offset])) == 0
+
+
+def test_every_scenario_says_what_happens() -> None:
+    assert all(each.happens and each.script.__doc__ for each in SCENARIOS)

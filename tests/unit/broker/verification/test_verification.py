@@ -1,0 +1,112 @@
+"""The whole verification: what is run, what is said, and what cannot be judged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ottla.broker.testing.anomalies import by_key
+from ottla.broker.verification.judge import Guarantee, Standing
+from ottla.broker.verification.program import CannotStart, Program
+from ottla.broker.verification.scenario import Calm, Scenario, always
+from ottla.broker.verification.stage import NEVER, Script, Stage, Terms
+from ottla.broker.verification.verification import CannotVerify
+from ottla.protocol.api_keys import ApiKey
+from tests.support.verifications import program, verification
+
+
+def test_the_calm_run_comes_first_and_what_does_not_apply_is_not_run(tmp_path: Path) -> None:
+    begun: list[str] = []
+    found = list(verification(tmp_path, program("plain"), "transaction-timeout", "leader-unavailable").run(begun.append))
+    assert begun == ["calm", "leader-unavailable"]
+    assert [(each.name, each.standing) for each in found] == [
+        ("calm", Standing.HELD),
+        ("leader-unavailable", Standing.HELD),
+        ("transaction-timeout", Standing.DOES_NOT_APPLY),
+    ]
+    assert found[2].note == "it uses no transactions"
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("nothing", "wrote no record"),
+        ("fails", "no such luck"),
+        ("alike", "what tells them apart"),
+        ("varying", "two runs without faults give different records"),
+    ],
+)
+def test_what_cannot_be_judged_is_said(tmp_path: Path, mode: str, why: str) -> None:
+    run = verification(tmp_path, program(mode), "leader-unavailable", terms=Terms(30, 1, 400))
+    with pytest.raises(CannotVerify, match=why):
+        list(run.run())
+
+
+def test_a_program_that_hangs_without_faults_cannot_be_judged(tmp_path: Path) -> None:
+    with pytest.raises(CannotVerify, match="did not end within 0 s"):
+        list(verification(tmp_path, program("hangs"), terms=Terms(0.2, 0, 0)).run())
+
+
+def test_effects_that_cannot_be_told_apart_cannot_be_judged(tmp_path: Path) -> None:
+    words = program("consumer")
+    with pytest.raises(CannotVerify, match="effects are there twice"):
+        list(verification(tmp_path, program("consumer", result=["printf", "done\\ndone\\n"]), "lost-ack").run())
+    with pytest.raises(CannotVerify, match="told no effects"):
+        list(verification(tmp_path / "none", Program(words.command, words.role, records=40), "lost-ack").run())
+
+
+def test_values_that_vary_are_judged_by_key(tmp_path: Path) -> None:
+    run = verification(tmp_path, program("varying"), "lost-ack", by=lambda _, value: (value or b"").rsplit(b"-", 1)[0])
+    assert [each.of(Guarantee.ONCE) is not None for each in run.run()] == [False, True]
+    assert by_key(b"k", b"v") == b"k"
+
+
+def test_a_command_that_does_not_exist_ends_the_exam(tmp_path: Path) -> None:
+    with pytest.raises(CannotStart, match="/no/such/program"):
+        list(verification(tmp_path, Program(["/no/such/program"])).run())
+
+
+def test_both_missing_and_strange_in_a_steady_program_is_broken(tmp_path: Path) -> None:
+    def swaps(on: Stage, _: Calm) -> Script:
+        on.program = program("varying")
+        on.start()
+        on.program = program("plain")
+        yield from ()
+
+    run = verification(tmp_path, program("plain"))
+    found = list(type(run)(run.program, tmp_path, [Scenario("swaps", "other values", swaps, always)]).run())
+    assert {each.guarantee for each in found[1].breaches} == {Guarantee.COMPLETE, Guarantee.ONCE}
+
+
+def test_what_is_not_met_half_way_is_tried_from_the_start(tmp_path: Path) -> None:
+    tried: list[int] = []
+
+    def too_late(on: Stage, calm: Calm) -> Script:
+        tried.append(calm.part_way(ApiKey.PRODUCE))
+        on.start()
+        if len(tried) == 1:
+            yield NEVER
+
+    def never(on: Stage, _: Calm) -> Script:
+        on.start()
+        yield NEVER
+
+    scenarios = [Scenario("too-late", "", too_late, always), Scenario("never", "", never, always)]
+    run = verification(tmp_path, program("plain"))
+    found = list(type(run)(run.program, tmp_path, scenarios).run())
+    assert tried == [5, 0]
+    assert [each.standing for each in found] == [Standing.HELD, Standing.HELD, Standing.NOT_MET]
+
+
+def test_directories_are_removed_unless_they_are_kept(tmp_path: Path) -> None:
+    list(verification(tmp_path / "gone", program("plain"), "lost-ack").run())
+    assert list((tmp_path / "gone").iterdir()) == []
+    _, broken = verification(tmp_path / "kept", program("plain"), "lost-ack", keep=True).run()
+    assert broken.note == f"kept in {tmp_path / 'kept' / 'lost-ack'}"
+    assert {each.name for each in (tmp_path / "kept" / "lost-ack").iterdir()} == {
+        "data",
+        "work",
+        "instance-1-run-1.out",
+        "instance-1-run-1.err",
+    }
