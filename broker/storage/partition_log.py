@@ -562,8 +562,7 @@ class PartitionLog:
         if gone:
             self.segments.replace(gone, [])
         self._reader.forget_positions()
-        self.log_end_offset = end
-        self.log_start_offset = min(self.log_start_offset, end)
+        self.log_end_offset, self.log_start_offset = end, min(self.log_start_offset, end)
         self.epochs.truncate_from_end(end)
         self.high_watermark = min(self.high_watermark, end)
         self.recovery_point = min(self.recovery_point, end)

@@ -115,14 +115,14 @@ class FetchingLeader:
         return asyncio.get_running_loop().create_task(later())
 
     def _forget_what_is_clean(self) -> None:
-        for session in self.sessions._sessions.values() if self.walks else ():
+        for session in self.sessions if self.walks else ():
             for target in session.targets.values() if session.waiter is None else ():
                 session.touch(target)
 
     @property
     def dirty(self) -> Counter[int]:
         """How many partitions the next request of each session reads."""
-        return Counter({number: len(session.dirty) for number, session in self.sessions._sessions.items()})
+        return Counter({session.session_id: len(session.dirty) for session in self.sessions})
 
     def state(self) -> list[object]:
         """What the leader knows, of each partition."""

@@ -19,10 +19,10 @@ A request costs what has changed. Kafka reads every partition of the session for
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
@@ -31,7 +31,6 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, PartitionData
 
 if TYPE_CHECKING:
-    from ottla.broker.runtime.replicas.fetch_waits import Waiter
     from ottla.broker.runtime.replicas.partition import Partition
 
 NO_SESSION = 0
@@ -42,6 +41,16 @@ _INT32_MAX = 2**31 - 1
 
 TopicKey = str | bytes
 """How the client names a topic: by name, or from version 13 by id."""
+
+
+class Waiter(Protocol):
+    """A request that waits with its session: `ottla.broker.runtime.replicas.fetch_waits.ParkedFetch`."""
+
+    def join(self, partition: Partition) -> None: ...
+
+    def appended(self, size: int) -> None: ...
+
+    def give_up(self) -> None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -254,6 +263,10 @@ class FetchSessions:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def __iter__(self) -> Iterator[FetchSession]:
+        """All sessions, the least recently used first."""
+        return iter(list(self._sessions.values()))
 
     @property
     def partitions(self) -> int:

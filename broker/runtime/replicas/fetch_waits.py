@@ -24,7 +24,7 @@ class FetchWaits:
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
-        self._waiters: dict[Waiter, None] = {}
+        self._waiters: dict[ParkedFetch, None] = {}
         """In the order in which they came."""
 
     @property
@@ -44,20 +44,20 @@ class FetchWaits:
         Cancelling the future takes the wait back.
         """
         future: Waiting = asyncio.get_running_loop().create_future()
-        waiter = Waiter(future, session, missing_bytes)
+        waiter = ParkedFetch(future, session, missing_bytes)
         timer = self._timers.schedule(deadline_mono_ms, waiter.give_up)
         self._waiters[waiter] = None
         session.waiter = waiter
         future.add_done_callback(partial(self._unpark, waiter, timer))
         return future
 
-    def _unpark(self, waiter: Waiter, timer: TimerHandle, _: object) -> None:
+    def _unpark(self, waiter: ParkedFetch, timer: TimerHandle, _: object) -> None:
         timer.cancel()
         waiter.detach()
         self._waiters.pop(waiter, None)
 
 
-class Waiter:
+class ParkedFetch:
     """One parked fetch. Until the loop has woken it, each change counts."""
 
     __slots__ = ("_future", "_joined", "_missing", "_session", "_to_the_end")

@@ -74,11 +74,12 @@ class Partition:
     where `end_watchers` may read to the log's end: followers. `fetcher` is called when the log's start has moved, while a fetcher follows.
 
     Without a `membership` it leads alone from the start; else it waits for what metadata says. It is in `timed` while something waits for
-    flush.ms.
+    flush.ms, and in `behind` while `look_for_laggards` may have something to do.
     """
 
     __slots__ = (
         "_active",
+        "_behind",
         "_clock",
         "_deletions",
         "_flusher",
@@ -100,7 +101,14 @@ class Partition:
     )
 
     def __init__(
-        self, log: PartitionLog, flusher: Flusher, clock: Clock, membership: Membership | None = None, timed: set[Partition] | None = None
+        self,
+        log: PartitionLog,
+        flusher: Flusher,
+        clock: Clock,
+        membership: Membership | None = None,
+        *,
+        timed: set[Partition] | None = None,
+        behind: dict[Partition, None] | None = None,
     ) -> None:
         self.topic = log.topic
         self.index = log.partition
@@ -118,6 +126,7 @@ class Partition:
         self._sync: asyncio.Future[None] | None = None
         self._unsynced_since_ms = 0
         self._timed: set[Partition] = set() if timed is None else timed
+        self._behind: dict[Partition, None] = {} if behind is None else behind
         self._active = log.segments.active
         self._waits: Waits[asyncio.Future[None]] = Waits()
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
@@ -251,6 +260,7 @@ class Partition:
         if elected:
             self.log.become_leader(registration.leader_epoch)
         effects = replica.lead(registration, self._clock.mono_ms())
+        self._behind[self] = None
         if elected:
             self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leadership has begun"), Condition.COMMITTED)
         self._act(effects)
@@ -277,6 +287,7 @@ class Partition:
         """It is served here no longer: whoever waits is told whether other brokers have it (KAFKA DelayedProduce.tryComplete)."""
         self.removed = True
         self._timed.discard(self)
+        self._behind.pop(self, None)
         goes_on = self._membership is not None and self._membership.has(self.log.topic_id, self.index)
         elsewhere = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "other brokers have the partition now")
         deleted = Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
@@ -291,6 +302,8 @@ class Partition:
         Raises Rejected for who may not follow here, or was replaced.
         """
         self._moved(self.replica.fetched(fetch, leader_end, self._clock.mono_ms()))
+        if fetch.offset != leader_end:
+            self._behind[self] = None
 
     def holds_back(self, follower: int) -> bool:
         """Whether a follower gets nothing now: it is out of sync, and its throttle exceeded (KAFKA ReplicaManager.shouldLeaderThrottle)."""
@@ -306,13 +319,16 @@ class Partition:
             throttle.record(size, self._clock.mono_ms())
 
     def look_for_laggards(self) -> None:
-        """To be called every half of replica.lag.time.max.ms: who lags leaves the in-sync set."""
+        """To be called every half of replica.lag.time.max.ms while this is `behind`: a replica that lags leaves the in-sync set."""
         if self.replica.shared:
             self._moved(self.replica.look_for_laggards(self._clock.mono_ms()) | LOW_WATERMARK)
+        if not self.replica.may_lag and not self._deletions:
+            self._behind.pop(self, None)
 
     def answered(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
         """The controller has answered what the replica proposed."""
         self._moved(self.replica.answered(proposal, answer, self._clock.mono_ms()))
+        self._behind[self] = None
         self._wake_followers(LATER)  # who left the in-sync set has to be looked at again: it may join
 
     def low_watermark(self) -> int:
@@ -328,6 +344,7 @@ class Partition:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deletions.append((offset, future))
+        self._behind[self] = None
         return future
 
     @property
@@ -455,7 +472,10 @@ class Partition:
         if config.flush_ms != INT64_MAX and not self._unsynced_since_ms:
             self._unsynced_since_ms = self._clock.mono_ms()
             self._timed.add(self)
-        now_ms = self._clock.mono_ms() if replica.shared else 0
+        now_ms = 0
+        if replica.shared:
+            now_ms = self._clock.mono_ms()
+            self._behind[self] = None
         effects = replica.appended(log.log_end_offset, now_ms, config.flush_messages)
         if active is not self._active:
             self._active = active

@@ -386,3 +386,52 @@ async def test_all_that_a_leader_found_in_its_log_is_waited_for_and_only_in_its_
     partition.lead(registered(3))
     with pytest.raises(Rejected):
         await lost
+
+
+def test_a_partition_is_looked_at_for_laggards_from_an_append_until_all_in_sync_have_it(member: Member) -> None:
+    partition, behind = member.partition, member.scene.partitions.behind
+    partition.lead(registered())
+    partition.append(one_batch())
+    partition.look_for_laggards()
+    assert list(behind) == [partition], "the follower lacks the record"
+    member.fetched_by(FOLLOWER, 1)
+    partition.look_for_laggards()
+    assert not behind
+    partition.append(one_batch())
+    assert list(behind) == [partition]
+    member.clock.advance(LAG_MS + 1)
+    partition.look_for_laggards()
+    proposal = partition.replica.proposal
+    assert proposal is not None
+    partition.answered(proposal, Accepted(1, 2, frozenset({LEADER})))
+    partition.look_for_laggards()
+    assert not behind, "nobody else is in sync"
+
+
+def test_a_follower_whose_log_was_cut_is_looked_at_again(member: Member) -> None:
+    partition, behind = member.partition, member.scene.partitions.behind
+    partition.lead(registered())
+    partition.append(one_batch())
+    member.fetched_by(FOLLOWER, 1)
+    partition.look_for_laggards()
+    assert not behind
+    member.fetched_by(FOLLOWER, 0)
+    assert list(behind) == [partition]
+    member.scene.partitions.remove("t", 0)
+    assert not behind
+
+
+async def test_a_partition_is_looked_at_while_a_deletion_waits_for_its_followers(member: Member) -> None:
+    partition, behind = member.partition, member.scene.partitions.behind
+    partition.lead(registered())
+    partition.append(one_batch())
+    member.fetched_by(FOLLOWER, 1)
+    partition.log.delete_records_before(1)
+    done = partition.when_deleted(1)
+    assert done is not None
+    partition.look_for_laggards()
+    assert list(behind) == [partition]
+    member.brokers.standings = {LEADER: BrokerStanding(LEADER)}
+    partition.look_for_laggards()
+    assert done.done(), "no other replica lives"
+    assert not behind
