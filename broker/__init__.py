@@ -1,1 +1,1 @@
-"""Ottla, the broker."""
+"""The Ottla broker."""

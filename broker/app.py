@@ -1,11 +1,11 @@
-"""The composition root: builds each object once, starts and stops in a written order.
+"""The composition root: builds each component once, and starts and stops them in a fixed order.
 
-Start: bind the listeners (a taken port is noticed before anything is touched) -> open the data directory: at_listener, recover -> read the
-metadata log back and open the topics -> read the groups and the transactions back -> background work -> accept connections.
+Start: bind the listeners (a port that is in use is found before anything is changed) -> open the data directory: lock, recover -> replay
+the metadata log and open the topics -> load groups and transactions -> background work -> accept connections.
 
-Stop (SIGTERM, SIGINT): accept and read nothing more -> release long polls and waiting group members -> answer what is in flight, for a
-bounded time -> finish topic operations -> sync and close the logs, write the checkpoints and, last of all, the clean-shutdown marker. A
-second signal, one during the start, or a failed fsync ends the process at once; the next start then recovers, as after a crash.
+Stop (SIGTERM, SIGINT): accept and read nothing more -> release long polls and waiting group members -> answer requests in flight, for a
+bounded time -> finish topic operations -> sync and close the logs, write the checkpoints and, last, the clean-shutdown marker. A second
+signal, a signal during the start, or a failed fsync ends the process at once; the next start then recovers, as after a crash.
 """
 
 from __future__ import annotations
@@ -21,15 +21,18 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Listener, Services, Traffic
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
-from ottla.broker.api.routes import served
+from ottla.broker.api.routes import Route, served
+from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
 from ottla.broker.faults.disk import FillableFiles
+from ottla.broker.faults.engine import Faults
 from ottla.broker.net.connection import Shared, connection_limits
 from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
@@ -42,6 +45,7 @@ from ottla.broker.runtime.coordination.txn_verification import TxnVerification
 from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.topic_recovery import open_topics
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
@@ -53,21 +57,16 @@ from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
 from ottla.broker.storage.fatal_files import FatalFiles
+from ottla.broker.storage.files import Files
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.errors import ProtocolError
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
-    from ottla.broker.api.routes import Route
-    from ottla.broker.cluster.catalog import Catalog
     from ottla.broker.cluster_broker import ClusterComponents
     from ottla.broker.controller_node import ControllerPart
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.faults.engine import Faults
     from ottla.broker.net.links import NodeLinks
     from ottla.broker.net.listener_authentication import ListenerAuthentication
-    from ottla.broker.runtime.metadata.publisher import Publisher
-    from ottla.broker.storage.files import Files
 
 logger = logging.getLogger("ottla.broker")
 
@@ -86,7 +85,7 @@ class Broker:
         self.log_dir: LogDir
         self.services: Services
         self.tell: Callable[[str], str] | None = None
-        """What the greeting goes on with, for its address."""
+        """Returns further text for the greeting, given the broker's address."""
         self._faults = faults
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
@@ -110,11 +109,11 @@ class Broker:
 
     @property
     def ports(self) -> list[int]:
-        """Of the first listener."""
+        """The port of the first listener."""
         return [self.address[1]]
 
     def greeting(self) -> str:
-        """Where the broker is, and what of."""
+        """Return the line printed after the start: address, data directory and ids."""
         at = host_and_port(*self.address)
         return (
             f"Ottla is listening on {at} (data in {self.log_dir.path}, cluster id {self.services.cluster_id}, "
@@ -127,46 +126,46 @@ class Broker:
 
     @property
     def connection_count(self) -> int:
-        """Connections at present."""
+        """The number of open connections."""
         return len(self._shared.connections)
 
     @property
     def connections_made(self) -> int:
-        """Connections that ever were."""
+        """The number of connections accepted since the start."""
         return self._shared.made
 
     @property
     def connections_by_listener(self) -> Mapping[str, int]:
-        """Connections at present, by the name of their listener."""
+        """The number of open connections by listener name."""
         return self._shared.per_listener
 
     @property
     def requests(self) -> dict[tuple[int, int], int]:
-        """Requests since the start, by API key and version."""
+        """The number of requests since the start, by API key and version."""
         return self._dispatcher.requests
 
     @property
     def is_controller(self) -> bool:
-        """Whether what is decided about the cluster is decided here."""
+        """Whether this process is the cluster's controller."""
         return self.services.deciding is not None or self._controller is not None
 
     @property
     def buffered_bytes(self) -> int:
-        """What all connections hold: partly read requests and unsent responses."""
+        """Bytes buffered by all connections: partly read requests and unsent responses."""
         return self._shared.budget.used
 
     @property
     def starved_count(self) -> int:
-        """Connections that are not read, because all together hold too much memory."""
+        """The number of connections that are not read because all together buffer too much."""
         return len(self._shared.starved)
 
     @property
     def waiting_requests(self) -> int:
-        """Requests whose answers are not there yet."""
+        """The number of requests without a response yet."""
         return self._dispatcher.waiting
 
     async def start(self) -> None:
-        """Everything up to accepting connections. Raises StartError or OSError; then the data directory is free again."""
+        """Start everything and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
         self._server.bind()
         try:
             if self._controller is not None:
@@ -196,13 +195,13 @@ class Broker:
             raise
 
     async def warm_up(self) -> None:
-        """Import the handlers one a turn: no later request has to wait for that."""
+        """Import the handlers, one per turn of the loop, so that no later request has to wait for it."""
         for route in self._routes.values():
             _ = route.handle
             await asyncio.sleep(0)
 
     async def stop(self) -> None:
-        """Stop in order; what cannot be answered in time is cut."""
+        """Stop in order; requests that cannot be answered in time are dropped."""
         if self._cluster is not None:
             await self._cluster.leave()
         self.accept_no_more()
@@ -227,11 +226,11 @@ class Broker:
             logger.info("Fault %s", line)
 
     def accept_no_more(self) -> None:
-        """The first step of a stop: accept no connection and read no request; what is in flight is answered."""
+        """The first step of a stop: accept no connection and read no request; requests in flight are answered."""
         self._server.close()
 
     def crash(self) -> None:
-        """For tests, as far as one process can: what SIGKILL leaves. Sockets and files are closed, nothing more is written."""
+        """For tests: leave what SIGKILL leaves, as far as one process can. Sockets and files are closed, and nothing more is written."""
         self._driver.stop()
         if self._cluster is not None:
             self._cluster.crash()
@@ -243,7 +242,7 @@ class Broker:
         self._faults.drop_held()
 
     def stop_at_once(self, error: BaseException) -> None:
-        """What the disk holds is unknown: end the process, and let the next start read what is really there."""
+        """End the process, because the contents of the disk are unknown; the next start reads what is really there."""
         logger.critical("Stopping at once: %s", error)
         logging.shutdown()
         self._exit_now(1)
@@ -339,12 +338,12 @@ class Broker:
     def _authorizer(self, catalog: Catalog) -> Authorizer | None:
         if not self.settings.authorizer_class_name:
             return None
-        from ottla.broker.api.authorizer import authorizer_of  # noqa: PLC0415 # who has none does not pay for it
+        from ottla.broker.api.authorizer import authorizer_of  # noqa: PLC0415 # keeps it out of the start-up time without one
 
         return authorizer_of(self.settings, lambda: catalog.image.acls, self.clock)
 
     def _take_telemetry(self) -> None:
-        from ottla.broker.api.client_telemetry import telemetry_of  # noqa: PLC0415 # as `_authorizer`
+        from ottla.broker.api.client_telemetry import telemetry_of  # noqa: PLC0415 # keeps it out of the start-up time
 
         self.services.telemetry = telemetry_of(self.services, self._publisher.on_subscriptions)
 
@@ -371,8 +370,8 @@ class Broker:
         )
 
     def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
-        from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # as `_join`
-        from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # as `_join`
+        from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # only secured listeners need it
+        from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # only secured listeners need it
 
         random_bits = self.environment.random.getrandbits
         secret = self.settings.delegation_token_secret_key
@@ -382,7 +381,7 @@ class Broker:
         )
 
     def _make_links(self) -> NodeLinks:
-        from ottla.broker.net.links import links_of  # noqa: PLC0415 # as `_join`
+        from ottla.broker.net.links import links_of  # noqa: PLC0415 # only a cluster broker needs it
 
         environment = self.environment
         return links_of(
@@ -395,14 +394,14 @@ class Broker:
         )
 
     def _own_controller(self) -> ControllerPart:
-        from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # as `_join`
+        from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # only a controller needs it
 
         return ControllerPart(self.settings, self.environment, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
 
     async def _join(self) -> MetadataParts:
-        from ottla.broker.cluster_broker import ClusterComponents  # noqa: PLC0415 # a start of one node does not pay for it
+        from ottla.broker.cluster_broker import ClusterComponents  # noqa: PLC0415 # only a cluster broker needs it
 
-        assert self._links is not None, "a broker by itself joins nothing"
+        assert self._links is not None, "a standalone node joins no cluster"
         self._cluster = ClusterComponents(
             self.settings,
             self.environment,
@@ -440,7 +439,7 @@ class Broker:
         self._server.watch_idle(settings.connections_max_idle_ms)
 
     def _follow_stores(self) -> None:
-        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as `_join`
+        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # only secured listeners need it
 
         keys = {} if self._links is None else self._links.keys
         changes, configs = StoreChanges(self.settings, self._authentication, keys), self.services.broker_configs
@@ -469,8 +468,11 @@ def run(
     tell: Callable[[str], str] | None = None,
     prepare: Callable[[], None] = lambda: None,
 ) -> int:
-    """Run a broker until a signal stops it; the exit code. `tell` goes on with its greeting; `prepare` is called when its settings and
-    authentication are known to be good, and nothing was read or written yet. Raises StartError."""
+    """Run a broker until a signal stops it, and return the exit code.
+
+    `tell` returns further text for the greeting. `prepare` is called when settings and security are known to be valid, before anything is
+    read or written. Raises StartError.
+    """
 
     def make() -> Broker:
         broker = Broker(settings, faults, Environment(clock or Clock()))

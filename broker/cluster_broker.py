@@ -1,12 +1,12 @@
-"""What a broker of a cluster has that one by itself has not: it follows the quorum's metadata, registers, beats, fetches and proposes.
+"""The components that only a cluster broker needs: it follows the quorum's metadata, registers, sends heartbeats, replicates and proposes.
 
-Start: the observer reads the metadata log, and the broker registers; when the controller says that this broker has read as far as its own
-registration, metadata is carried out whole, and from then on change by change -> the rest of the broker is built -> the controller lets
-clients come -> connections are accepted.
+Start: the broker reads the metadata log and registers. When the controller confirms that it has read its own registration, it applies the
+whole metadata, and from then on each change -> the rest of the broker is built -> the controller unfences the broker -> connections are
+accepted.
 
-Stop: the controller moves what is led here, while everybody is served -> all of it ends.
+Stop: the controller moves this broker's leaderships, while clients are still served -> everything ends.
 
-Source: KAFKA BrokerServer.startup, shutdown.
+Source: Kafka's BrokerServer.startup, shutdown.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.api.context import Listener
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import REGISTERED, Features
 from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION
@@ -26,6 +27,10 @@ from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.core.membership import RACK_AWARE_SELECTOR, controllers
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.environment import Environment
+from ottla.broker.net.links import NodeLinks
 from ottla.broker.net.listeners import inter_broker_listener, registered_listeners
 from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits
@@ -44,39 +49,32 @@ from ottla.broker.runtime.nodes.observer import MetadataObserver, ObserverSettin
 from ottla.broker.runtime.nodes.peers import Peers
 from ottla.broker.runtime.nodes.remote_topics import RemoteTopics
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
+from ottla.broker.runtime.quorum.controller_role import ControllerRole
+from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
 from ottla.broker.runtime.replicas.fetchers import Fetchers, Following
+from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Membership
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.replicas.proposals import Proposals
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.raft_log import MetadataRetention
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Listener
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.environment import Environment
-    from ottla.broker.net.links import NodeLinks
-    from ottla.broker.runtime.quorum.controller_role import ControllerRole
-    from ottla.broker.runtime.quorum.local_metadata import LocalMetadata
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.storage.log_dir import LogDir
-    from ottla.broker.storage.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 
 _FETCH_TIMEOUT_MS_MIN: Final = 1_000
-"""controller.quorum.fetch.timeout.ms below it is taken for it: a leader without news answers after half of this."""
+"""The minimum of controller.quorum.fetch.timeout.ms: a leader without new records answers after half of this."""
 
 MIN_ISR: Final = "min.insync.replicas"
 
 CHANNEL_MS: Final = 60_000
-"""How long a client's request, or one about directories, waits for a controller (BrokerServer's channels "forwarding" and
+"""How long a forwarded request, or a report of directories, waits for a controller (BrokerServer's channels "forwarding" and
 "directory-assignments")."""
 
 
 class ClusterComponents:
-    """`on_lost` is told why this broker cannot be a member any longer; its process has to end. `controller` is that of this process, if it
-    has one."""
+    """A broker's membership in a cluster. `on_lost` is called with the error that must end the process. `controller` is the controller
+    role of the same process, if it has one."""
 
     def __init__(
         self,
@@ -145,42 +143,43 @@ class ClusterComponents:
     # --- life --------------------------------------------------------------------------------------------------------------------
 
     async def join(self) -> None:
-        """Registers, reads the metadata as far as the registration, and carries it out. Raises ConnectionError where that cannot be."""
+        """Register, read the metadata up to the registration, and apply it. Raises ConnectionError if that fails."""
         self._observer.start()
         self._life.start()
         await _reached(self._life.caught_up)
         first = self._newest
-        assert first is not None, "the controller calls a broker caught up that has published nothing"
+        assert first is not None, "the controller reports this broker as caught up before it has published anything"
         self._joined = True
         await self._carry_out(Published(first.image, first.provenance, difference(EMPTY, first.image)))
         self._tell_min_in_sync()
 
     def _tell_min_in_sync(self) -> None:
-        """With eligible leader replicas the controller's own setting is stored for all brokers when the cluster begins (KIP-966).
+        """Warn if this broker's `min.insync.replicas` has no effect.
 
-        A broker's file then asks for more, or less, than the cluster obeys, and nothing else says so.
+        With eligible leader replicas a new cluster's metadata stores the controller's own value for all brokers (KIP-966). It overrides
+        the brokers' files, and nothing else reports that.
         """
         if (found := self.parts.broker_configs.overruled(MIN_ISR)) is not None:
             logger.warning(
-                "%s=%s of this broker's start has no effect: the cluster's metadata has %s. "
-                "The controller's own value is stored when the cluster begins, and overrules the brokers' files. "
+                "%s=%s in this broker's static configuration has no effect: the cluster's metadata has %s. "
+                "A new cluster stores the controller's own value, which overrides the brokers' files. "
                 "To change it: kafka-configs --alter --entity-type brokers --entity-default --add-config %s=%s",
                 *(MIN_ISR, *found, MIN_ISR, found[0]),
             )
 
     async def unfence(self) -> None:
-        """Asks to be let in, and waits until clients may come. Raises ConnectionError."""
+        """Ask for unfencing and wait for it. Raises ConnectionError."""
         self._life.ready_to_unfence()
         await _reached(self._life.unfenced)
 
     async def leave(self) -> None:
-        """The controller moves what is led here, as long as it may take. To be called while everybody is served."""
+        """Wait until the controller has moved this broker's leaderships, within its timeout. Call it while clients are still served."""
         self._publisher.shutting_down = True
         if self._settings.controlled_shutdown_enable:
             await self._life.controlled_shutdown()
 
     async def stop(self) -> None:
-        """Ask, fetch and follow nothing more. A clean stop notes the epoch of this incarnation."""
+        """Stop requests, replication and metadata. A clean shutdown records this incarnation's broker epoch."""
         self._log_dir.broker_epoch = self._life.broker_epoch
         await self._proposals.stop()
         await self._fetchers.stop()
@@ -194,7 +193,7 @@ class ClusterComponents:
             channel.close()
 
     def crash(self) -> None:
-        """For tests: every task and every link ends, amid whatever it is doing; nothing is told, and nothing written."""
+        """For tests: end every task and connection immediately; nothing is sent or written."""
         self._life.stop()
         self._observer.end()
         self._proposals.end()
@@ -205,7 +204,7 @@ class ClusterComponents:
             channel.close()
 
     def address_of(self, node: int) -> Node | None:
-        """Where another broker listens for this one; None while it is not registered, or fenced."""
+        """Return the address of another broker's inter-broker listener; None while the broker is unregistered or fenced."""
         broker = self._catalog.image.brokers.get(node)
         endpoint = None if broker is None or broker.fenced else broker.listeners.get(self._between_brokers)
         return None if endpoint is None else Node(node, endpoint.host, endpoint.port)
@@ -213,8 +212,7 @@ class ClusterComponents:
     # --- metadata ----------------------------------------------------------------------------------------------------------------
 
     async def _published(self, published: Published) -> None:
-        """Before this broker has read what the cluster knew when it came, nothing is carried out: an old image would call new replicas
-        strays."""
+        """Apply published metadata, but only once this broker has caught up: in an old image the directories of new replicas are strays."""
         self._newest = published
         if self._joined:
             await self._carry_out(published)
@@ -244,7 +242,7 @@ class ClusterComponents:
         broker = self._catalog.image.brokers.get(node)
         return None if broker is None or broker.fenced else broker.rack
 
-    # --- what it is made of ------------------------------------------------------------------------------------------------------
+    # --- construction ------------------------------------------------------------------------------------------------------------
 
     @property
     def _between_brokers(self) -> str:
@@ -342,7 +340,7 @@ class ClusterComponents:
 def _local(
     controller: ControllerRole, on_published: Callable[[Published], Awaitable[None]], on_lost: Callable[[BaseException], None]
 ) -> LocalMetadata:
-    from ottla.broker.runtime.quorum.local_metadata import LocalMetadata  # noqa: PLC0415 # only a controller's process has it
+    from ottla.broker.runtime.quorum.local_metadata import LocalMetadata  # noqa: PLC0415 # only a process with a controller needs it
 
     return LocalMetadata(controller, on_published, on_lost)
 
@@ -351,7 +349,7 @@ async def _reached(milestone: Awaitable[None]) -> None:
     try:
         await milestone
     except LifeOver as error:
-        raise ConnectionError(f"this broker did not come into its cluster: {error}") from error
+        raise ConnectionError(f"this broker could not join its cluster: {error}") from error
 
 
 def _session_ms(settings: BrokerSettings) -> int:

@@ -1,9 +1,9 @@
-"""The controller of a cluster as a part of a process (`ControllerPart`), and a process that is nothing else: `process.roles=controller`.
+"""A cluster's controller as part of a process (`ControllerPart`), and as a process of its own: `process.roles=controller`.
 
 Start: bind the listeners -> open the data directory -> lead the quorum -> accept connections. Stop: accept and read nothing more -> answer
-what is in flight -> end -> close the log.
+requests in flight -> end -> close the log.
 
-Source: KAFKA ControllerServer.
+Source: Kafka's ControllerServer.
 """
 
 from __future__ import annotations
@@ -11,18 +11,20 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.authorizer import authorizer_of
+from ottla.broker.api.context import Listener
 from ottla.broker.api.controller_context import ControllerServices
 from ottla.broker.api.controller_routes import ControllerDispatcher
 from ottla.broker.api.quota_switch import accept, obey
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import data_dir
 from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
 from ottla.broker.net.connection import Shared, connection_limits
+from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, host_and_port
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
@@ -35,16 +37,11 @@ from ottla.broker.storage.errors import LogDirLocked, LogDirRefused
 from ottla.broker.storage.log_dir import LogDir
 from ottla.protocol.errors import ProtocolError
 
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Listener
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.listener_authentication import ListenerAuthentication
-
 logger = logging.getLogger("ottla.broker")
 
 
 class ControllerPart:
-    """A controller with its listeners, in whatever process. `stop_at_once` is told why that has to end."""
+    """A controller with its listeners, in any process. `stop_at_once` is called with the error that must end the process."""
 
     def __init__(
         self,
@@ -76,22 +73,22 @@ class ControllerPart:
 
     @property
     def role(self) -> ControllerRole:
-        """What it decides with; once it has started."""
+        """The controller role, once started."""
         assert self._role is not None, "the controller has not started"
         return self._role
 
     def bind(self) -> None:
-        """Take the addresses. Raises OSError."""
+        """Bind the listeners. Raises OSError."""
         self._server.bind()
 
     def close(self) -> None:
-        """Accept, read and do nothing more: for a start that failed."""
+        """Clean up after a failed start: accept, read and do nothing more."""
         self._server.close()
         if self._role is not None:
             self._role.end()
 
     async def start(self, log_dir: LogDir) -> None:
-        """Leads the quorum and accepts connections. Raises LogDirRefused, ProtocolError, OSError."""
+        """Lead the quorum and accept connections. Raises LogDirRefused, ProtocolError, OSError."""
         settings, environment = self._settings, self._environment
         self._role = role = ControllerRole(
             settings,
@@ -131,9 +128,9 @@ class ControllerPart:
         self._server.watch_idle(settings.connections_max_idle_ms)
 
     def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
-        """Users of SCRAM, and delegation tokens, are those that the metadata log knows, as on brokers (KIP-900)."""
-        from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # who secures nothing does not pay for it
-        from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # as above
+        """SCRAM users and delegation tokens are those in the metadata log, as on brokers (KIP-900)."""
+        from ottla.broker.net.credentials import Credentials  # noqa: PLC0415 # only secured listeners need it
+        from ottla.broker.net.listener_authentication import AuthenticationContext, listener_authentication  # noqa: PLC0415 # only secured listeners need it
 
         settings, random_bits = self._settings, self._environment.random.getrandbits
         credentials = Credentials(lambda: self.role.newest.image, settings.users, random_bits, settings.delegation_token_secret_key)
@@ -142,7 +139,7 @@ class ControllerPart:
         )
 
     def _follow_stores(self, role: ControllerRole) -> None:
-        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # as in `_listener_authentication`
+        from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # only secured listeners need it
 
         changes, configs, me = (
             StoreChanges(self._settings, self._authentication, {}),
@@ -158,7 +155,7 @@ class ControllerPart:
         obey(services, self._dispatcher, self.role.state.image.client_quotas)
 
     async def stop(self) -> None:
-        """In order; what cannot be answered in time is cut."""
+        """Stop in order; requests that cannot be answered in time are dropped."""
         self._server.close()
         self.role.serving.stopping = True
         late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
@@ -168,7 +165,7 @@ class ControllerPart:
         await self.role.stop()
 
     def crash(self) -> None:
-        """For tests: nothing more is answered, or written."""
+        """For tests: answer and write nothing more."""
         self.role.end()
         self._server.abort()
 
@@ -191,7 +188,7 @@ class ControllerNode:
 
     @property
     def role(self) -> ControllerRole:
-        """What it decides with; once it has started."""
+        """The controller role, once started."""
         return self._part.role
 
     @property
@@ -200,7 +197,7 @@ class ControllerNode:
         return self._part.address
 
     async def start(self) -> None:
-        """Everything up to accepting connections. Raises StartError or OSError; then the data directory is free again."""
+        """Start everything and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
         self._part.bind()
         try:
             self.log_dir = LogDir.open(
@@ -227,18 +224,18 @@ class ControllerNode:
 
     @property
     def ports(self) -> list[int]:
-        """Of the first listener."""
+        """The port of the first listener."""
         return [self.address[1]]
 
     def greeting(self) -> str:
-        """Where the controller is, and of what cluster."""
+        """Return the line printed after the start: address, data directory and ids."""
         return (
             f"Ottla's controller is listening on {host_and_port(*self.address)} (data in {self.log_dir.path}, "
             f"cluster id {self.log_dir.cluster_id}, node {self.settings.node_id})"
         )
 
     async def warm_up(self) -> None:
-        """Everything is imported already."""
+        """Do nothing: everything is imported already."""
 
     async def stop(self) -> None:
         """Stop in order."""
@@ -248,14 +245,14 @@ class ControllerNode:
         self.log_dir.close(clean=True)
 
     def crash(self) -> None:
-        """For tests, as far as one process can: what SIGKILL leaves."""
+        """For tests: leave what SIGKILL leaves, as far as one process can."""
         self._driver.stop()
         self._part.crash()
         self._flusher.close()
         self.log_dir.close(clean=False)
 
     def stop_at_once(self, error: BaseException) -> None:
-        """What the disk holds is unknown: end the process, and let the next start read what is really there."""
+        """End the process, because the contents of the disk are unknown; the next start reads what is really there."""
         logger.critical("Stopping at once: %s", error)
         logging.shutdown()
         self._exit_now(1)

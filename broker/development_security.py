@@ -1,6 +1,6 @@
-"""A lock without ceremony: TLS with certificates of its own, users by name and password, and what clients need to come in.
+"""Development security: generated TLS certificates, users with passwords, and the client settings to connect with them.
 
-For brokers that are tried out or tested. The settings that it makes are Kafka's, and win over none that were given.
+For brokers that are tried out or tested. The settings made here are Kafka's, and explicit settings override them.
 """
 
 from __future__ import annotations
@@ -9,56 +9,54 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.net.listeners import listeners_of
 from ottla.broker.security.client_properties import ClientConnection, as_lines, client_properties, login_module
 from ottla.broker.security.scram import SCRAM_KINDS
 
-if TYPE_CHECKING:
-    from ottla.broker.core.settings import BrokerSettings
-
 LISTENER: Final = "SECURE"
 MECHANISMS: Final = ("PLAIN", *SCRAM_KINDS)
 NODE_USER: Final = "ottla-node"
-"""By this name nodes of one process log in to each other."""
+"""The user as which the nodes of one process authenticate to each other."""
 _OF_NODES: Final = "SCRAM-SHA-256"
 
 
 @dataclass(frozen=True, slots=True)
 class DevelopmentSecurity:
-    """`ca` is the PEM file that clients trust, where there is TLS; `users` are passwords by name."""
+    """Generated security. `ca` is the PEM file that clients must trust, None without TLS; `users` are passwords by name."""
 
     ca: Path | None
     users: Mapping[str, str]
     settings: Mapping[str, str]
-    """Kafka's, without the address of the listener LISTENER."""
+    """Kafka settings, without the address of the listener LISTENER."""
 
     def connection(self, bootstrap: str, user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> ClientConnection:
-        """For one of the users, by default the first. Raises ValueError for one that is not known, and for a mechanism that is not."""
+        """Return the client settings of one user, by default the first. Raises ValueError for an unknown user or mechanism."""
         if user is None:
             user = next(iter(self.users), None)
         elif user not in self.users:
-            raise ValueError(f"there is no user {user!r}: {', '.join(self.users) or 'nobody'} logs in here")
+            raise ValueError(f"unknown user {user!r}; known users: {', '.join(self.users) or 'none'}")
         if user is not None and mechanism not in MECHANISMS:
-            raise ValueError(f"nobody logs in by {mechanism!r} here: one of {', '.join(MECHANISMS)}")
+            raise ValueError(f"unknown SASL mechanism {mechanism!r}; use one of {', '.join(MECHANISMS)}")
         password = "" if user is None else self.users[user]
         return ClientConnection(bootstrap, None if self.ca is None else str(self.ca), user, password, mechanism)
 
     def super_users(self, given: str) -> str:
-        """Those that are given, and the nodes of a cluster, which need to do everything."""
+        """Return the given super users, and the nodes' own user, which must be allowed everything."""
         return ";".join(filter(None, [given, f"User:{NODE_USER}" if NODE_USER in self.users else ""]))
 
     def users_at(self, settings: BrokerSettings) -> Mapping[str, str]:
-        """Return the users, with passwords, that log in at a node. A controller serves nodes alone: Kafka's does not serve clients' users
-        unless its own listener names them."""
+        """Return the users, with passwords, that can authenticate at a node. A controller has only the nodes' own user: Kafka's controllers
+        do not know clients' users either, unless their listener's settings name them."""
         if settings.is_controller:
             return {name: password for name, password in self.users.items() if name == NODE_USER}
         return self.users
 
     def told(self, bootstrap: str) -> str:
-        """What is to be put into the configuration of clients."""
+        """Return the client configuration, as text for the user to copy."""
         connection = self.connection(bootstrap)
         blocks = [("Java", "java"), ("librdkafka (confluent-kafka, node-rdkafka, …)", "librdkafka")]
         text = "".join(f"\n# {title}\n" + "\n".join(as_lines(client_properties(kind, connection))) + "\n" for title, kind in blocks)
@@ -70,11 +68,11 @@ class DevelopmentSecurity:
 def make_development_security(
     data_dir: Path, now_ms: int, *, tls: bool, users: Mapping[str, str], hosts: Sequence[str] = ()
 ) -> DevelopmentSecurity:
-    """The lock of a broker over `data_dir`, whose certificates lie beside that. Raises OSError."""
+    """Return the security of a broker over `data_dir`, with certificates in a directory beside it. Raises OSError."""
     settings: dict[str, str] = {}
     ca = None
     if tls:
-        from ottla.broker.security.own_tls import own_tls  # noqa: PLC0415 # only where there is TLS
+        from ottla.broker.security.own_tls import own_tls  # noqa: PLC0415 # only TLS needs it
 
         names = dict.fromkeys(["localhost", socket.gethostname(), "127.0.0.1", "::1", *hosts])
         files = own_tls(tls_dir(data_dir), [name for name in names if name], now_ms)
@@ -88,8 +86,8 @@ def make_development_security(
 
 
 def cluster_security(security: DevelopmentSecurity, controllers: str, password: str) -> DevelopmentSecurity:
-    """The same for nodes that come in at each other by the listener LISTENER, and at that of `controllers`; by `password`, where users log
-    in."""
+    """Return the same security for cluster nodes, which connect to each other at LISTENER and at the listener named `controllers`; with
+    `password`, if there are users."""
     protocol = security.connection("").protocol
     settings = {
         **security.settings,
@@ -108,18 +106,18 @@ def cluster_security(security: DevelopmentSecurity, controllers: str, password: 
 
 
 def check_secured(settings: BrokerSettings, *, tls: bool) -> None:
-    """A lock that was asked for has to hold: users log in at some listener of a broker's, and with `tls` one encrypts. Raises
+    """Check that requested security is in force: with users some broker listener must authenticate, with `tls` one must encrypt. Raises
     SettingsError."""
     protocols = [at.protocol for at in listeners_of(settings)]
     given = f"listener.security.protocol.map={settings.listener_security_protocol_map}"
     if protocols and settings.users and not any(protocol.uses_sasl for protocol in protocols):
-        raise SettingsError(f"{given}: users are given (--user, OTTLA_USERS), and at no listener anybody logs in")
+        raise SettingsError(f"{given}: users are given (--user, OTTLA_USERS), but no listener authenticates clients with SASL")
     if protocols and tls and not any(protocol.uses_tls for protocol in protocols):
-        raise SettingsError(f"{given}: --tls is given, and no listener encrypts")
+        raise SettingsError(f"{given}: --tls is given, but no listener uses TLS")
 
 
 def tls_dir(data_dir: Path) -> Path:
-    """Where the certificates of a broker over `data_dir` lie: beside it, for in it every directory is a partition's."""
+    """Return the directory of the certificates of a broker over `data_dir`: beside it, because in it every directory is a partition's."""
     return data_dir.with_name(f"{data_dir.name}.tls")
 
 

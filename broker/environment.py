@@ -1,6 +1,6 @@
-"""All that a broker takes from outside: time, disk, network, randomness and threads. Nothing else of the machine is asked while it serves.
+"""The broker's environment: clock, files, network, randomness and threads. While it serves it uses nothing else of the machine.
 
-A simulation that passes its own Environment decides everything that happens; two runs from the same seed are then the same run.
+A simulation passes an environment of its own and so controls everything: two runs with the same seed are identical.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.broker.storage.files import FILES, Files
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """By default the machine's own. `random` gives ids of topics, members, sessions and directories."""
+    """The environment, by default the machine's own. `random` gives the ids of topics, members, sessions and directories."""
 
     clock: Clock = field(default_factory=Clock)
     files: Files = FILES

@@ -1,6 +1,6 @@
-"""The first start of a cluster's node: `cluster.id` says which cluster a new directory is formatted for, as containers want it.
+"""Formats a cluster node's new data directory at its first start if `cluster.id` is set, as containers need it.
 
-Without that setting a node whose directory nobody formatted does not start, as with Kafka.
+Without that setting a node with an unformatted directory does not start, as in Kafka.
 """
 
 from __future__ import annotations
@@ -8,28 +8,24 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import UserScramCredentialRecord
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels, level_name
 from ottla.broker.core.membership import MORE_VOTERS
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError, data_dir
 from ottla.broker.net.listeners import controller_listeners_of, endpoints_of, listeners_of
 from ottla.broker.security.add_scram import parsed_scram
 from ottla.broker.storage.formatting import format_directory
 
-if TYPE_CHECKING:
-    from ottla.broker.core.settings import BrokerSettings
-
 
 def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str] = ()) -> bool:
-    """Formats the directory of a node with `process.roles` and `cluster.id`, if nobody did; whether it was done.
+    """Format the directory of a node with `process.roles` and `cluster.id`, unless it is formatted. Return whether it was done.
 
-    A controller that nothing names is its quorum's voter (`--standalone`); a controller's new cluster knows the users of `scram`, which are
-    as `--add-scram` takes them. Raises SettingsError, and LogDirRefused where the directory is
-    another node's or of another cluster.
+    A controller without configured voters becomes its quorum's voter (`--standalone`). A new cluster gets the users of `scram`, in the
+    format of `--add-scram`. Raises SettingsError, and LogDirRefused if the directory belongs to another node or cluster.
     """
     if settings.cluster_id is None or not (settings.is_member or settings.is_controller):
         return False
@@ -43,7 +39,7 @@ def format_where_new(settings: BrokerSettings, now_ms: int, scram: Sequence[str]
 
 
 def scram_records(arguments: Iterable[str]) -> list[UserScramCredentialRecord]:
-    """Of users as `--add-scram` takes them. Raises SettingsError, without a password in its text."""
+    """Return the credentials of users in the format of `--add-scram`. Raises SettingsError, whose text has no password."""
     records = []
     for argument in arguments:
         try:
@@ -55,13 +51,13 @@ def scram_records(arguments: Iterable[str]) -> list[UserScramCredentialRecord]:
 
 
 def own_endpoints(settings: BrokerSettings) -> list[VoterEndpoint]:
-    """Where a quorum's one voter is reached. Raises SettingsError."""
+    """Return the endpoints of a quorum's only voter. Raises SettingsError."""
     return [VoterEndpoint(at.name, at.host, at.port) for at in endpoints_of(controller_listeners_of(settings))]
 
 
 @dataclass(frozen=True, slots=True)
 class Formatting:
-    """What `ottla format` and `kafka-storage format` are asked for beside the cluster; each as the option of that name."""
+    """The options of `ottla format` and `kafka-storage format` besides the cluster id; each as the option of that name."""
 
     ignore_formatted: bool = False
     release_version: str | None = None
@@ -73,11 +69,11 @@ class Formatting:
 
 
 def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, asked: Formatting) -> str:
-    """Formats the directory of a node with `process.roles`; what is to be told. Raises SettingsError, LogDirRefused and UnknownLevel."""
+    """Format the directory of a node with `process.roles`. Return the text to print. Raises SettingsError, LogDirRefused, UnknownLevel."""
     if asked.initial_controllers:
         raise SettingsError(f"--initial-controllers is for Apache Kafka's controllers; {MORE_VOTERS}")
     if not settings.process_roles:
-        raise SettingsError("only a node with process.roles is formatted; a node of its own is by its first start (cluster.id)")
+        raise SettingsError("only a node with process.roles is formatted; a standalone node is formatted by its first start (cluster.id)")
     listeners_of(settings)
     voter_at = _voter_at(settings, asked)
     levels = bootstrap_levels(_levels(asked.features), asked.release_version, dynamic_quorum=not settings.controller_quorum_voters)
@@ -99,7 +95,7 @@ def format_node(settings: BrokerSettings, cluster_id: str, now_ms: int, asked: F
 
 
 def _voter_at(settings: BrokerSettings, asked: Formatting) -> list[VoterEndpoint]:
-    """Where the quorum's one voter is reached, where voters can change and this is it."""
+    """Return the endpoints of the quorum's voter if this node is to become it, otherwise none."""
     if not settings.is_controller:
         if asked.standalone:
             raise SettingsError("--standalone can only be used on a controller")

@@ -1,25 +1,23 @@
-"""A cluster in one data directory: which settings make each node what it is, and how the directories of the nodes begin.
+"""Several nodes in one data directory: the settings of each node, and the formatting of their directories.
 
-Rules that hold inside:
-- Each node has a folder of its own. All of them are on this machine; the controller is reached over loopback.
-- A new data directory is formatted, as a quorum of one voter that is reached wherever it listens now.
+Invariants:
+- Each node has a directory of its own. All nodes are on this machine; the controller is reached over loopback.
+- A new data directory is formatted for a quorum whose only voter may change its address at a restart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.release_levels import bootstrap_levels
 from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.files import Files
 from ottla.broker.storage.formatting import format_directory
 from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, random_id
 from ottla.broker.storage.partition_metadata import encode_uuid
-
-if TYPE_CHECKING:
-    from ottla.broker.storage.files import Files
 
 CONTROLLER_ID: Final = 3000
 LISTENER: Final = "CONTROLLER"
@@ -29,12 +27,12 @@ _REPLICAS: Final[Mapping[str, int]] = {
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
 }
-"""Kafka's defaults, for which fewer brokers are too few."""
+"""Kafka's defaults, lowered for fewer brokers."""
 
 
 class Layout(NamedTuple):
-    """So many brokers, with ids from 1, from `port` on at `host`, the controller behind them; with port 0 all at free ones. `path`: the
-    data directory; `listener`: the name of the brokers' one."""
+    """`brokers` brokers with ids from 1 and ports from `port` on at `host`; the controller has the next port. With port 0 all ports are
+    free ones. `path` is the data directory, `listener` the name of the brokers' listener."""
 
     path: Path
     brokers: int
@@ -43,7 +41,7 @@ class Layout(NamedTuple):
     listener: str = "PLAINTEXT"
 
     def port_of(self, place: int) -> int:
-        """Of the broker at this place, from 0; the controller is behind the last one."""
+        """Return the port of the broker with this index, from 0; the controller has the index after the last broker."""
         return self.port + place if self.port else 0
 
     @property
@@ -51,11 +49,11 @@ class Layout(NamedTuple):
         return self.path / "controller"
 
     def directory_of(self, broker: int) -> Path:
-        """Of the broker with this id."""
+        """Return the directory of the broker with this id."""
         return self.path / f"broker{broker}"
 
     def controller_settings(self, port: int | None = None) -> dict[str, str]:
-        """What the controller has to be set to; with a `port` it listens there."""
+        """Return the controller's settings; `port` overrides its port."""
         at = f"{LOOPBACK}:{self.port_of(self.brokers) if port is None else port}"
         return {
             "process.roles": "controller",
@@ -65,7 +63,7 @@ class Layout(NamedTuple):
         }
 
     def broker_settings(self, broker: int, controller_port: int) -> dict[str, str]:
-        """What the broker with this id has to be set to."""
+        """Return the settings of the broker with this id."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return {
             "process.roles": "broker",
@@ -74,9 +72,9 @@ class Layout(NamedTuple):
         }
 
     def format(self, files: Files, random_bytes: Callable[[int], bytes], now_ms: int, cluster_id: str | None = None) -> None:
-        """Makes the directories that are not there yet, of `cluster_id` where there is no cluster yet. Raises LogDirRefused."""
+        """Format the directories that do not exist yet; `cluster_id` is for a new cluster. Raises LogDirRefused."""
         if files.exists(self.path / FILE_NAME):
-            raise LogDirRefused(f"{self.path} is the directory of one node; several keep a folder each in theirs: name another one")
+            raise LogDirRefused(f"{self.path} is the directory of a single node; give several nodes another data directory")
         cluster_id = self._known_cluster_id(files) or cluster_id or encode_uuid(random_id(random_bytes))
         levels = bootstrap_levels({}, None, dynamic_quorum=True)
         voter_at = [VoterEndpoint(LISTENER, LOOPBACK, self.port_of(self.brokers))]
@@ -109,7 +107,7 @@ def _of_node(node_id: int, directory: Path, controller_at: str) -> dict[str, str
     return {
         "node.id": str(node_id),
         "log.dir": str(directory),
-        "log.dirs": "",  # which a file may set, and which would win
+        "log.dirs": "",  # a settings file may set it, and it would override log.dir
         "controller.listener.names": LISTENER,
         "controller.quorum.bootstrap.servers": controller_at,
         "controller.quorum.voters": "",
@@ -117,6 +115,6 @@ def _of_node(node_id: int, directory: Path, controller_at: str) -> dict[str, str
 
 
 def fitted(given: Mapping[str, str], explicit: Mapping[str, str], brokers: int) -> dict[str, str]:
-    """`given`, with Kafka's defaults of replication as far as so few brokers can serve them, where nobody gave others."""
+    """Return `given` with Kafka's replication defaults lowered to the number of brokers, unless they were set explicitly."""
     missing = {name: str(min(count, brokers)) for name, count in _REPLICAS.items() if name not in explicit}
     return {**missing, **given}

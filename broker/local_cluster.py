@@ -1,10 +1,10 @@
-"""A controller and several brokers in one process, on one loop: `ottla serve --brokers 3`.
+"""Several nodes in one process: a controller and its brokers on one event loop, as for `ottla serve --brokers 3`.
 
-Rules that hold inside:
-- Each node is what it would be in a process of its own, with its own listener, and a folder of its own in the data directory. They talk
-  over the network.
+Invariants:
+- Each node works as in a process of its own, with its own listener and its own directory in the data directory. The nodes communicate over
+  the network.
 - A new data directory is formatted.
-- Start: the controller, then all brokers at once. Stop: all brokers at once, each as the controller lets it go, then the controller.
+- Start: the controller, then all brokers at once. Stop: all brokers at once, each by a controlled shutdown, then the controller.
 """
 
 from __future__ import annotations
@@ -14,35 +14,33 @@ import logging
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar, copy_context
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.broker.app import Broker
 from ottla.broker.controller_node import ControllerNode
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
 from ottla.broker.environment import Environment
+from ottla.broker.faults.engine import Faults
 from ottla.broker.layout import Layout
 from ottla.broker.net.listeners import host_and_port
 from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.faults.engine import Faults
 
 BROKERS_MAX: Final = 100
 
 logger = logging.getLogger("ottla.broker")
 
 NODE: Final = ContextVar("NODE", default="")
-"""The node whose work this is: what it starts, and whoever connects to it, goes on in the same context."""
+"""The node that the current task works for; tasks and connections inherit it with their context."""
 
 SettingsOf = Callable[[Mapping[str, str]], "BrokerSettings"]
-"""The settings of a node, for which these were given over all others; raises SettingsError."""
+"""Returns a node's settings, overridden by the given ones; raises SettingsError."""
 
 
 class LocalCluster:
-    """One cluster. `faults_of` makes what is scripted for each broker; `tell` goes on with the greeting, for the brokers' addresses."""
+    """One cluster. `faults_of` returns each broker's scripted faults; `tell` returns further text for the greeting, given the addresses."""
 
     def __init__(
         self,
@@ -65,28 +63,28 @@ class LocalCluster:
         self.controller = ControllerNode(controller, self._environment, exit_now)
         self.brokers: dict[int, Broker] = {}
         self.faults: dict[int, Faults] = {}
-        """Of each broker."""
+        """The scripted faults by broker."""
         self._cluster_id = controller.cluster_id
         for number in range(1, layout.brokers + 1):
-            self._broker(number, 0)  # what is wrong with its settings and locks is told before anything is begun
+            self._broker(number, 0)  # finds invalid settings before anything is started
 
     @property
     def clock(self) -> Clock:
-        """Of all."""
+        """The clock that all nodes share."""
         return self._environment.clock
 
     @property
     def timers(self) -> Timers:
-        """Some of them."""
+        """The controller's timers."""
         return self.controller.timers
 
     @property
     def ports(self) -> list[int]:
-        """Those of the brokers, in the order of their ids."""
+        """The brokers' ports, in the order of their ids."""
         return [broker.address[1] for broker in self.brokers.values()]
 
     def greeting(self) -> str:
-        """Where the brokers are, and the controller."""
+        """Return the line printed after the start: the addresses of brokers and controller."""
         brokers = ",".join(host_and_port(*broker.address) for broker in self.brokers.values())
         return (
             f"Ottla is listening on {brokers} (data in {self._layout.path}, cluster id {self.controller.log_dir.cluster_id}, "
@@ -94,7 +92,7 @@ class LocalCluster:
         ) + ("" if self._tell is None else f"\n{self._tell(brokers)}")
 
     async def start(self) -> None:
-        """Every node up to accepting connections. Raises StartError, OSError; then none of them is left."""
+        """Start every node and accept connections. Raises StartError, OSError; then all nodes are stopped."""
         try:
             self._layout.format(self._environment.files, self._environment.random.randbytes, self.clock.now_ms(), self._cluster_id)
         except LogDirRefused as error:
@@ -112,16 +110,16 @@ class LocalCluster:
             raise errors[0]
 
     async def warm_up(self) -> None:
-        """One imports for all."""
+        """Import the handlers, once for all brokers."""
         for broker in list(self.brokers.values())[:1]:
             await broker.warm_up()
 
     async def stop(self) -> None:
-        """Every node, in order."""
+        """Stop all brokers, then the controller."""
         await asyncio.gather(*(_named(f"broker {number}", broker.stop()) for number, broker in self.brokers.items()))
         await _named("controller", self.controller.stop())
 
-    # --- what each is --------------------------------------------------------------------------------------------------------------
+    # --- nodes ---------------------------------------------------------------------------------------------------------------------
 
     def _broker(self, number: int, controller_port: int) -> Broker:
         settings = self._settings_of(self._layout.broker_settings(number, controller_port))
@@ -136,7 +134,7 @@ def _named(who: str, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
 
 
 def name_nodes_in_log() -> None:
-    """Every line of the log says whose it is, where it is one node's."""
+    """Prefix log lines with the name of the node that they are about."""
 
     def name(record: logging.LogRecord) -> bool:
         if who := NODE.get():

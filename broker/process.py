@@ -1,4 +1,4 @@
-"""A process that runs a node until a signal ends it: its memory, its loop, its signals, and what it tells when it can be reached."""
+"""Runs a node in a process until a signal stops it: garbage collection, event loop, signals, and the start message."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 logger = logging.getLogger("ottla.broker")
 
 _GC_THRESHOLDS = (20_000, 2_000, 10)
-"""Requests make no reference cycles, so the collector may look rarely. It holds the loop for 6 ms where it looks at the youngest 20,000
-objects, and for 150 ms where it meets all of a request that names 200,000 things."""
+"""Requests make no reference cycles, so the collector can run rarely. It blocks the loop for 6 ms for the youngest 20,000 objects, and for
+150 ms when it meets a request that names 200,000 things."""
 
 
 class StartError(Exception):
@@ -31,7 +31,7 @@ class StartError(Exception):
 
 
 class ServingNode(Protocol):
-    """What a process runs."""
+    """The interface of a node that a process can run."""
 
     @property
     def clock(self) -> Clock: ...
@@ -40,11 +40,11 @@ class ServingNode(Protocol):
     def timers(self) -> Timers: ...
 
     async def start(self) -> None:
-        """Everything up to accepting connections. Raises StartError or OSError, and then nothing of it is left."""
+        """Start everything and accept connections. Raises StartError or OSError; then everything is released."""
         ...
 
     async def warm_up(self) -> None:
-        """What is left to do when nobody waits for the start any more."""
+        """Do the rest of the start that nothing waits for."""
         ...
 
     async def stop(self) -> None:
@@ -53,25 +53,25 @@ class ServingNode(Protocol):
 
     @property
     def ports(self) -> Sequence[int]:
-        """Where clients connect."""
+        """The ports that clients connect to."""
         ...
 
     def greeting(self) -> str:
-        """What is to be told when it can be reached."""
+        """Return the message to print after the start."""
         ...
 
 
 N = TypeVar("N", bound=ServingNode)
 Beside = Callable[[N], AbstractAsyncContextManager[object]]
-"""What runs beside a node, from its start to its stop, on the same loop."""
+"""Runs beside a node on the same loop, from its start to its stop."""
 
 
 def run_node(make: Callable[[], N], port_file: Path | None = None, beside: Beside[N] | None = None) -> int:
-    """Run a node until a signal stops it; the exit code. Raises StartError."""
+    """Run a node until a signal stops it, and return the exit code. Raises StartError."""
     signal.signal(signal.SIGTERM, _give_up)
     allow_open_files()
     try:
-        import uvloop  # noqa: PLC0415 # does not exist everywhere
+        import uvloop  # noqa: PLC0415 # not available on every platform
     except ImportError:
         new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop
     else:
@@ -82,7 +82,7 @@ def run_node(make: Callable[[], N], port_file: Path | None = None, beside: Besid
 
 
 def _give_up(number: int, _: object) -> None:
-    """SIGTERM during the start. The first process of a container would not hear it without a handler, and serve on until killed."""
+    """Exit at SIGTERM during the start. A container's first process would ignore the signal without a handler."""
     raise SystemExit(128 + number)
 
 
@@ -119,7 +119,7 @@ async def _until_stopped(node: ServingNode, port_file: Path | None) -> None:
     if await wait_at_most(node.timers, node.clock, limits.WARM_UP_AFTER_MS, [stopped]):
         keep_freed_memory()
         await node.warm_up()
-        gc.collect()  # every class with slots is made twice, and once is garbage
+        gc.collect()  # a dataclass with slots replaces its class, and the first one is garbage
         gc.freeze()
         gc.set_threshold(*_GC_THRESHOLDS)
         gc.enable()

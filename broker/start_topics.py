@@ -1,6 +1,7 @@
-"""Topics that a broker makes at its start: `ottla serve --topic orders:6`, and the variables that images know.
+"""Creates topics at a broker's start: `ottla serve --topic orders:6`, and the environment variables of container images.
 
-`NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]]`, as `KAFKA_CREATE_TOPICS` of wurstmeister/kafka. A topic that is there stays as it is.
+The format is `NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]]`, as for `KAFKA_CREATE_TOPICS` of wurstmeister/kafka. An existing topic is not
+changed.
 """
 
 from __future__ import annotations
@@ -22,34 +23,34 @@ _LOOKS_MAX: Final = 6_000
 
 
 def parsed_topics(text: str) -> list[NewTopic]:
-    """Of a list that is separated by commas or blanks. Raises SettingsError."""
+    """Parse topics separated by commas or whitespace. Raises SettingsError."""
     return [parsed_topic(item) for item in re.split(r"[,\s]+", text.strip()) if item]
 
 
 def parsed_topic(text: str) -> NewTopic:
-    """Raises SettingsError."""
+    """Parse one topic. Raises SettingsError."""
     match = _SPEC.fullmatch(text.strip())
     if match is None:
-        raise SettingsError(f"topic {text!r}: a topic is NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]], such as orders:6:1:compact")
+        raise SettingsError(f"topic {text!r}: expected NAME[:PARTITIONS[:REPLICAS[:CLEANUP.POLICY]]], such as orders:6:1:compact")
     name, partitions, replicas, policy = match.groups()
     configs = [("cleanup.policy", policy)] if policy else []
     return NewTopic(name, int(partitions or -1), int(replicas or -1), configs=configs)
 
 
 async def make_topics(broker: Broker, topics: Sequence[NewTopic]) -> None:
-    """Returns when all of them are known here. Raises StartError where one cannot be made."""
+    """Create the topics and wait until this broker knows all of them. Raises StartError if one cannot be created."""
     services = broker.services
     try:
         made = await services.topic_maker.create(topics)
     except Rejected as error:
-        raise StartError(f"the topics of the start cannot be made: {error.code.name} ({error.message})") from error
+        raise StartError(f"the start's topics cannot be created: {error.code.name} ({error.message})") from error
     for name, refused in made.items():
         if refused is not None:
-            raise StartError(f"topic {name} cannot be made: {refused.code.name} ({refused.message})")
+            raise StartError(f"topic {name} cannot be created: {refused.code.name} ({refused.message})")
     for topic in topics:
         for _ in range(_LOOKS_MAX):
             if services.topics.topic(topic.name) is not None:
                 break
             await pause(broker.timers, broker.clock, _LOOK_MS)
         else:
-            raise StartError(f"topic {topic.name} was made, and is not known here after {_LOOKS_MAX * _LOOK_MS // 1000} s")
+            raise StartError(f"topic {topic.name} was created, but is not known here after {_LOOKS_MAX * _LOOK_MS // 1000} s")

@@ -7,7 +7,7 @@ done when it answers; a rule that cannot be read is 422 with the reason, a name 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Query
 from fastapi.responses import JSONResponse, PlainTextResponse, Response
@@ -15,14 +15,12 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from ottla.broker.admin.metrics import CONTENT_TYPE, Metrics
 from ottla.broker.admin.telemetry import TelemetryOut, TelemetryPage, one, page
+from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, make_rule
 from ottla.broker.net.listeners import host_and_port
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.telemetry.instances import ClientTelemetry
+from ottla.broker.telemetry.instances import ClientTelemetry
 
 
 class RuleIn(BaseModel):

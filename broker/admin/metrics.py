@@ -14,18 +14,16 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from math import isnan, nan
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
+from ottla.broker.api.context import Sent
+from ottla.broker.app import Broker
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Sent
-    from ottla.broker.app import Broker
-    from ottla.broker.cluster.image import MetadataImage
-    from ottla.broker.runtime.replicas.partition import Partition
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _RUNNING: Final = 3

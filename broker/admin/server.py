@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -14,14 +13,10 @@ from ottla.broker.admin.connection import BoundedConnection
 from ottla.broker.admin.guard import Guard
 from ottla.broker.admin.http_api import make_api
 from ottla.broker.admin.tokens import kept
+from ottla.broker.app import Broker
+from ottla.broker.core.clock import MovableClock
+from ottla.broker.faults.engine import Faults
 from ottla.broker.net.listeners import host_and_port
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from ottla.broker.app import Broker
-    from ottla.broker.core.clock import MovableClock
-    from ottla.broker.faults.engine import Faults
 
 HOST = "127.0.0.1"
 

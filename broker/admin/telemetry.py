@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from pydantic import BaseModel, Field
 
 from ottla.broker.admin.protobuf_parts import parts_of
 from ottla.broker.cluster.topic_ids import id_text
 from ottla.broker.core import limits
+from ottla.broker.telemetry.instances import ClientTelemetry
+from ottla.broker.telemetry.payloads import Payload
 from ottla.protocol.records.compression import decompress
-
-if TYPE_CHECKING:
-    from ottla.broker.telemetry.instances import ClientTelemetry
-    from ottla.broker.telemetry.payloads import Payload
 
 
 class TelemetryOut(BaseModel):

@@ -1,1 +1,1 @@
-"""One handler per API key, and what lies between them and the socket: routes and dispatch."""
+"""The request handlers, one for each API key, and the routes and dispatcher between them and the socket."""

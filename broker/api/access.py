@@ -1,9 +1,10 @@
-"""What handlers ask before they do anything. Without an authorizer everything is allowed, and nothing is looked at.
+"""Authorization checks for handlers. Without an authorizer everything is allowed and nothing is looked up.
 
-Rules that hold inside, as in Kafka:
-- whoever may not, learns nothing: it is refused before it is looked whether a thing exists;
-- what was asked for by its id is looked up first, for only a name can be judged;
-- `quietly` is for what is left out of an answer without a word, and for a permission that another one can stand for.
+Invariants, as in Kafka:
+* A client that is not authorized learns nothing: authorization is checked before existence.
+* A resource that is named by id is looked up first, because ACLs refer to names.
+* `quietly` suppresses the audit log. It is used for resources that are silently omitted from a response, and if another
+  permission may suffice.
 
 Source: KAFKA AuthHelper.
 """
@@ -14,29 +15,29 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from ottla.broker.api.authorizer import Asking, Authorizer
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core.acl import CLUSTER_NAME, SUPPORTED, Operation, Resource, bits
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    from ottla.broker.api.authorizer import Asking, Authorizer
 
     class _Services(Protocol):
         @property
         def authorizer(self) -> Authorizer | None: ...
 
     class Guarded(Asking, Protocol):
-        """The context of a handler, a broker's or a controller's."""
+        """The context of a handler, of a broker or of a controller."""
 
         @property
         def services(self) -> _Services: ...
 
 
 NOBODY: Final[frozenset[str]] = frozenset()
-"""The names that are denied, where none is."""
+"""The set of denied names if none is denied."""
 NOT_ASKED: Final = -0x80000000
-"""Authorized operations that were not asked for (KIP-430)."""
+"""The value of authorized operations that were not requested (KIP-430)."""
 TOPIC_OPERATIONS: Final = bits(SUPPORTED[Resource.TOPIC])
 GROUP_OPERATIONS: Final = bits(SUPPORTED[Resource.GROUP])
 CLUSTER_OPERATIONS: Final = bits(SUPPORTED[Resource.CLUSTER])
@@ -57,19 +58,19 @@ _ALL: Final = {Resource.TOPIC: TOPIC_OPERATIONS, Resource.GROUP: GROUP_OPERATION
 
 
 def allowed(ctx: Guarded, operation: Operation, resource: Resource, name: str, *, quietly: bool = False) -> bool:
-    """Whether the client may do this with that one thing."""
+    """Return whether the client may perform the operation on the named resource."""
     authorizer = ctx.services.authorizer
     return authorizer is None or authorizer.allowed(ctx, operation, resource, name, quietly=quietly)
 
 
 def allowed_of_cluster(ctx: Guarded, operation: Operation, *, quietly: bool = False) -> bool:
-    """Whether the client may do this with the cluster."""
+    """Return whether the client may perform the operation on the cluster."""
     authorizer = ctx.services.authorizer
     return authorizer is None or authorizer.allowed(ctx, operation, Resource.CLUSTER, CLUSTER_NAME, quietly=quietly)
 
 
 def denied(ctx: Guarded, operation: Operation, resource: Resource, names: Iterable[str], *, quietly: bool = False) -> Set[str]:
-    """Those of `names` with which the client may not do it; each is asked for once."""
+    """Return those of `names` on which the client may not perform the operation; each distinct name is checked once."""
     authorizer = ctx.services.authorizer
     if authorizer is None:
         return NOBODY
@@ -81,13 +82,13 @@ def denied(ctx: Guarded, operation: Operation, resource: Resource, names: Iterab
 
 
 def check_cluster(ctx: Guarded, operation: Operation) -> None:
-    """Raises Rejected(CLUSTER_AUTHORIZATION_FAILED) where the client may not do this with the cluster."""
+    """Raise Rejected(CLUSTER_AUTHORIZATION_FAILED) if the client may not perform the operation on the cluster."""
     if not allowed_of_cluster(ctx, operation):
         raise Rejected(*_DENIALS[Resource.CLUSTER])
 
 
 def for_cluster(operation: Operation, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The handler, for those who may do this with the cluster; others are refused whole."""
+    """Wrap a handler so that a client without the operation on the cluster gets an error for the whole request."""
 
     def guarded(ctx: Guarded, request: Any) -> Any:
         return handle(ctx, request) if allowed_of_cluster(ctx, operation) else refused(request)
@@ -96,21 +97,22 @@ def for_cluster(operation: Operation, handle: Callable[[Any, Any], Any]) -> Call
 
 
 def operations(ctx: Guarded, resource: Resource, name: str) -> int:
-    """What the client may do with it, as bits (KIP-430)."""
+    """Return the client's authorized operations on a resource as bits (KIP-430)."""
     authorizer = ctx.services.authorizer
     return _ALL[resource] if authorizer is None else authorizer.operations(ctx, resource, name)
 
 
 def operations_of_cluster(ctx: Guarded) -> int:
-    """As above; none where the client may not describe it."""
+    """Return the client's authorized operations on the cluster as bits; 0 if it may not describe the cluster."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         return 0
     return operations(ctx, Resource.CLUSTER, CLUSTER_NAME)
 
 
 def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) -> Rejected | None:
-    """Return why the client may not describe, or alter, the settings of one resource. Settings of nodes, and of a type that does not
-    exist, are the cluster's."""
+    """Return the error if the client may not describe or alter the settings of a resource, else None. The settings of brokers, and of
+    unknown resource types, belong to the cluster.
+    """
     authorizer = ctx.services.authorizer
     if authorizer is None:
         return None
@@ -121,7 +123,7 @@ def denial_of_configs(ctx: Guarded, operation: Operation, kind: int, name: str) 
 
 
 def refused(request: Any, error: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED) -> Any:
-    """The response that refuses a whole request, everything in it by name (KAFKA Request.getErrorResponse)."""
-    from ottla.broker.faults.answers import refusal  # noqa: PLC0415 # only where somebody is denied something
+    """Return the response that rejects a whole request, with an error for each element (KAFKA Request.getErrorResponse)."""
+    from ottla.broker.faults.answers import refusal  # noqa: PLC0415 # only for denied requests
 
     return refusal(request.API_KEY, request, error)

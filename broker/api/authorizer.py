@@ -1,10 +1,10 @@
-"""Whether a client may do what it asks: the authorizer of a node, where `authorizer.class.name` names one.
+"""The authorizer of a node, if `authorizer.class.name` names one.
 
-Rules that hold inside:
-- Super users may do everything, whatever an ACL denies them. For all others `ottla.broker.cluster.acl_index` decides.
-- The ACLs are those of the newest metadata, from the moment at which this node knows it. What was decided is kept until they change.
-- A denial is one line in the log, in Kafka's words. A client can cause any number of them: of each window only the first are written, the
-  same one once, and the next window's first line tells how many were left out.
+Invariants:
+* Super users are authorized for everything, whatever ACLs deny. For all others `ottla.broker.cluster.acl_index` decides.
+* ACLs are those of the newest metadata, from the moment at which this node has it. Decisions are cached until the ACLs change.
+* Each denial is one line of the audit log, in Kafka's words. Because clients can cause any number of denials, only the first lines of a
+  window are written, each distinct one once; the next window's first line has the number of suppressed lines.
 
 Source: KAFKA StandardAuthorizer, StandardAuthorizerData, AuthHelper.
 """
@@ -15,29 +15,27 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from ipaddress import IPv6Address, ip_address
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ottla.broker.cluster.acl_index import AclIndex, AclVerdict, Question, text_of
+from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
 from ottla.broker.core import limits
 from ottla.broker.core.acl import STANDARD_AUTHORIZER, SUPPORTED, Operation, Resource, bits, super_users
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.principal import Principal
+from ottla.broker.core.settings import BrokerSettings
 from ottla.protocol.api_keys import ApiKey
 
-if TYPE_CHECKING:
-    from ottla.broker.cluster.metadata_records import AccessControlEntryRecord
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.principal import Principal
-    from ottla.broker.core.settings import BrokerSettings
-
 AUDIT: Final = "kafka.authorizer.logger"
-"""Kafka's name for the logger of denials."""
+"""Kafka's name of the audit logger."""
 _ANY_NAME: Final = "hardcode"
-"""What Kafka asks first, to see who is a super user."""
+"""The resource name with which Kafka first checks whether the principal is a super user."""
 
 logger = logging.getLogger(AUDIT)
 
 
 class Known(Protocol):
-    """What is to be known of a client."""
+    """The properties of a client that the authorizer needs."""
 
     @property
     def host(self) -> str: ...
@@ -46,7 +44,7 @@ class Known(Protocol):
 
 
 class Asking(Protocol):
-    """What is to be known of a request: the context of a handler."""
+    """The properties of a request that the authorizer needs: a part of the handler's context."""
 
     @property
     def peer(self) -> Known: ...
@@ -63,7 +61,7 @@ class _Asked(NamedTuple):
 
 
 class Authorizer:
-    """`acls` gives those of the newest metadata, by their ids: always another mapping where they have changed."""
+    """The authorizer of one node. `acls` returns the ACLs of the newest metadata by id, always as a new mapping when they have changed."""
 
     def __init__(
         self, super_users: Sequence[str], is_open: bool, acls: Callable[[], Mapping[bytes, AccessControlEntryRecord]], clock: Clock
@@ -92,8 +90,9 @@ class Authorizer:
     def allowed(
         self, asking: Asking, operation: Operation, resource: Resource, name: str, *, quietly: bool = False, count: int = 1
     ) -> bool:
-        """Whether the client may. A denial is told in the log, unless this is asked `quietly`: to leave out what it may not see, or to
-        try another permission. `count` is how often the request names the resource."""
+        """Return whether the client is authorized. A denial is logged unless `quietly` is set, because the resource is silently omitted or
+        another permission is tried. `count` is how often the request names the resource.
+        """
         peer = asking.peer
         asked = _Asked(peer.principal, peer.host, operation, resource, name)
         verdict = self._verdict(asked)
@@ -102,14 +101,14 @@ class Authorizer:
         return verdict.allowed
 
     def allowed_somewhere(self, asking: Asking, operation: Operation, resource: Resource) -> bool:
-        """Whether there is any resource of the type with which the client may do it."""
+        """Return whether the client may perform the operation on any resource of the type."""
         peer = asking.peer
         if self._verdict(_Asked(peer.principal, peer.host, operation, resource, _ANY_NAME)).allowed:
             return True
         return self._index.any_of_type(str(peer.principal), java_host(peer.host), operation, resource)
 
     def operations(self, asking: Asking, resource: Resource, name: str) -> int:
-        """The bits of what the client may do with it (KIP-430)."""
+        """Return the client's authorized operations on a resource as bits (KIP-430)."""
         return bits([each for each in SUPPORTED[resource] if self.allowed(asking, each, resource, name, quietly=True)])
 
     def _verdict(self, asked: _Asked) -> AclVerdict:
@@ -132,7 +131,7 @@ class Authorizer:
 
 
 class DenialLines:
-    """The log of denials. Time is the clock's."""
+    """The audit log of denials."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -141,12 +140,12 @@ class DenialLines:
         self._left_out = 0
 
     def tell(self, asked: _Asked, api_key: int, count: int, verdict: AclVerdict) -> None:
-        """Write it, or count it."""
+        """Log a denial, or count it as suppressed."""
         window_ms = limits.DENIAL_LINES_WINDOW_MS
         window = self._clock.mono_ms() // window_ms
         if window != self._window_ms:
             if self._left_out:
-                logger.info("%d denials were not written in the %d s before", self._left_out, window_ms // 1_000)
+                logger.info("Suppressed %d denials in the previous %d s", self._left_out, window_ms // 1_000)
             self._window_ms, self._left_out = window, 0
             self._written.clear()
         if (asked, api_key) in self._written or len(self._written) >= limits.DENIAL_LINES:
@@ -157,7 +156,7 @@ class DenialLines:
 
 
 def denial_line(asked: _Asked, api_key: int, count: int, verdict: AclVerdict) -> str:
-    """Kafka's own line (StandardAuthorizerData.buildAuditMessage)."""
+    """Return Kafka's audit line (StandardAuthorizerData.buildAuditMessage)."""
     return (
         f"Principal = {_shown(str(asked.principal))} is Denied operation = {Operation(asked.operation).name} "
         f"from host = {java_host(asked.host)} on resource = {Resource(asked.resource).told}:LITERAL:{_shown(asked.name)} "
@@ -166,7 +165,7 @@ def denial_line(asked: _Asked, api_key: int, count: int, verdict: AclVerdict) ->
 
 
 def rule_of(verdict: AclVerdict) -> str:
-    """The rule as Kafka's line names it; of nobody who is a super user."""
+    """Return the rule as in Kafka's audit line, for a principal that is not a super user."""
     if verdict.acl is not None:
         return f"MatchingAcl(acl={text_of(verdict.acl)})"
     return "DefaultAllow" if verdict.allowed else "DefaultDeny"
@@ -175,7 +174,7 @@ def rule_of(verdict: AclVerdict) -> str:
 def authorizer_of(
     settings: BrokerSettings, acls: Callable[[], Mapping[bytes, AccessControlEntryRecord]], clock: Clock
 ) -> Authorizer | None:
-    """None where everybody may do everything."""
+    """Return the configured authorizer, or None if every request is authorized."""
     if settings.authorizer_class_name != STANDARD_AUTHORIZER:
         return None
     return Authorizer(super_users(settings.super_users), settings.allow_everyone_if_no_acl_found, acls, clock)
@@ -183,7 +182,7 @@ def authorizer_of(
 
 @lru_cache(maxsize=1024)
 def java_host(host: str) -> str:
-    """The address as ACLs have it (Java's `getHostAddress`): an IPv6 address in full, one that stands for an IPv4 address as that."""
+    """Return the address in the form of ACLs (Java's `getHostAddress`): IPv6 addresses in full, IPv4-mapped ones as IPv4."""
     try:
         address = ip_address(host)
     except ValueError:
@@ -197,7 +196,7 @@ def java_host(host: str) -> str:
 
 
 def _shown(name: str) -> str:
-    """A name without anything that would look like another line of the log."""
+    """Return a name that cannot be mistaken for another log line."""
     return name if name.isprintable() and len(name) <= limits.DENIAL_NAME_CHARS else ascii(name[: limits.DENIAL_NAME_CHARS])
 
 

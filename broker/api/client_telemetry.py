@@ -1,25 +1,25 @@
-"""Telemetry of clients at the handlers: made with the broker where it is switched on, told of subscriptions, and who asks."""
+"""The connection between client metrics (KIP-714) and the handlers: creation at the start, subscription changes, and the client
+of a request.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.api.authorizer import java_host
+from ottla.broker.api.context import Context, Services
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.telemetry.instances import ClientTelemetry
 from ottla.broker.telemetry.subscriptions import Pusher
 
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Context, Services
-
 _UNKNOWN: Final = "unknown"
-"""What Kafka calls the software of a client that does not say it."""
+"""Kafka's value for a client that does not send its software name."""
 
 
 def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None]]) -> ClientTelemetry:
-    """With the subscriptions that there are, and those that `on_subscriptions` will be told of."""
+    """Return client metrics with the current subscriptions. `on_subscriptions` receives the callback for later changes."""
     made = ClientTelemetry(services.clock, services.timers, services.random_bytes, services.settings.telemetry_max_bytes)
     catalog = services.topics
 
@@ -33,9 +33,9 @@ def telemetry_of(services: Services, on_subscriptions: list[Callable[[str], None
 
 
 def telemetry_and_pusher(ctx: Context) -> tuple[ClientTelemetry, Pusher]:
-    """Who asks; its instance goes with its connection."""
+    """Return the broker's client metrics and the client of a request. Its instance is removed when the connection closes."""
     telemetry, peer = ctx.services.telemetry, ctx.peer
-    assert telemetry is not None, "the routes are there with it"
+    assert telemetry is not None, "the telemetry routes exist only with client metrics enabled"
     peer.on_closed.setdefault(telemetry, partial(telemetry.disconnected, peer.number))
     names = (peer.client_software_name or _UNKNOWN, peer.client_software_version or _UNKNOWN)
     return telemetry, Pusher(peer.number, ctx.client_id, *names, java_host(peer.host), peer.port)

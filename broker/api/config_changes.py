@@ -1,8 +1,8 @@
-"""Changes of settings (Kafka's `ConfigAdminManager` and `ControllerApis`).
+"""Changes of configuration resources (Kafka's `ConfigAdminManager` and `ControllerApis`).
 
-Rules that hold inside:
-- A change is authorized before anything is applied, whatever else is wrong with the request. No other check can spare it the authorizer.
-- Each node sets the levels of its own loggers. The rest is decided here on a standalone node and on a controller; a cluster broker checks
+Invariants:
+* A change is authorized before anything is applied, whatever else is wrong with the request. No other check replaces authorization.
+* Each node changes the levels of its own loggers. A standalone node and a controller decide all other changes; a cluster broker validates
   its own settings and forwards the rest to the controller.
 """
 
@@ -41,10 +41,10 @@ async def change_configs(ctx: Context, request: Request, changes: Sequence[Alter
 
 
 def _settled_here(ctx: Context, request: Request, changes: Sequence[AlterResource]) -> dict[int, Rejected | None]:
-    """Return, by place, the answers to the changes that go no further: an error, or None for loggers' levels that were set.
+    """Return, by position, the results that are final: errors, and None for logger levels that were set.
 
-    Every change is authorized, whatever its form (a cluster broker leaves all but loggers to the controller). An error in its form, which
-    Kafka returns first, only takes the place of a denial.
+    Every change is authorized, whatever its form (a cluster broker leaves all but loggers to the controller). Kafka checks the form
+    first, so an error in the form replaces a denial in the response.
     """
     is_member = ctx.services.forwarding is not None
     asked = [index for index, change in enumerate(changes) if is_of_loggers(change) or not is_member]
@@ -66,8 +66,9 @@ def _is_controllers(ctx: object) -> bool:
 
 
 def _errors_before_denials(ctx: Context, changes: Sequence[AlterResource]) -> Mapping[int, Rejected]:
-    """Return, by place, the errors that Kafka returns to every client. Kafka's broker checks its own settings, too, and leaves it to the
-    controller to authorize their change."""
+    """Return, by position, the errors that Kafka returns to every client. Kafka's broker also validates its own settings and leaves their
+    authorization to the controller.
+    """
     services = ctx.services
     if _is_controllers(ctx):
         from ottla.broker.controller import cluster_configs  # noqa: PLC0415 # only a controller needs it
@@ -75,12 +76,12 @@ def _errors_before_denials(ctx: Context, changes: Sequence[AlterResource]) -> Ma
         return cluster_configs.form_errors(changes)
     malformed = form_errors(changes)
     if services.forwarding is None and services.authorizer is None:
-        return malformed  # the decision checks the rest
+        return malformed  # the controller code checks the rest
     return {**errors_of_brokers(services.topics, changes, services.settings, _check_stores(ctx)), **malformed}
 
 
 def _check_stores(ctx: Context) -> CheckStores:
-    """Stores are read, and described in errors, only for a client that may change them."""
+    """Return the check of new keystores. Files are read, and mentioned in errors, only if the client may change them."""
     may = allowed_of_cluster(ctx, Operation.ALTER_CONFIGS, quietly=True)
     return ctx.services.broker_configs.check_stores if may else no_stores
 
@@ -91,7 +92,7 @@ def _change_levels(ctx: Context, change: AlterResource, *, validate_only: bool) 
     except Rejected as error:
         return error
     if not validate_only:
-        ctx.services.broker_configs.loggers.change(change.ops)  # of this process alone: no record says it
+        ctx.services.broker_configs.loggers.change(change.ops)  # only in this process; no record is written
     return None
 
 
@@ -101,7 +102,7 @@ async def _by_the_controller(
     rest: Any = [resource for index, resource in enumerate(request.resources) if index not in settled]
     there = {}
     if rest:
-        from ottla.broker.api.forwarding import handle  # noqa: PLC0415 # only a member of a cluster needs it
+        from ottla.broker.api.forwarding import handle  # noqa: PLC0415 # only a cluster broker needs it
 
         response = await handle(ctx, replace(request, resources=rest))
         there = {(each.resource_type, each.resource_name): each for each in response.responses}
@@ -112,6 +113,6 @@ async def _by_the_controller(
 
 
 def _told(answer: object) -> Rejected | None:
-    """Return the controller's answer for one resource; it has one for each."""
+    """Return the controller's result for one resource. The controller returns one for each."""
     code = getattr(answer, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
     return None if code == ErrorCode.NONE else Rejected(ErrorCode(code), getattr(answer, "error_message", None) or "")

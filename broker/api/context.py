@@ -1,7 +1,7 @@
-"""What a handler is given beside its request.
+"""The arguments of a handler besides its request.
 
-Rules: a Context lives as long as its request; everything long-lived hangs on `Services`, which `broker/app.py` builds once. A handler
-changes the world only through services.
+Rules: a Context lives as long as its request. Long-lived objects are in `Services`, which `broker/app.py` builds once. A handler changes
+state only through services.
 """
 
 from __future__ import annotations
@@ -11,41 +11,40 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ottla.broker.api.reply import CLOSE, Reply
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.features import Features
+from ottla.broker.cluster.image import TopicImage
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
-from ottla.broker.runtime.metadata.cluster_view import Dialled
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
+from ottla.broker.runtime.coordination.txn_service import TxnService
+from ottla.broker.runtime.coordination.txn_verification import TxnVerification
+from ottla.broker.runtime.metadata.cluster_view import ClusterView, Dialled
+from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+from ottla.broker.runtime.metadata.topic_making import TopicMaker
+from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
+from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.turns import Turns
+from ottla.broker.storage.log_dir import LogDir
 
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.features import Features
-    from ottla.broker.cluster.image import TopicImage
-    from ottla.broker.configs.broker_config import BrokerConfigs
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
     from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.runtime.coordination.group_service import GroupService
-    from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
-    from ottla.broker.runtime.coordination.txn_service import TxnService
-    from ottla.broker.runtime.coordination.txn_verification import TxnVerification
     from ottla.broker.runtime.metadata.cluster_of_one import LoneController
-    from ottla.broker.runtime.metadata.cluster_view import ClusterView
-    from ottla.broker.runtime.metadata.producer_ids import ProducerIds
-    from ottla.broker.runtime.metadata.topic_making import TopicMaker
-    from ottla.broker.runtime.metadata.topic_service import TopicService
     from ottla.broker.runtime.nodes.envelopes import Forwarding
-    from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
-    from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.runtime.replicas.partitions import Partitions
-    from ottla.broker.runtime.upkeep.turns import Turns
-    from ottla.broker.storage.log_dir import LogDir
     from ottla.broker.telemetry.instances import ClientTelemetry
 
 
 class CloseConnection(Exception):
-    """Raised where there is no other way to say no (acks=0): the connection closes, and nothing is answered but `reply`."""
+    """Raised when an error cannot be reported otherwise (acks=0): `reply` is sent and the connection is closed."""
 
     def __init__(self, why: str, reply: Reply = CLOSE) -> None:
         super().__init__(why)
@@ -54,9 +53,7 @@ class CloseConnection(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """One named listener: where it is bound (the port as the kernel gave it), and what Metadata advertises for it, if anything was
-    configured.
-    """
+    """One named listener: its bound address (with the actual port) and its advertised address, if configured."""
 
     name: str
     host: str
@@ -68,40 +65,40 @@ class Listener:
 
 @dataclass(slots=True)
 class Peer:
-    """What is known of the peer. `local_host`/`local_port` are the address that the client dialled, as this end of the socket sees it."""
+    """The client of a connection. `local_host` and `local_port` are the address to which it connected."""
 
     host: str
     local_host: str
     local_port: int
     listener: Listener
     number: int = 0
-    """Counts the connections of this broker since its start, from 1."""
+    """The connection's number, counted from 1 since the broker's start."""
     port: int = 0
-    """The peer's end of the connection."""
+    """The client's port."""
     client_software_name: str = ""
     client_software_version: str = ""
     principal: Principal = ANONYMOUS
-    """Who the peer is, as its connection proved."""
+    """The authenticated principal."""
     throttle: Callable[[int], object] = lambda _ms: None
-    """Reads nothing more of the connection for so many milliseconds (KIP-219)."""
+    """Pauses reading of the connection for a number of milliseconds (KIP-219)."""
     by_token: bool = False
-    """True where a delegation token proved it: such a peer gets no further tokens."""
+    """Whether the client authenticated with a delegation token. Such a client cannot obtain further tokens."""
     has_to_log_in: bool = False
-    """True until it did, where a listener asks for that."""
+    """Whether the listener requires authentication and the client is not authenticated yet."""
     is_forwarded: bool = False
-    """True where a broker speaks for it, which has looked at its connection."""
+    """Whether a broker forwarded the request and has verified the client's connection."""
     on_closed: dict[object, Callable[[], object]] = field(default_factory=dict)
-    """What to call when the connection is gone, under a key that takes it back: a parked request registers its own cancelling."""
+    """Callbacks for the connection's close, by a key with which they can be removed: a pending request registers its cancellation."""
 
     def closed(self) -> None:
-        """The connection is gone: tell whoever waits for it."""
+        """Run the callbacks, because the connection is closed."""
         callbacks, self.on_closed = self.on_closed, {}
         for callback in callbacks.values():
             callback()
 
     @property
     def dialled(self) -> Dialled:
-        """Where this client came in, and is to find the broker: the advertised listener, or else the address that it dialled."""
+        """The address at which this client finds the broker: the listener's advertised address, or else the one to which it connected."""
         listener = self.listener
         host = listener.advertised_host if listener.advertised_host is not None else self.local_host
         port = listener.advertised_port if listener.advertised_port is not None else self.local_port
@@ -113,28 +110,28 @@ class Sent:
     """Bytes of records that were sent since the start."""
 
     by_topic: dict[str | bytes, int] = field(default_factory=dict)
-    """By its name, or its id where the request named it so."""
+    """By topic name, or by topic id if the request named the id."""
     of_deleted: int = 0
 
     @property
     def total(self) -> int:
-        """Of all topics there ever were: it never goes back."""
+        """The bytes of all topics, including deleted ones; it never decreases."""
         return self.of_deleted + sum(self.by_topic.values())
 
     def forget(self, topic: TopicImage) -> None:
-        """It is deleted."""
+        """Move a deleted topic's bytes to the total of deleted topics."""
         self.of_deleted += self.by_topic.pop(topic.name, 0) + self.by_topic.pop(topic.topic_id, 0)
 
 
 @dataclass(slots=True)
 class Traffic:
-    """What was sent to whom."""
+    """Bytes of records that were sent to consumers and to followers."""
 
     to_consumers: Sent = field(default_factory=Sent)
     to_followers: Sent = field(default_factory=Sent)
 
     def forget(self, topic: TopicImage) -> None:
-        """It is deleted."""
+        """Move a deleted topic's bytes to the totals of deleted topics."""
         self.to_consumers.forget(topic)
         self.to_followers.forget(topic)
 
@@ -152,12 +149,12 @@ class Services:
     log_dir: LogDir
     partitions: Partitions
     topics: Catalog
-    """What topics exist, here or elsewhere: partitions that are not in `partitions` may well be in it."""
+    """All topics of the cluster, including those without partitions in `partitions`."""
     cluster: ClusterView
     topic_maker: TopicMaker
     broker_configs: BrokerConfigs
     features: Callable[[], Features]
-    """Those of the cluster, now."""
+    """Returns the current features of the cluster."""
     groups: GroupService
     markers: LocalMarkers
     txns: TxnService
@@ -168,34 +165,34 @@ class Services:
     flusher: Flusher
     random_bytes: Callable[[int], bytes]
     stop_at_once: Callable[[BaseException], None]
-    """The disk cannot be trusted any more: end the process without answering anything else."""
+    """Ends the process at once after a failed fsync, without any further response."""
     listeners: Sequence[Listener] = field(default_factory=list)
     traffic: Traffic = field(default_factory=Traffic)
     quotas: Quotas | None = None
-    """Made for the first quota that there is."""
+    """Created when the first quota is configured."""
     deciding: TopicService | None = None
-    """What decides about topics, settings and producer ids; None in a member of a cluster, whose controller does."""
+    """Decides about topics, settings and producer ids; None in a cluster broker, because the controller decides."""
     forwarding: Forwarding | None = None
-    """The way to the controller, in a member of a cluster; None where this process decides everything itself."""
+    """Forwards requests to the controller; None on a standalone node."""
     authorizer: Authorizer | None = None
-    """Who may do what; None where everybody may do everything."""
+    """None if every request is authorized."""
     telemetry: ClientTelemetry | None = None
-    """What clients measure of themselves; None without `client.telemetry.enable`."""
+    """Client metrics (KIP-714); None without `client.telemetry.enable`."""
 
     @property
     def active(self) -> LoneController:
-        """As a controller's services have one, where this process decides."""
+        """The controller of a standalone node, under the same name as in a controller's services."""
         return self.topic_service.active
 
     @property
     def topic_service(self) -> TopicService:
-        """What decides here, where this process decides."""
+        """The component that decides about topics, settings and producer ids. Only on a standalone node."""
         assert self.deciding is not None
         return self.deciding
 
 
 class Context:
-    """One request's surroundings."""
+    """The context of one request."""
 
     __slots__ = ("api_key", "client_id", "peer", "services", "spent_ns", "version")
 
@@ -206,4 +203,4 @@ class Context:
         self.services = services
         self.api_key = api_key
         self.spent_ns = 0
-        """What the parts of a request that is cut took of the loop."""
+        """The time that the parts of a split request took on the loop."""

@@ -1,14 +1,14 @@
-"""What brokers ask of the controller about themselves, and others about them: BrokerRegistration (key 62), BrokerHeartbeat (63),
-UnregisterBroker (64), AllocateProducerIds (67) and ControllerRegistration (70).
+"""The controller's handlers for brokers: BrokerRegistration (key 62), BrokerHeartbeat (63), UnregisterBroker (64), AllocateProducerIds (67)
+and ControllerRegistration (70).
 
-Promise: a heartbeat counts when it comes, however many decisions are before it: no broker is fenced for what the controller has to do.
+Promise: a heartbeat counts from its arrival, however many decisions are queued before it, so that a busy controller fences no broker.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.controller.broker_sessions import Contact
 from ottla.broker.controller.heartbeats import heartbeat
 from ottla.broker.controller.producer_ids import allocate_block_to
@@ -20,14 +20,11 @@ from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerReques
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
-
 _TELLS_LAST_EPOCH = 3
 
 
 async def register(ctx: ControllerContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
-    """The broker's epoch."""
+    """Register a broker and return its epoch."""
     services = ctx.services
     decide = partial(
         register_broker,
@@ -43,7 +40,7 @@ async def register(ctx: ControllerContext, request: BrokerRegistrationRequest) -
 
 
 async def beat(ctx: ControllerContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
-    """What the broker is now."""
+    """Record a heartbeat and return the broker's state."""
     services = ctx.services
     services.active.state.sessions.touch(Contact(request.broker_id, request.broker_epoch), services.clock.mono_ms())
     try:
@@ -54,7 +51,7 @@ async def beat(ctx: ControllerContext, request: BrokerHeartbeatRequest) -> Broke
 
 
 async def unregister(ctx: ControllerContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    """The broker is forgotten."""
+    """Remove a broker's registration."""
     try:
         await ctx.services.active.run(partial(unregister_broker, broker_id=request.broker_id))
     except Rejected as error:
@@ -63,7 +60,7 @@ async def unregister(ctx: ControllerContext, request: UnregisterBrokerRequest) -
 
 
 async def allocate_ids(ctx: ControllerContext, request: AllocateProducerIdsRequest) -> AllocateProducerIdsResponse:
-    """A block of ids that nobody else gets."""
+    """Allocate a block of producer ids to a broker."""
     try:
         block = await ctx.services.active.run(partial(allocate_block_to, broker_id=request.broker_id, broker_epoch=request.broker_epoch))
     except Rejected as error:
@@ -72,7 +69,7 @@ async def allocate_ids(ctx: ControllerContext, request: AllocateProducerIdsReque
 
 
 async def register_other(ctx: ControllerContext, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
-    """Another controller's: kept, as Kafka keeps it."""
+    """Store another controller's registration, as Kafka does."""
     try:
         await ctx.services.active.run(partial(register_controller, request=request))
     except Rejected as error:

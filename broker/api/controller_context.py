@@ -1,31 +1,31 @@
-"""What a handler of the controller is given beside its request; as `ottla.broker.api.context` for those of a broker."""
+"""The arguments of a controller's handler besides its request, corresponding to `ottla.broker.api.context` for a broker."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ottla.broker.api.authorizer import Authorizer
-    from ottla.broker.api.context import Peer
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.features import Features
-    from ottla.broker.configs.broker_config import BrokerConfigs
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.runtime.quorum.active_controller import ActiveController
-    from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
-    from ottla.broker.runtime.quorum.serving import QuorumServing
-    from ottla.broker.runtime.quorum.sole_voter import SoleVoter
-    from ottla.broker.runtime.upkeep.turns import Turns
+from ottla.broker.api.authorizer import Authorizer
+from ottla.broker.api.context import Peer
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.features import Features
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.quotas.quotas import Quotas
+from ottla.broker.runtime.quorum.active_controller import ActiveController
+from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
+from ottla.broker.runtime.quorum.serving import QuorumServing
+from ottla.broker.runtime.quorum.sole_voter import SoleVoter
+from ottla.broker.runtime.upkeep.turns import Turns
 
 
 @dataclass(slots=True)
 class ControllerServices:
-    """The long-lived objects that handlers use. Those of topics and settings are a broker's, too, and use what has the same name there."""
+    """The long-lived objects that a controller's handlers use. Handlers of topics and settings are shared with brokers, so the
+    names are equal.
+    """
 
     settings: BrokerSettings
     clock: Clock
@@ -35,19 +35,19 @@ class ControllerServices:
     voter: SoleVoter
     serving: QuorumServing
     features: Callable[[], Features]
-    """Those of the cluster, now."""
+    """Returns the current features of the cluster."""
     topic_service: ClusterDecisions
     stop_at_once: Callable[[BaseException], None]
     authorizer: Authorizer | None = None
-    """Who may do what; None where everybody may do everything."""
+    """None if every request is authorized."""
     quotas: Quotas | None = None
-    """Made for the first quota that there is."""
+    """Created when the first quota is configured."""
     forwarding: None = None
-    """Everything is decided here."""
+    """None, because a controller decides everything itself."""
 
     @property
     def topics(self) -> Catalog:
-        """What topics exist."""
+        """The topics of the cluster."""
         return self.active.state.catalog
 
     @property
@@ -56,16 +56,16 @@ class ControllerServices:
         return self.topic_service.broker_configs
 
     def random_bytes(self, count: int) -> bytes:
-        """What ids are drawn from."""
+        """Return random bytes for ids."""
         return self.active.state.random.randbytes(count)
 
     def as_forwarded(self) -> ControllerServices:
-        """For what came through a broker."""
+        """Return the services for a request that a broker forwarded."""
         return replace(self, topic_service=replace(self.topic_service, is_forwarded=True))
 
 
 class ControllerContext:
-    """One request's surroundings."""
+    """The context of one request."""
 
     __slots__ = ("api_key", "client_id", "peer", "services", "spent_ns", "version")
 
@@ -76,4 +76,4 @@ class ControllerContext:
         self.services = services
         self.api_key = api_key
         self.spent_ns = 0
-        """As in a broker's context."""
+        """The time that the parts of a split request took on the loop."""

@@ -1,20 +1,24 @@
-"""Envelope (key 58), version 0: a client's request that a broker hands on, answered as if the client had sent it here (KIP-590).
+"""Envelope (key 58), version 0: a client's request that a broker forwards, handled as if the client had sent it to the controller
+(KIP-590).
 
-Only a broker may send one, which may do CLUSTER_ACTION; what is in it is judged for the client that it names. What no envelope may hold is
-INVALID_REQUEST. What cannot be read, or not in that version, is UNSUPPORTED_VERSION: then the broker ends that client's connection
-(Kafka's `EnvelopeUtils`). The broker's own connection is never ended for what a client sent.
+Only a broker may send one, with CLUSTER_ACTION; the request inside is authorized for the client that the envelope names. A request that
+must not be forwarded is INVALID_REQUEST. A request that cannot be parsed, or has an unsupported version, is UNSUPPORTED_VERSION; the
+broker then closes that client's connection (Kafka's `EnvelopeUtils`). The broker's own connection is never closed because of a client's
+request.
 """
 
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.dispatch import Served
 from ottla.broker.api.routes import FORWARDED, SPLIT
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.principal import Principal
@@ -26,19 +30,14 @@ from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.principal import read_principal
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ottla.broker.api.dispatch import Served
-
 _OF_USERS: Final = (ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
 FORWARDABLE: Final = frozenset({*FORWARDED, *SPLIT, *_OF_USERS, ApiKey.ALLOCATE_PRODUCER_IDS})
-"""KAFKA: ApiKeys.forwardable, of what is served."""
+"""The forwardable APIs that are served (KAFKA ApiKeys.forwardable)."""
 _ADDRESS_BYTES: Final = (4, 16)
 
 
 async def open_envelope(ctx: ControllerContext, request: EnvelopeRequest, routes: Mapping[int, Served]) -> EnvelopeResponse:
-    """The answer to what is in it."""
+    """Handle the request in an envelope and return its response in an envelope."""
     if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:

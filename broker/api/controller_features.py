@@ -1,13 +1,13 @@
-"""UpdateFeatures (key 57), versions 0-2, of a controller: all of a request's features get their levels, or none.
+"""UpdateFeatures (key 57), versions 0-2, of a controller: all of a request's features are updated, or none.
 
-Version 0's `allow_downgrade` is not looked at, as by Kafka's QuorumController: what lowers a level is refused.
+Version 0's `allow_downgrade` is ignored, as in Kafka's QuorumController, so a lower level is rejected.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.controller.feature_updates import FeatureUpdate, update_features
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k57_update_features import (
@@ -16,14 +16,11 @@ from ottla.protocol.messages.k57_update_features import (
     UpdateFeaturesResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
-
 _REFUSED = "The update failed for all features since the following feature had an error: "
 
 
 async def update(ctx: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
-    """Answers when the levels are in force."""
+    """Update the features; respond when the levels are in force."""
     wanted = [FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
     try:
         await ctx.services.active.run(partial(update_features, updates=wanted), validate_only=request.validate_only)

@@ -1,14 +1,14 @@
-"""What brokers and clients ask of the controller about partitions: ElectLeaders (key 43), AlterPartitionReassignments (45),
-ListPartitionReassignments (46), AlterPartition (56) and AssignReplicasToDirs (73).
+"""The controller's handlers for partitions: ElectLeaders (key 43), AlterPartitionReassignments (45), ListPartitionReassignments (46),
+AlterPartition (56) and AssignReplicasToDirs (73).
 
-A request that is refused as a whole is refused as Kafka does it: what clients ask about several partitions, at each of them, too.
+A request that is rejected as a whole is rejected as in Kafka: requests of clients have the error at each partition, too.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.controller.alter_partition import alter_partition
 from ottla.broker.controller.assign_directories import assign_directories
 from ottla.broker.controller.elect_leaders import elect_leaders
@@ -28,12 +28,9 @@ from ottla.protocol.messages.k46_list_partition_reassignments import ListPartiti
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from ottla.protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 
-if TYPE_CHECKING:
-    from ottla.broker.api.controller_context import ControllerContext
-
 
 async def elect(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
-    """Who leads where another should."""
+    """Elect leaders for partitions."""
     try:
         return await ctx.services.active.run(partial(elect_leaders, request=request))
     except Rejected as error:
@@ -43,7 +40,7 @@ async def elect(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLe
 
 
 async def reassign(ctx: ControllerContext, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
-    """Partitions begin to move, or are not to move any more. KAFKA QuorumController: a request without topics is not decided upon."""
+    """Begin or cancel reassignments. A request without topics is not processed (KAFKA QuorumController)."""
     if not request.topics:
         return AlterPartitionReassignmentsResponse()
     try:
@@ -57,12 +54,12 @@ async def reassign(ctx: ControllerContext, request: AlterPartitionReassignmentsR
 
 
 async def reassignments(ctx: ControllerContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    """What moves, as far as it is decided for good."""
+    """Return the reassignments in progress, as far as they are committed."""
     return await ctx.services.active.run(lambda state: Effects([], list_partition_reassignments(state, request)))
 
 
 async def alter_in_sync(ctx: ControllerContext, request: AlterPartitionRequest) -> AlterPartitionResponse:
-    """Other in-sync sets."""
+    """Change the ISR of partitions."""
     try:
         return await ctx.services.active.run(partial(alter_partition, request=request))
     except Rejected as error:
@@ -70,7 +67,7 @@ async def alter_in_sync(ctx: ControllerContext, request: AlterPartitionRequest) 
 
 
 async def assign(ctx: ControllerContext, request: AssignReplicasToDirsRequest) -> AssignReplicasToDirsResponse:
-    """Replicas lie where they are said to."""
+    """Record the directories of replicas."""
     try:
         return await ctx.services.active.run(partial(assign_directories, request=request))
     except Rejected as error:

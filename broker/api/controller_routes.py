@@ -1,10 +1,10 @@
-"""What a controller serves at its listeners: exactly this is listed in its ApiVersions. Imported only where there is a controller."""
+"""The API keys that a controller serves; its ApiVersions response is made from this table. Imported only in a controller."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from ottla.broker.api import controller_brokers as brokers
 from ottla.broker.api import (
@@ -33,6 +33,7 @@ from ottla.broker.api.controller_context import ControllerContext, ControllerSer
 from ottla.broker.api.controller_envelope import open_envelope
 from ottla.broker.api.controller_self import api_versions, describe_cluster
 from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.large_requests import Compute
 from ottla.broker.api.reply import Buffer
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation
@@ -40,9 +41,6 @@ from ottla.broker.faults.engine import Faults
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import response_class
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.api.large_requests import Compute
 
 _ACTION, _ALTER, _DESCRIBE = Operation.CLUSTER_ACTION, Operation.ALTER, Operation.DESCRIBE
 NEEDED: Final[Mapping[ApiKey, Operation]] = {
@@ -68,11 +66,13 @@ NEEDED: Final[Mapping[ApiKey, Operation]] = {
     ApiKey.REMOVE_RAFT_VOTER: _ALTER,
     ApiKey.UPDATE_RAFT_VOTER: _ACTION,
 }
-"""What one must be allowed to do with the cluster (KAFKA ControllerApis); the handlers of others look themselves."""
+"""The operation on the cluster that each request requires (KAFKA ControllerApis). Handlers of other requests check authorization
+themselves.
+"""
 
 
 class ControllerRoute(NamedTuple):
-    """One API key. Versions are inclusive."""
+    """The handler of one API key. Versions are inclusive."""
 
     min_version: int
     max_version: int
@@ -122,14 +122,14 @@ _ROUTES: Final[Mapping[ApiKey, tuple[int, int, Callable[[Any, Any], Any]]]] = {
     ApiKey.REMOVE_RAFT_VOTER: (0, 0, raft.remove_voter),
     ApiKey.UPDATE_RAFT_VOTER: (0, 0, raft.update_voter),
 }
-"""Some handlers are a broker's own: what they ask of their context, a `ControllerContext` has, too.
+"""The routes of a controller, with the versions of Kafka's schemas for the listener `controller`.
 
-The versions are Kafka's: those that its schemas give for the listener `controller`.
+Some handlers are shared with brokers: `ControllerContext` provides everything that they use.
 """
 
 
 def _guarded(key: ApiKey, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The handler, behind what `NEEDED` says."""
+    """Wrap a handler in the authorization check of `NEEDED`."""
     operation = NEEDED.get(key)
     if operation is None:
         return handle
@@ -150,14 +150,14 @@ for _key, (_first, _last, _handle) in _ROUTES.items():
 
 
 class ControllerDispatcher(Dispatcher):
-    """As a broker's, for a controller's requests."""
+    """The dispatcher of a controller's requests."""
 
     def __init__(self, services: ControllerServices, compute: Compute[Any] | None = None) -> None:
         super().__init__(services, Faults(), CONTROLLER_ROUTES, ControllerContext, compute)
 
     def may_be_so_large(self, frame: Buffer) -> bool:
-        """An Envelope: what is in it may be as large as a request of a client's own."""
+        """Return whether the frame is an Envelope, which may contain a client's request of the largest size."""
         return bytes(frame[:2]) == _ENVELOPE and len(frame) <= limits.STRUCTURED_REQUEST_BYTES + limits.ENVELOPE_BYTES
 
     def at_once(self, data: bytes, at: int) -> None:
-        """Nothing is: a controller serves no Produce."""
+        """Return None: a controller has no fast path, because it serves no Produce."""

@@ -1,33 +1,29 @@
-"""What a controller answers of itself: ApiVersions (key 18) and DescribeCluster (60)."""
+"""The controller's handlers for ApiVersions (key 18) and DescribeCluster (60)."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from ottla.broker.api.access import operations_of_cluster
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.dispatch import Served
 from ottla.broker.api.k18_api_versions import answer
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from ottla.broker.api.controller_context import ControllerContext
-    from ottla.broker.api.dispatch import Served
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
 def api_versions(ctx: ControllerContext, request: ApiVersionsRequest, routes: Mapping[int, Served]) -> ApiVersionsResponse:
-    """The routes of the controller, and the features of the cluster."""
+    """Return the controller's routes and the features of the cluster."""
     listed = [ApiVersion(key, route.min_version, route.max_version) for key, route in sorted(routes.items())]
     return answer(request, ctx.version, ctx.peer, ctx.services.features(), listed)
 
 
 def describe_cluster(ctx: ControllerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """The controllers, which is this one; a controller's listener tells nothing of brokers (KIP-919)."""
+    """Return the controllers, which is this one only. A controller listener does not return brokers (KIP-919)."""
     if request.endpoint_type != CONTROLLERS:
         if request.endpoint_type == BROKERS:
             wrong = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"

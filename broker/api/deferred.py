@@ -1,4 +1,4 @@
-"""An answer that may already be there: it is turned into a response now, or when it comes, and only then at the price of a task."""
+"""Results that may already be available: a response is made at once or later, and a task is created only in the latter case."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ R = TypeVar("R")
 
 
 def answered(ask: Callable[[], T | asyncio.Future[T]], respond: Callable[[T], R], refuse: Callable[[Rejected], R]) -> R | Awaitable[R]:
-    """`respond` to what `ask` returns or `refuse` what it raises, at once where there is an answer already.
+    """Pass the result of `ask` to `respond`, or its rejection to `refuse`; at once if the result is available.
 
-    A write that is lost while it waits, because another broker leads its partition now, is refused like one that was never begun.
+    A pending write that is lost because another broker became leader is rejected like one that was never started.
     """
     try:
         answer = ask()
@@ -33,7 +33,7 @@ async def _later(answer: asyncio.Future[T], respond: Callable[[T], R], refuse: C
 
 
 def when_there(answer: T | Awaitable[T], change: Callable[[T], R]) -> R | Awaitable[R]:
-    """What `change` makes of the answer, now or when it comes."""
+    """Apply `change` to the answer, now or when it is available."""
     return _changed(answer, change) if isinstance(answer, Awaitable) else change(answer)
 
 
@@ -42,7 +42,7 @@ async def _changed(answer: Awaitable[T], change: Callable[[T], R]) -> R:
 
 
 def together(answers: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R | Awaitable[R]:
-    """`respond` to all answers, in their order, when the last of them is there."""
+    """Apply `respond` to all answers, in order, when the last of them is available."""
     ready = [answer for answer in answers if not isinstance(answer, Awaitable)]
     return respond(ready) if len(ready) == len(answers) else _all_later(answers, respond)
 

@@ -1,4 +1,4 @@
-"""Which topics an expression of a group's member can stand for: those that its client may describe."""
+"""The topics that a group member's regular expression can match: those that its client may describe."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.broker.groups.topics_view import MayDescribe, every_topic
 
 
 def describable_topics(ctx: Context) -> MayDescribe:
-    """To be asked later, of topics that there are then."""
+    """Return a predicate for topic names, to be evaluated when the expression is resolved."""
     if ctx.services.authorizer is None:
         return every_topic
     return lambda name: allowed(ctx, Operation.DESCRIBE, Resource.TOPIC, name, quietly=True)

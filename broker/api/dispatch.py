@@ -1,9 +1,12 @@
-"""From one frame to one reply. The only catch-all of the broker is here.
+"""The dispatcher: from one frame to one reply. It has the broker's only catch-all for exceptions.
 
-Rules: a request is handled the moment it is parsed; only an answer that has to wait becomes a task. What the bytes got wrong goes up as a
-ProtocolError (the session closes that connection); what a handler got wrong is logged once with its trace and answered with
-UNKNOWN_SERVER_ERROR where the response has a field for it, else the connection closes. Observers and scripted faults stand around the
-handler (`api/pipeline`), and change nothing of this; where there are any, nothing is answered `at_once`.
+Rules:
+* A request is handled as soon as it is parsed. Only a response that has to wait becomes a task.
+* Invalid bytes raise ProtocolError, and the session closes that connection.
+* An unexpected exception of a handler is logged once with its traceback. The response is UNKNOWN_SERVER_ERROR if it has a field for it;
+  otherwise the connection is closed.
+* Observers and scripted faults wrap the handler (`api/pipeline`) and change none of this. While there are any, the fast path
+  (`at_once`) is off.
 """
 
 from __future__ import annotations
@@ -15,32 +18,30 @@ from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from ottla.broker.api.context import CloseConnection, Context, Peer
+from ottla.broker.api.context import CloseConnection, Context, Peer, Services
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
 from ottla.broker.api.request_parts import too_many, way_of
 from ottla.broker.api.routes import ROUTES
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS, shown
+from ottla.broker.core.timers import Timers
+from ottla.broker.faults.engine import Faults
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
+from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import FsyncFailed
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import decode_request, encode_response, response_class
+from ottla.protocol.codec import Request, RequestHeader, decode_request, encode_response, response_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, ProtocolError, TooManyElements, UnsupportedVersion
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.headers import read_request_header
 
 if TYPE_CHECKING:
-    from ottla.broker.api.context import Services
     from ottla.broker.api.large_requests import Budget, Compute, LargeRequests
     from ottla.broker.api.pipeline import Interceptor
     from ottla.broker.api.produce_lane import ProduceLane
     from ottla.broker.api.throttling import Throttling
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.faults.engine import Faults
-    from ottla.broker.runtime.upkeep.turns import Turns
-    from ottla.protocol.codec import Request, RequestHeader
 
 _PRODUCE_KEY = ApiKey.PRODUCE.to_bytes(2, "big")
 
@@ -49,7 +50,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class Needed(Protocol):
-    """What a dispatcher itself asks of the services that it hands to handlers."""
+    """The services that the dispatcher itself needs."""
 
     @property
     def clock(self) -> Clock: ...
@@ -62,7 +63,7 @@ class Needed(Protocol):
 
 
 class Served(Protocol):
-    """One API: which versions are served, and by what."""
+    """One API: its versions and its handler."""
 
     @property
     def min_version(self) -> int: ...
@@ -73,8 +74,9 @@ class Served(Protocol):
 
 
 class Dispatcher:
-    """Decodes, finds the handler, calls it, encodes. One for all connections. `context` is what handlers are given beside the request;
-    `compute` runs on a thread what would hold the loop (without it everything is done at once)."""
+    """Decodes requests, calls handlers and encodes responses; one for all connections. `context` makes the handlers' second argument.
+    `compute` runs long computations on a thread; without it everything runs on the loop.
+    """
 
     def __init__(
         self,
@@ -91,17 +93,17 @@ class Dispatcher:
         self._compute = compute
         self._tasks: set[asyncio.Task[Reply]] = set()
         self._counts: dict[int, int] = {}
-        """Requests by key and version, but for those of the lane."""
+        """Requests by key and version, without those of the Produce fast path."""
         self.budget: Budget | None = None
-        """What large requests that wait are counted in, too."""
+        """The memory budget, to which waiting large requests are added."""
         self.throttling: Throttling | None = None
-        """While there are quotas for clients."""
+        """Set while client quotas are configured."""
 
     @property
     def requests(self) -> dict[tuple[int, int], int]:
-        """How many requests of each API key and version were handled since the start."""
+        """The number of requests of each API key and version since the start."""
         found = {(kind >> 8, kind & 0xFF): count for kind, count in self._counts.items()}
-        lane = self.__dict__.get("_lane")  # there is none before the first Produce
+        lane = self.__dict__.get("_lane")  # it is created with the first Produce
         if lane is not None:
             for version, count in enumerate(lane.answered):
                 if count:
@@ -111,11 +113,11 @@ class Dispatcher:
 
     @property
     def waiting(self) -> int:
-        """Requests whose answers are not there yet."""
+        """The number of requests whose responses are pending."""
         return len(self._tasks)
 
     def handle(self, peer: Peer, frame: Buffer) -> Reply | asyncio.Future[Reply]:
-        """The reply to one frame, or the future that will have it. Raises ProtocolError for bytes that cannot be trusted."""
+        """Return the reply to one frame, or a future of it. Raises ProtocolError for invalid bytes."""
         if len(frame) > limits.STRUCTURED_REQUEST_BYTES and not self.may_be_so_large(frame):
             raise FrameTooLarge(len(frame), limits.STRUCTURED_REQUEST_BYTES)
         if len(frame) > limits.DECODED_AT_ONCE_BYTES and self._is_large(frame):
@@ -133,11 +135,11 @@ class Dispatcher:
             if hasattr(answer, "__await__"):
                 return self._later(self._finish(answer, header, context))
             return _encoded(answer, header)
-        except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not take other connections down
+        except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not affect other connections
             return self._answer_to(error, header)
 
     def _begin(self, peer: Peer, header: RequestHeader) -> tuple[Any, Served]:
-        """What the handler of a request is given beside it, and its route. Raises UnsupportedVersion."""
+        """Return the handler's context and the route of a request. Raises UnsupportedVersion."""
         route = self._routes.get(header.api_key)
         if route is None or not route.min_version <= header.api_version <= route.max_version:
             raise UnsupportedVersion(header.api_key, header.api_version, header.correlation_id, header.client_id)
@@ -147,7 +149,7 @@ class Dispatcher:
         return context, route
 
     def _answer(self, context: Any, request: Request, route: Served, size: int) -> Any:
-        """What the handler gives, or a future of it."""
+        """Return the handler's response, or an awaitable of it."""
         if self._faults.active or self.throttling is not None:
             return self._intercepted(context, request, route, size)
         return self._handled(context, request, route, size)
@@ -156,13 +158,13 @@ class Dispatcher:
         if size <= limits.SPLIT_REQUEST_BYTES or self._compute is None:
             return route.handle(context, request.body)
         if (way := way_of(request.body)) is not None:
-            # A scripted fault may have to name all elements; else each goes with the part that is done.
+            # Scripted faults may need all elements of the request. Without them, each part's elements are freed when the part is done.
             body = copy(request.body) if self._faults.active else request.body
             return self._large.handled(context, route.handle, body, way)
         return route.handle(context, request.body)
 
     def _is_large(self, frame: Buffer) -> bool:
-        """Whether to decode it takes so long that a thread does it."""
+        """Return whether decoding takes long enough to run on a thread."""
         return self._compute is not None and (bytes(frame[:2]) != _PRODUCE_KEY or len(frame) > limits.PRODUCE_DECODED_AT_ONCE_BYTES)
 
     async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Any, route: Served) -> Reply:
@@ -183,40 +185,42 @@ class Dispatcher:
 
     @cached_property
     def _large(self) -> LargeRequests:
-        """Imported with the first of them."""
-        from ottla.broker.api.large_requests import LargeRequests  # noqa: PLC0415 # as the handlers
+        """The handling of large requests, imported with the first of them."""
+        from ottla.broker.api.large_requests import LargeRequests  # noqa: PLC0415 # imported when needed, like the handlers
 
         assert self._compute is not None
         return LargeRequests(self._services.clock, self._services.turns, self._compute, self.budget)
 
     def may_be_so_large(self, frame: Buffer) -> bool:
-        """Whether this may have more than STRUCTURED_REQUEST_BYTES."""
+        """Return whether the frame may exceed STRUCTURED_REQUEST_BYTES."""
         return bytes(frame[:2]) == _PRODUCE_KEY
 
     def at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
-        """The reply to an ordinary Produce, whose frame with its size is at `at`, and where the next frame begins. None: `handle` it."""
+        """Handle an ordinary Produce at `at` by the fast path. Return the reply and the position of the next frame; None if
+        `handle` must be used.
+        """
         if self._faults.active or self.throttling is not None or data[at + PREFIX_BYTES : at + PREFIX_BYTES + 2] != _PRODUCE_KEY:
             return None
         if (lane := self._lane) is None:
             return None
         try:
             return lane.answer(data, at)
-        except Exception as error:  # noqa: BLE001 # the same catch-all, for the lane
+        except Exception as error:  # noqa: BLE001 # the same catch-all, for the fast path
             header, _ = read_request_header(memoryview(data)[at + PREFIX_BYTES :])
             return self._answer_to(error, header), len(data)
 
     @cached_property
     def _lane(self) -> ProduceLane | None:
-        """Imported with the first Produce; None where it has to be asked who may write."""
-        services = cast("Services", self._services)  # a broker's: a controller's dispatcher has no lane
+        """The Produce fast path, imported with the first Produce; None if an authorizer is configured."""
+        services = cast("Services", self._services)  # a broker's services: a controller's dispatcher has no fast path
         if services.authorizer is not None:
             return None
-        from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # as the handlers
+        from ottla.broker.api.produce_lane import ProduceLane  # noqa: PLC0415 # imported when needed, like the handlers
 
         return ProduceLane(services.partitions, services.txn_verification, services.settings.socket_request_max_bytes)
 
     async def drain(self, timeout_ms: int) -> int:
-        """Wait for the answers still pending; returns how many were not there in time (they are cancelled)."""
+        """Wait for pending responses, then cancel the remaining ones; return how many were cancelled."""
         self._faults.drop_waiting()
         tasks = set(self._tasks)
         if not tasks:
@@ -227,18 +231,18 @@ class Dispatcher:
         return len(late)
 
     def _intercepted(self, context: Context, request: Request, route: Served, size: int) -> Any:
-        """What the handler gives, with quotas, observers and scripted faults around it. `size` is that of the frame."""
+        """Call the handler with quotas, observers and scripted faults around it. `size` is the frame's size."""
         handle = partial(self._handled, context, request, route, size)
         if self.throttling is not None:
             handle = partial(self.throttling.around, context, request, size, handle)
         if not self._faults.active:
             return handle()
-        from ottla.broker.api.pipeline import Call, intercepted, observed  # noqa: PLC0415 # only brokers under test need it
+        from ottla.broker.api.pipeline import Call, intercepted, observed  # noqa: PLC0415 # only a broker under test needs it
 
         faults = self._faults
         interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
         if faults.rules:
-            from ottla.broker.api.faulty import FaultyWay  # noqa: PLC0415 # only brokers with scripted faults need it
+            from ottla.broker.api.faulty import FaultyWay  # noqa: PLC0415 # only a broker with scripted faults needs it
 
             way = FaultyWay(faults)
             interceptors = [way.to_and_fro, *interceptors, way.at_the_handler]
@@ -262,7 +266,7 @@ class Dispatcher:
             return self._answer_to(error, header)
 
     def _answer_to(self, error: Exception, header: RequestHeader) -> Reply:
-        """What an exception of a handler means for its client; call it where the exception is handled."""
+        """Return the reply to an exception of a handler. Must be called while the exception is handled."""
         if isinstance(error, CloseConnection):
             peer_logger.info("Closing the connection of client %s: %s", shown(header.client_id), error)
             return error.reply
@@ -272,16 +276,18 @@ class Dispatcher:
         return _bug(header)
 
     def _unsupported(self, error: UnsupportedVersion) -> Reply:
-        """ApiVersions is answered whatever its version, in the format of v0, with what we do speak (KIP-511); all else closes."""
+        """Answer ApiVersions of any version in the format of version 0, with the supported range (KIP-511). Raises the error for
+        any other API.
+        """
         if error.api_key != ApiKey.API_VERSIONS:
             raise error
-        from ottla.broker.api.k18_api_versions import unsupported_version_response  # noqa: PLC0415 # needed once per old client, not at start
+        from ottla.broker.api.k18_api_versions import unsupported_version_response  # noqa: PLC0415 # needed only for newer clients
 
         return encode_response(ApiKey.API_VERSIONS, 0, error.correlation_id, unsupported_version_response())
 
 
 def _decoded(frame: Buffer) -> Request:
-    """Raises ProtocolError, also where the request asks for more than may be decided in one step."""
+    """Decode a request. Raises ProtocolError, also if the request has more elements than can be handled in one step."""
     request = decode_request(frame)
     if len(frame) > limits.SPLIT_REQUEST_BYTES and (excess := too_many(request.body)) is not None:
         raise TooManyElements(type(request.body).__name__, excess)

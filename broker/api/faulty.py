@@ -1,28 +1,25 @@
-"""Scripted faults as interceptors: what becomes of a request on its way to the handler and of the answer on its way back, and what the
-handler is made to do.
+"""Scripted faults as interceptors: they delay, drop or duplicate requests and responses, or change the handler's result.
 
-Rules: a held request is handled when it is released even if its connection is gone, as a request that was late on the network; what waits
-here does so by the broker's timers or for a release, and is dropped when the broker stops. What its connection sent behind it waits in the
-session, as behind any request that is not answered.
+Rules: a held request is handled when it is released even if its connection is closed, like a request that was late on the network.
+Waiting uses the broker's timers or lasts until a release, and ends when the broker stops. Later requests of the connection wait in the
+session, as behind any pending request.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.api.context import CloseConnection
+from ottla.broker.api.pipeline import Call, Handle
 from ottla.broker.api.reply import LastWords
 from ottla.broker.faults.answers import overwrite, refusal
+from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultAction, FaultRule
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response
-
-if TYPE_CHECKING:
-    from ottla.broker.api.pipeline import Call, Handle
-    from ottla.broker.faults.engine import Faults
-    from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.error_codes import ErrorCode
 
 _DELAYED = frozenset({FaultAction.DELAY_REQUEST, FaultAction.HOLD_REQUEST})
 _ANSWERED_LATE = frozenset({FaultAction.DELAY, FaultAction.HOLD_RESPONSE})
@@ -30,13 +27,13 @@ _NOT_SEEN = frozenset({FaultAction.DROP_ACK, FaultAction.CUT_RESPONSE, FaultActi
 
 
 class FaultyWay:
-    """The interceptors of a broker with rules."""
+    """The interceptors of a broker with fault rules."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
     def to_and_fro(self, call: Call, handle: Handle) -> Any:
-        """As a bad network: the request and its answer are late, cut or lost. Raises CloseConnection."""
+        """Simulate a bad network: the request or its response is late, cut or lost. Raises CloseConnection."""
         call.rules = self._faults.met_by(call.subject)
         if not call.rules:
             return handle()
@@ -50,7 +47,7 @@ class FaultyWay:
         return self._delivered(call, handle, _DELAYED)
 
     def at_the_handler(self, call: Call, handle: Handle) -> Any:
-        """As a broker that fails: the request is not handled, or twice, or its answer is another."""
+        """Simulate a failing broker: the request is not handled, or twice, or has another response."""
         return self._handled(call, handle) if call.rules else handle()
 
     async def _delivered(self, call: Call, handle: Handle, delays: Iterable[FaultAction]) -> Any:
@@ -114,7 +111,7 @@ def _rule(call: Call, action: FaultAction) -> FaultRule | None:
 
 
 def _what(call: Call) -> str:
-    """For people: which request this is."""
+    """Return a description of the request for people."""
     subject = call.subject
     named = [*sorted(subject.transactional_ids), *sorted(subject.groups)]
     named += [topic if index is None else f"{topic}-{index}" for topic, index in subject.partitions[:3]]

@@ -1,7 +1,7 @@
-"""Requests that a member of a cluster does not decide, but the controller (KIP-590): how they are answered, and which are listed.
+"""Requests that a cluster broker forwards to the controller (KIP-590), and their versions in ApiVersions.
 
-A request without an answer is refused as a whole, each thing in it by name (`Request.getErrorResponse`). A version that the controller does
-not know ends the connection, so that the client asks for versions again.
+If the controller does not respond, the request is rejected with an error for each element (`Request.getErrorResponse`). A version that
+the controller does not support closes the connection, so that the client requests the versions again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 async def handle(ctx: Context, request: Message) -> Any:
-    """The controller's response, or the refusal that stands for it. Raises CloseConnection."""
+    """Forward a request and return the controller's response, or a rejection. Raises CloseConnection."""
     forwarding = ctx.services.forwarding
     assert forwarding is not None
     try:
@@ -32,13 +32,14 @@ async def handle(ctx: Context, request: Message) -> Any:
     except VersionNotKnown as error:
         raise CloseConnection(str(error)) from error
     except Rejected as error:
-        peer_logger.info("Api key %d was not answered by the controller: %s", request.API_KEY, error)
+        peer_logger.info("The controller did not answer API key %d: %s", request.API_KEY, error)
         return refusal(request.API_KEY, request, error.code)
 
 
 def listed(forwarding: Forwarding, routes: Mapping[int, Route] = ROUTES_OF_A_MEMBER) -> list[ApiVersion]:
-    """What ApiVersions tells: of each API that the controller decides only the versions that it knows too, once it was asked anything
-    (`ApiVersionsResponse.intersectForwardableApis`)."""
+    """Return the APIs for ApiVersions. For APIs that the controller handles, only the versions that it supports, too, are listed once they
+    are known (`ApiVersionsResponse.intersectForwardableApis`).
+    """
     known = forwarding.versions(ApiKey.API_VERSIONS) is not None
     out = []
     for key, route in sorted(routes.items()):

@@ -1,21 +1,25 @@
 """Produce (key 0), versions 3-13: appends one batch to each partition, in the order of the request.
 
-Promises: each partition succeeds or fails for itself; with acks=1 the answer comes when this broker's copy may be relied on (appended, and
-synced where flush.messages asks for it), with acks=all when every in-sync replica has it; acks=0 answers nothing, and closes the connection
-if anything failed, which is the only way to tell; a batch that an idempotent producer sends again is answered with its original offset.
-A batch of a transaction is written only where its coordinator says that the partition belongs to the transaction (`txn_verification`);
-from version 12 on writing adds the partition (KIP-890).
+Promises:
+* Each partition succeeds or fails by itself.
+* With acks=1 the response is sent when this broker's replica has the batch (and has synced it, if flush.messages requires that); with
+  acks=all when every in-sync replica has it. With acks=0 there is no response; an error closes the connection, because it cannot be
+  reported otherwise.
+* A batch that an idempotent producer sends again gets its original offset.
+* A transactional batch is written only if the transaction coordinator confirms that the partition belongs to the transaction
+  (`txn_verification`). From version 12 on a write adds the partition to the transaction (KIP-890).
 
-Versions 0-2 are advertised and never served, as in Kafka: librdkafka before 2.11 looks for Produce 0 before it compresses (KAFKA-18659).
+Versions 0-2 are advertised but not served, as in Kafka: librdkafka before 2.11 checks for Produce 0 before it compresses (KAFKA-18659).
 """
 
 from __future__ import annotations
 
+import asyncio
 import struct
 from collections.abc import Awaitable, Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import CloseConnection, Context
@@ -27,7 +31,10 @@ from ottla.broker.core.peer_log import shown
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition
 from ottla.broker.runtime.coordination.txn_verification import Verdicts, Writer
-from ottla.broker.storage.batch_check import TooMuchAtOnce
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import TopicPartitions
+from ottla.broker.storage.batch_check import Checked, TooMuchAtOnce
+from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k00_produce import (
     BatchIndexAndErrorMessage,
@@ -53,34 +60,26 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.errors import CorruptBatch, UnknownCodec
 
-if TYPE_CHECKING:
-    import asyncio
-
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.runtime.replicas.partitions import TopicPartitions
-    from ottla.broker.storage.batch_check import Checked
-    from ottla.broker.storage.txn_guard import VerificationGuard
-
 Buffer = bytes | bytearray | memoryview
 
 _LENGTH = struct.Struct(">i")
 _LENGTH_AT, _MAGIC_AT, _ATTRIBUTES_AT = 8, MAGIC_END - 1, CRC_START + 1
-"""Where a batch has its length, its magic and the lower byte of its attributes."""
+"""The positions of a batch's length, its magic, and the lower byte of its attributes."""
 
 ADMIN_CLIENT_ID = "__admin_client"
 """The client id that may write to internal topics (Kafka: AdminUtils.ADMIN_CLIENT_ID)."""
 
 REDIRECTED_SINCE = 10
-"""Producers from this version on are told who leads instead."""
+"""From this version on responses name the new leader."""
 
 BY_ID_SINCE = 13
-"""Topics are named by their ids."""
+"""From this version on requests name topics by id."""
 
 ABORTABLE_SINCE = 11
-"""Producers from this version on understand TRANSACTION_ABORTABLE."""
+"""From this version on producers understand TRANSACTION_ABORTABLE."""
 
 ADDING_SINCE = 12
-"""Producers from this version on speak transaction version 2: writing adds the partition to the transaction."""
+"""From this version on producers use transaction version 2: a write adds the partition to the transaction."""
 
 _RETRIED = frozenset(
     {
@@ -99,20 +98,20 @@ _WITHOUT_START = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Refusals of an append that do not tell where the log starts, as Kafka's do not (ReplicaManager.appendRecordsToLeader)."""
+"""Errors of an append whose responses lack the log start offset, as in Kafka (ReplicaManager.appendRecordsToLeader)."""
 
 _ACKS = frozenset({-1, 0, 1})
 _NOTHING: Verdicts = {}
 _NOBODY = LeaderIdAndEpoch()
-"""Who leads instead, where nobody does: one for all answers, as `_redirected` gives those that name somebody their own."""
+"""The leader in responses that name none: one shared object, because `_redirected` creates a new one for responses that name a leader."""
 
 
 Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
-"""What must come true before a request is answered, and the part of the answer that depends on it."""
+"""Pending conditions of a request, each with the part of the response that depends on it."""
 
 
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Append everything; answer at once unless something must be verified or synced first."""
+    """Append all batches; respond at once unless a partition must be verified, replicated or synced first."""
     topics = request.topic_data
     is_transactional = _has_transactional(request)
     is_denied = is_transactional and not _may_write_transactions(ctx, request)
@@ -126,7 +125,9 @@ def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable
 
 
 def _may_write_transactions(ctx: Context, request: ProduceRequest) -> bool:
-    """Kafka also asks for batches that a later one of the same partition replaces."""
+    """Return whether the client may use the transactional id. Kafka also checks it for batches that a later one of the same
+    partition replaces.
+    """
     transactional_id = request.transactional_id
     return transactional_id is not None and allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, transactional_id)
 
@@ -144,7 +145,7 @@ def _handle(
 def _handle_what_is_allowed(
     ctx: Context, request: ProduceRequest, may_be_transactional: bool
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Topics that the client may not write to are refused as if they were not there, and the others handled."""
+    """Reject topics to which the client may not write, as if they did not exist, and handle the others."""
     names = [_name_of(ctx, topic) for topic in request.topic_data]
     hidden = denied(ctx, Operation.WRITE, Resource.TOPIC, [name for name in names if name is not None])
     if not hidden:
@@ -155,7 +156,7 @@ def _handle_what_is_allowed(
 
     def whole(response: ProduceResponse | None) -> ProduceResponse | None:
         if response is None:
-            return _refuse_all(request, denial)  # acks=0, where there is no other way to say no
+            return _refuse_all(request, denial)  # acks=0: no topic error can be reported
         answers = iter(response.responses)
         topics = zip(request.topic_data, refused, strict=True)
         response.responses = [_refused_topic(topic, denial) if no else next(answers) for topic, no in topics]
@@ -165,7 +166,7 @@ def _handle_what_is_allowed(
 
 
 def _name_of(ctx: Context, topic: TopicProduceData) -> str | None:
-    """None where an id is nobody's."""
+    """Return the topic's name, or None for an unknown id."""
     if ctx.version < BY_ID_SINCE:
         return topic.name
     found = ctx.services.topics.topic_by_id(topic.topic_id)
@@ -173,7 +174,7 @@ def _name_of(ctx: Context, topic: TopicProduceData) -> str | None:
 
 
 def _drop_repeated(request: ProduceRequest) -> None:
-    """Of a partition that is named twice only the last is left, as in Kafka (KafkaApis.handleProduceRequest)."""
+    """Keep only the last entry of a partition that is named twice, as in Kafka (KafkaApis.handleProduceRequest)."""
     topics = request.topic_data
     if len(topics) == 1 and len({data.index for data in topics[0].partition_data}) == len(topics[0].partition_data):
         return
@@ -226,7 +227,7 @@ def _answer(
 
 
 def _refuse_all(request: ProduceRequest, refusal: Rejected) -> ProduceResponse | None:
-    """What refuses every partition of the request alike."""
+    """Return a response that rejects every partition with the same error."""
     responses = [_refused_topic(topic, refusal) for topic in request.topic_data]
     if request.acks == 0:
         _close_on_error(responses)
@@ -250,7 +251,7 @@ def _has_transactional(request: ProduceRequest) -> bool:
 def _verify_and_append(
     ctx: Context, request: ProduceRequest, transactional_id: str
 ) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
-    """Ask for all partitions at once; then append what may be written."""
+    """Verify all transactional partitions with one request, then append the allowed ones."""
     batches, producers = _transactional(ctx, request)
     if len(producers) > 1:
         return _refuse_all(request, Rejected(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "batches of more than one transactional producer"))
@@ -269,8 +270,9 @@ async def _append_verified(ctx: Context, request: ProduceRequest, verdicts: Awai
 
 
 def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[tuple[Partition, int]], set[tuple[int, int]]]:
-    """The partitions that transactional batches go to and could be written to, with the batches' base sequences, and the
-    (producer id, epoch) of all of them."""
+    """Return the partitions of valid transactional batches with the batches' base sequences, and the (producer id, epoch) pairs
+    of all of them.
+    """
     batches: list[tuple[Partition, int]] = []
     producers: set[tuple[int, int]] = set()
     for topic in request.topic_data:
@@ -284,12 +286,12 @@ def _transactional(ctx: Context, request: ProduceRequest) -> tuple[list[tuple[Pa
                 if found is not None and not is_internal(found.name):
                     batches.append((found.get(data.index), header.base_sequence))
             except Rejected:
-                continue  # the append says so again, and it is the one that answers
+                continue  # the append fails with the same error and reports it
     return batches, producers
 
 
 def unverified_error(version: int, rejected: Rejected) -> Rejected:
-    """The coordinator's word as a producer of this version understands it; what it would not retry becomes what it does."""
+    """Return the coordinator's error in the form for this version; an error that the producer would not retry becomes one that it does."""
     code = rejected.code
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
@@ -299,7 +301,7 @@ def unverified_error(version: int, rejected: Rejected) -> Rejected:
 
 
 class _Late(NamedTuple):
-    """A batch that is checked on a thread before it is appended, and where its answer goes."""
+    """A batch that is checked on a thread before it is appended, and the position of its response."""
 
     answers: list[PartitionProduceResponse]
     position: int
@@ -371,21 +373,21 @@ def _key(ctx: Context, topic: TopicProduceData) -> str | bytes:
 
 
 def _find_topic(ctx: Context, topic: TopicProduceData) -> TopicPartitions | None:
-    """The topic by name, or from v13 by id, if partitions of it are here."""
+    """Return the topic by name, or from version 13 by id, if this broker has partitions of it."""
     partitions = ctx.services.partitions
     found = partitions.by_topic_id(topic.topic_id) if ctx.version >= BY_ID_SINCE else partitions.by_name(topic.name)
     return None if found is not None and found.name == CLUSTER_METADATA else found
 
 
 def _one_batch(records: Buffer | None, version: int) -> Buffer:
-    """The single batch of `records`, a partial one behind it cut off (ProduceRequest.validateRecords); raises Rejected."""
+    """Return the only batch of `records`, without a partial batch after it (ProduceRequest.validateRecords). Raises Rejected."""
     if not records:
         raise Rejected(ErrorCode.INVALID_RECORD, "the partition has no records")
     return records if version >= 7 and is_whole(records) else _first_of(records, version)
 
 
 def is_whole(records: Buffer) -> bool:
-    """Whether this is one whole batch of magic 2: nearly always, so it is told from three fields."""
+    """Return whether this is one whole batch of magic 2. Nearly all are, so only three fields are checked."""
     size = len(records)
     if size < HEADER_BYTES or records[_MAGIC_AT] != MAGIC_V2:
         return False
@@ -394,7 +396,7 @@ def is_whole(records: Buffer) -> bool:
 
 
 def is_transactional(records: Buffer) -> bool:
-    """Whether a whole batch belongs to a transaction."""
+    """Return whether a whole batch is transactional."""
     return bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL)
 
 
@@ -439,8 +441,9 @@ def _close_on_error(responses: Iterable[TopicProduceResponse]) -> None:
 
 
 async def _answer_after(ctx: Context, waits: Waits, response: ProduceResponse, timeout_ms: int) -> ProduceResponse:
-    """Wait for what the acknowledgement asks for; what takes longer than the request's timeout is REQUEST_TIMED_OUT. The data stays where
-    the answer says that it is (KAFKA DelayedProduce)."""
+    """Wait for the acknowledgements. A partition that takes longer than the request's timeout gets REQUEST_TIMED_OUT; its records stay in
+    the log at the offset in the response (KAFKA DelayedProduce).
+    """
     services = ctx.services
     timer = services.timers.schedule(services.clock.mono_ms() + timeout_ms, partial(_time_out, waits))
     try:
@@ -458,11 +461,11 @@ def _time_out(waits: Waits) -> None:
     for future, _ in waits:
         if not future.done():
             future.set_exception(Rejected(ErrorCode.REQUEST_TIMED_OUT))
-            future.exception()  # seen, also where the request was given up meanwhile
+            future.exception()  # mark it as retrieved, in case the request was abandoned meanwhile
 
 
 def _redirected(ctx: Context, response: ProduceResponse) -> ProduceResponse:
-    """With who leads the partitions that this broker does not lead, and where, for clients that ask there at once (KIP-951)."""
+    """Add the current leaders of partitions that this broker does not lead, for clients that retry there (KIP-951)."""
     if ctx.version < REDIRECTED_SINCE:
         return response
     cluster, leaders = ctx.services.cluster, set()

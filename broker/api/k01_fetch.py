@@ -28,6 +28,7 @@ from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.runtime.replicas.fetch_sessions import FINAL_EPOCH, FetchContext, FetchTarget, TopicKey
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import (
@@ -43,8 +44,6 @@ from ottla.protocol.messages.k01_fetch import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.runtime.replicas.partition import Partition
-
     Waiting = asyncio.Future[bool]
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}

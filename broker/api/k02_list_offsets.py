@@ -1,24 +1,25 @@
-"""ListOffsets (key 2), versions 1-11: the offset of a timestamp, or one of the special offsets.
+"""ListOffsets (key 2), versions 1-11: the offset for a timestamp, or a special offset.
 
-Promises: -1 latest (the high watermark, or the last stable offset for READ_COMMITTED; with the epoch of the leadership), -2 earliest, -3
-the record with the greatest timestamp (version 7), -4 earliest local (8; here the earliest, for nothing is tiered), -5 latest tiered (9)
-and -6 earliest pending upload (11; here neither is there); else the first record that is not older. What a consumer may not see yet is not
-found: offset -1, timestamp -1, no error. A partition named twice is refused, with one answer.
-
-Only the leader answers, but a debugging client (replica -2) may ask any replica; who is no consumer sees to the log's end. While a new
-leader's high watermark is before the end with which it was elected, consumers are told to ask again instead of an offset that would go
-back (KIP-207): OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
+Promises:
+* Special timestamps: -1 latest (the high watermark, or the last stable offset for READ_COMMITTED, with the current leader epoch); -2
+  earliest; -3 the record with the maximum timestamp (version 7); -4 earliest local (8; here the earliest, because nothing is tiered); -5
+  latest tiered (9) and -6 earliest pending upload (11), which do not exist here. Any other timestamp: the first record that is not older.
+* Records that the consumer cannot read yet are not found: offset -1, timestamp -1, no error.
+* A partition that is named twice gets one error response.
+* Only the leader responds, except to a debugging client (replica -2). Replicas see the log up to its end.
+* While a new leader's high watermark is below the log end offset at its election, consumers get a retriable error instead of an offset
+  that would go back (KIP-207): OFFSET_NOT_AVAILABLE, before version 5 LEADER_NOT_AVAILABLE.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.log_values import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -38,9 +39,6 @@ from ottla.protocol.messages.k02_list_offsets import (
     ListOffsetsTopicResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.runtime.replicas.partition import Partition
-
 _SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 CONSUMER = -1
@@ -50,7 +48,7 @@ NOT_AVAILABLE_SINCE = 5
 
 
 def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
-    """Answer at once."""
+    """Look up all offsets."""
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])
     named = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     return ListOffsetsResponse(
@@ -101,7 +99,7 @@ def _found(ctx: Context, partition: Partition, timestamp: int, isolation: Isolat
 
 
 def _isolation(request: ListOffsetsRequest) -> Isolation:
-    """How far the asker may see: a replica to the log's end."""
+    """Return up to which offset the requester may read: a replica to the log end offset."""
     if request.replica_id != CONSUMER:
         return Isolation.LOG_END
     return Isolation.READ_COMMITTED if request.isolation_level == READ_COMMITTED else Isolation.READ_UNCOMMITTED

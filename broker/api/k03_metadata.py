@@ -1,20 +1,20 @@
-"""Metadata (key 3), versions 0-13: the brokers that live, and the topics that were asked for with their partitions.
+"""Metadata (key 3), versions 0-13: the live brokers, and the requested topics with their partitions.
 
 Promises:
-- Which topics: version 0 means all by an empty list, later versions by null; from version 12 a request with topic ids is answered by id
-  alone.
-- A missing topic that was named is begun to be created where both the broker and the request allow it, and is UNKNOWN_TOPIC_OR_PARTITION in
-  this answer: the client asks again (KAFKA: DefaultAutoTopicCreationManager). One that cannot be created stays unknown, and the log says
-  why; only a name that no topic may have is told at once. Asking for all topics creates none.
-- Brokers are at the listener that the client dialled. One broker's address is the advertised one, or else the address at which this
-  client's connection arrived. A leader without such a listener is LISTENER_NOT_FOUND, none at all LEADER_NOT_AVAILABLE.
-- A topic that is being deleted is in the answer whole, or is UNKNOWN_TOPIC_OR_PARTITION without partitions; never in between.
+* All topics are requested by an empty list in version 0, by null in later versions. From version 12 on a request with topic ids is
+  answered by id only.
+* An unknown topic that is requested by name is created automatically if broker and request allow it. This response has
+  UNKNOWN_TOPIC_OR_PARTITION, so that the client retries (KAFKA: DefaultAutoTopicCreationManager). If the creation fails the topic stays
+  unknown and the log has the reason; only an invalid name is rejected at once. A request for all topics creates none.
+* Brokers have their address at the listener to which the client connected: a standalone node the advertised address, or else the one at
+  which the connection arrived. A partition whose leader has no such listener is LISTENER_NOT_FOUND, one without a leader
+  LEADER_NOT_AVAILABLE.
+* A topic that is being deleted is returned completely, or as UNKNOWN_TOPIC_OR_PARTITION without partitions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import allowed_of_cluster, denied, operations, operations_of_cluster
 from ottla.broker.api.context import Context
@@ -23,6 +23,7 @@ from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.runtime.metadata.cluster_view import Place
 from ottla.broker.runtime.metadata.topic_making import Asker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k03_metadata import (
@@ -34,17 +35,14 @@ from ottla.protocol.messages.k03_metadata import (
 )
 from ottla.protocol.topic_names import name_problem
 
-if TYPE_CHECKING:
-    from ottla.broker.runtime.metadata.cluster_view import Place
-
 LISTENER_NOT_FOUND_SINCE = 6
-"""Clients of older versions are told that there is no leader."""
+"""Clients of older versions get LEADER_NOT_AVAILABLE instead."""
 _UNSEEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-"""Errors of topics of which no authorized operations are told."""
+"""Errors of topics whose authorized operations are not returned."""
 
 
 def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
-    """Answer at once; topics that have to be created come later."""
+    """Return brokers and topics at once; automatic creation happens in the background."""
     topics = request.topics
     if topics is None or (ctx.version == 0 and not topics):
         every = ctx.services.topics.topics()
@@ -81,7 +79,9 @@ def _respond(ctx: Context, request: MetadataRequest, topics: list[MetadataRespon
 
 
 def _describe_names(ctx: Context, request: MetadataRequest, asked: Iterable[str]) -> list[MetadataResponseTopic]:
-    """Whether a topic exists is told to nobody who may not describe it; whoever may not create it, learns that it is not there."""
+    """Describe topics by name. A client that may not describe a topic does not learn whether it exists; one that may not create it learns
+    that it does not.
+    """
     names = list(dict.fromkeys(asked))
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, names)
     not_made: Collection[str] = ()
@@ -131,7 +131,7 @@ def _describe(ctx: Context, topic: TopicImage) -> MetadataResponseTopic:
 
 
 def _partition(ctx: Context, index: int, place: Place) -> MetadataResponsePartition:
-    """To a client of version 0 only replicas that it can reach are named, and it is told where that leaves some out."""
+    """Describe a partition. Version 0 returns only replicas that the client can reach, with an error if any is omitted."""
     state, error = place.state, place.error
     replicas, isr = state.replicas, state.isr
     if ctx.version == 0 and place.hidden:

@@ -1,8 +1,11 @@
-"""OffsetCommit (key 8), versions 2-10: a group stores how far it has read.
+"""OffsetCommit (key 8), versions 2-10: stores a group's offsets.
 
-Promises: an offset that was acknowledged survives a crash of the broker as far as any other record does. Partitions that do not exist are
-refused one by one, the others stored. A commit of a group that nobody joined makes a group that only stores offsets. Metadata comes back as
-it was sent. From version 10 on topics are named by id (KIP-848); of an id that no topic has, every partition is UNKNOWN_TOPIC_ID.
+Promises:
+* An acknowledged offset is as durable as any acknowledged record.
+* Unknown partitions are rejected one by one; the others are stored.
+* A commit for an unknown group creates a group that only stores offsets.
+* Metadata is returned as it was sent.
+* From version 10 on topics are named by id (KIP-848); all partitions of an unknown id are UNKNOWN_TOPIC_ID.
 """
 
 from __future__ import annotations
@@ -28,11 +31,11 @@ from ottla.protocol.messages.k08_offset_commit import (
 BY_ID_SINCE = 10
 
 Known = list[TopicImage | None]
-"""The topics of a request in its order; None for one that is not there."""
+"""The topics of a request in order; None for an unknown topic."""
 
 
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """Store what can be stored; one error for each partition."""
+    """Store the offsets; return one error for each partition."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         refusal: OffsetCommitResponse = refused(request, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return refusal
@@ -65,7 +68,7 @@ def _commit(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse 
 
 
 def _name(ctx: Context, topic: OffsetCommitRequestTopic) -> str | None:
-    """Return None for an id that no topic has."""
+    """Return the topic's name, or None for an unknown id."""
     if ctx.version < BY_ID_SINCE:
         return topic.name
     known = _find(ctx, topic)
@@ -73,7 +76,7 @@ def _name(ctx: Context, topic: OffsetCommitRequestTopic) -> str | None:
 
 
 def _without(ctx: Context, request: OffsetCommitRequest, hidden: list[bool]) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
-    """The answer with the topics that are `hidden` refused, as if the request had not named them."""
+    """Commit the topics that are not `hidden` and reject the others."""
     rest = replace(request, topics=[topic for topic, is_hidden in zip(request.topics, hidden, strict=True) if not is_hidden])
     code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
@@ -115,15 +118,18 @@ def _existing(request: OffsetCommitRequest, topics: Known) -> list[OffsetToCommi
 
 
 def _commit_error(code: ErrorCode) -> ErrorCode:
-    """Records too large for the log are the committer's doing (KAFKA: OffsetCommitResponse's documented errors)."""
+    """Return the error for the response: if the records are too large for the log, the client is at fault (KAFKA: OffsetCommitResponse's
+    documented errors).
+    """
     return ErrorCode.INVALID_COMMIT_OFFSET_SIZE if code is ErrorCode.UNKNOWN_SERVER_ERROR else code
 
 
 def _response(
     request: OffsetCommitRequest, topics: Known, missing: ErrorCode, offsets: list[OffsetToCommit], errors: list[ErrorCode]
 ) -> OffsetCommitResponse:
-    """The errors in the order of the request: `missing` for a topic that is not there, and what was not handed to the group does not
-    exist."""
+    """Return the errors in the order of the request: `missing` for an unknown topic, and UNKNOWN_TOPIC_OR_PARTITION for an
+    unknown partition.
+    """
     decided = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
 
     def error(known: TopicImage | None, index: int) -> ErrorCode:

@@ -1,10 +1,11 @@
-"""OffsetFetch (key 9), versions 1-10: how far a group has read, for these partitions or for all.
+"""OffsetFetch (key 9), versions 1-10: a group's committed offsets, of given partitions or of all.
 
-Promises: a group or partition without a committed offset is no error: offset -1, leader epoch -1, empty metadata. With `require_stable` an
-offset that an open transaction is about to replace is UNSTABLE_OFFSET_COMMIT. Many groups in one request (8+) fail one by one; one of
-which all is asked for twice is answered once.
-From version 10 on topics are named by id (KIP-848): one that is unknown is UNKNOWN_TOPIC_ID in each of its partitions, after all others. An
-offset that was committed for an earlier topic of the same name does not count.
+Promises:
+* A group or partition without a committed offset is not an error: offset -1, leader epoch -1, empty metadata.
+* With `require_stable`, an offset with a pending transactional commit is UNSTABLE_OFFSET_COMMIT.
+* Several groups in one request (version 8) fail one by one. A group whose offsets are all requested twice is answered once.
+* From version 10 on topics are named by id (KIP-848). All partitions of an unknown id are UNKNOWN_TOPIC_ID, after all other topics. An
+  offset that was committed for an earlier topic of the same name is not returned.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ BY_ID_SINCE = 10
 
 
 def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
-    """One group, or from version 8 on many."""
+    """Fetch the offsets of one group, or from version 8 on of several."""
     return _many(ctx, request) if ctx.version >= 8 else _one(ctx, request)
 
 
@@ -51,7 +52,7 @@ def _one(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awa
 
 
 def _visible(ctx: Context, topics: Topics | None) -> tuple[Topics | None, Fetched]:
-    """What to ask the group for, and the answers for topics that the client may not describe."""
+    """Return the topics to fetch, and the errors for topics that the client may not describe."""
     if topics is None or ctx.services.authorizer is None:
         return topics, []
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [name for name, _ in topics])
@@ -65,7 +66,7 @@ def _visible(ctx: Context, topics: Topics | None) -> tuple[Topics | None, Fetche
 
 
 def _shown(ctx: Context, topics: Topics | None, fetched: Fetched) -> Fetched:
-    """Where all was asked for, what the client may describe."""
+    """Return the fetched topics; if all were requested, only those that the client may describe."""
     if topics is not None or ctx.services.authorizer is None:
         return fetched
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [name for name, _ in fetched])
@@ -73,7 +74,7 @@ def _shown(ctx: Context, topics: Topics | None, fetched: Fetched) -> Fetched:
 
 
 def _failed(ctx: Context, topics: Topics, error: ErrorCode) -> OffsetFetchResponse:
-    """Version 1 has no error but those of the partitions."""
+    """Return an error response. Version 1 has error codes only in partitions."""
     if ctx.version >= 2:
         return OffsetFetchResponse(error_code=error)
     return OffsetFetchResponse(
@@ -122,7 +123,7 @@ def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) 
 
 
 def _named(ctx: Context, topics: list[OffsetFetchRequestTopics]) -> tuple[Topics, dict[str, bytes], list[OffsetFetchRequestTopics]]:
-    """What to ask the group for, the ids of those topics where they were given, and the topics whose id nobody has."""
+    """Return the topics by name, their ids if ids were given, and the topics with unknown ids."""
     if ctx.version < BY_ID_SINCE:
         return [(topic.name, topic.partition_indexes) for topic in topics], {}, []
     known = [(ctx.services.topics.topic_by_id(topic.topic_id), topic) for topic in topics]
@@ -136,7 +137,7 @@ def _group(ctx: Context, group_id: str, unknown: list[OffsetFetchRequestTopics],
     for name, offsets in fetched:
         found = ctx.services.topics.topic(name)
         if found is None and ctx.version >= BY_ID_SINCE:
-            continue  # deleted meanwhile: it has no id by which the answer could name it
+            continue  # deleted meanwhile: the response could not name its id
         partitions = [
             OffsetFetchResponsePartitions(one.partition, one.offset, one.leader_epoch, one.metadata, one.error) for one in offsets
         ]

@@ -1,8 +1,8 @@
-"""FindCoordinator (key 10), versions 0-6: who looks after a group or a transactional id.
+"""FindCoordinator (key 10), versions 0-6: the coordinator of a group or of a transactional id.
 
-Promises: the one broker is everybody's coordinator, under the address that the client dialled or the one advertised to it. The topic that
-the coordinator keeps its state in is created by the first question, and that question is answered too: nobody is sent away to ask again
-(Kafka answers COORDINATOR_NOT_AVAILABLE meanwhile). An empty transactional id is INVALID_REQUEST.
+Promises: on a standalone node the first request creates the coordinator's internal topic and still gets the coordinator (Kafka answers
+COORDINATOR_NOT_AVAILABLE meanwhile). The address is the advertised one, or else the one to which the client connected. An empty
+transactional id is INVALID_REQUEST.
 
 Deviation: share groups and unknown key types are INVALID_REQUEST.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Set
 from enum import IntEnum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.api.access import NOBODY, denied
 from ottla.broker.api.context import Context
@@ -19,17 +19,15 @@ from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.shards import Shards
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.coordination.shards import Shards
 
 NO_NODE = -1
 
 
 class KeyType(IntEnum):
-    """What a coordinator key names."""
+    """The type of a coordinator key."""
 
     GROUP = 0
     TRANSACTION = 1
@@ -45,7 +43,7 @@ _TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION:
 
 
 def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
-    """Answer at once, but for the very first question about a group, or about a transactional id."""
+    """Return the coordinators; create the internal topic if there is none."""
     shards: Shards[Any]
     if request.key_type == KeyType.GROUP:
         shards = ctx.services.groups.shards
@@ -102,8 +100,8 @@ def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     count = 0 if topic is None else len(topic.partitions)
     found = services.cluster.coordinator(topic, partition_of(key, count), ctx.peer.dialled) if topic is not None and count else None
     if found is None:
-        return Coordinator(key, NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "nobody leads the coordinator's partition now")
-    # Kafka's words for "no error": one for the versions that ask for a single key, none for those that ask for many.
+        return Coordinator(key, NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
+    # Kafka's message for "no error": "NONE" in versions with a single key, empty in versions with several.
     return Coordinator(key, found.node_id, found.host, found.port, error_message="" if ctx.version >= 4 else "NONE")
 
 

@@ -1,11 +1,13 @@
-"""JoinGroup (key 11), versions 0-9: enter a group's next generation.
+"""JoinGroup (key 11), versions 0-9: joins a group's next generation.
 
-Promises: the answer comes when all members known have joined, or when the rebalance timeout is over; with
-group.initial.rebalance.delay.ms at 0 a group's first member is answered at once. From version 4 on a new dynamic member is given its id
-first (MEMBER_ID_REQUIRED, KIP-394). A static member that comes back is recognised (KIP-345). While it waits, a join costs no polling; that
-of a client which went away ends with the phase like all others, and the member is out when it does not sync.
+Promises:
+* The response is sent when all known members have joined, or after the rebalance timeout. If group.initial.rebalance.delay.ms is 0, a
+  group's first member gets its response at once.
+* From version 4 on a new dynamic member first gets its member id (MEMBER_ID_REQUIRED, KIP-394). A static member that rejoins is
+  recognized (KIP-345).
+* A pending join does not poll. A join whose client disconnected ends with the join phase, and the member is removed when it does not sync.
 
-Version 0 has no rebalance timeout: its session timeout serves.
+Version 0 has no rebalance timeout, so its session timeout is used.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupRe
 
 
 def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
-    """Answer now or when the join phase ends."""
+    """Join; respond now or when the join phase ends."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return _response(ctx, JoinAnswer(error=ErrorCode.GROUP_AUTHORIZATION_FAILED))
     client_id = ctx.client_id or ""

@@ -1,6 +1,6 @@
-"""Heartbeat (key 12), versions 0-4: a member shows that it lives.
+"""Heartbeat (key 12), versions 0-4: keeps a member's session alive.
 
-Promises: it is answered at once. REBALANCE_IN_PROGRESS tells the member to join again and keeps its session all the same.
+Promise: REBALANCE_IN_PROGRESS makes the member rejoin, and still renews its session.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.protocol.messages.k12_heartbeat import HeartbeatRequest, HeartbeatRes
 
 
 def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
-    """Answer at once."""
+    """Renew the member's session."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return HeartbeatResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     error = ctx.services.groups.heartbeat(request.group_id, request.member_id, request.group_instance_id, request.generation_id)

@@ -1,6 +1,7 @@
-"""LeaveGroup (key 13), versions 0-5: members leave, so that the others need not wait for their sessions to end.
+"""LeaveGroup (key 13), versions 0-5: members leave, so that the group need not wait for their sessions to expire.
 
-Promises: from version 3 on many members in one request, each with its own error; a static member may be named by its instance id alone.
+Promise: from version 3 on a request may name several members, each with its own error; a static member may be named by its
+instance id only.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGrou
 
 
 def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
-    """Answer at once; whoever stays learns of it by its next heartbeat."""
+    """Remove the members; the remaining ones are notified by their next heartbeat."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
         return LeaveGroupResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     is_batch = ctx.version >= 3

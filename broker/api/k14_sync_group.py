@@ -1,7 +1,7 @@
-"""SyncGroup (key 14), versions 0-5: the leader hands out assignments, everybody gets its own.
+"""SyncGroup (key 14), versions 0-5: the group leader distributes assignments, and each member gets its own.
 
-Promises: members wait until the leader's assignment is in the log, then all are answered; a member that comes late gets the current
-assignment. From version 5 on the protocol that the member believes in has to be said, and is checked (KIP-559).
+Promises: members wait until the leader's assignment is in the log and then all get their responses; a late member gets the current
+assignment. From version 5 on the member must send its protocol type and name, which are checked (KIP-559).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ PROTOCOL_SAID_SINCE = 5
 
 
 def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
-    """Answer now or when the leader has spoken."""
+    """Sync; respond now or when the leader has sent the assignments."""
     if ctx.version >= PROTOCOL_SAID_SINCE and None in {request.protocol_type, request.protocol_name}:
         return _response(SyncAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

@@ -1,8 +1,8 @@
-"""DescribeGroups (key 15), versions 0-6: the state and the members of classic groups.
+"""DescribeGroups (key 15), versions 0-6: state and members of classic groups.
 
-Promises: an unknown group, and one of another type, is in state Dead without an error, from version 6 on GROUP_ID_NOT_FOUND with a message
-(KIP-1043). Subscriptions and the protocol are shown only while the group is stable. Authorized operations are told when they are asked for
-(3+). A group that is named twice is described once.
+Promises: an unknown group, or one of another type, has the state Dead without an error; from version 6 on it is GROUP_ID_NOT_FOUND with a
+message (KIP-1043). Subscriptions and protocol are returned only while the group is stable. Authorized operations are returned on request
+(version 3). A group that is named twice is described once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ottla.protocol.messages.k15_describe_groups import DescribedGroup, Describe
 
 
 def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-    """Answer at once, group by group."""
+    """Describe the groups one by one."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations

@@ -1,7 +1,8 @@
-"""ListGroups (key 16), versions 0-5: which groups there are.
+"""ListGroups (key 16), versions 0-5: lists groups.
 
-Promises: groups that only store offsets are listed too, with an empty protocol type. Filters by state (4+, KIP-518) and by type (5+,
-KIP-848) ignore case; a name that is no state or type matches nothing. Who may not DESCRIBE the cluster sees the groups that he may.
+Promises: groups that only store offsets are listed with an empty protocol type. Filters by state (version 4, KIP-518) and by type
+(version 5, KIP-848) ignore case; an unknown state or type matches nothing. A client that may not DESCRIBE the cluster sees only the
+groups that it may describe.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ CONSUMER = "consumer"
 
 
 def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
-    """Answer at once."""
+    """List the groups that match the filters."""
     states = {state.lower() for state in request.states_filter}
     types = {type_.lower() for type_ in request.types_filter}
     try:

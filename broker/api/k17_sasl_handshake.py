@@ -1,7 +1,7 @@
-"""SaslHandshake (key 17), versions 0-1: a log-in begins. Here it is out of turn.
+"""SaslHandshake (key 17), versions 0-1, outside of an authentication.
 
-Promise: who asks on a connection that is logged in, or where nobody logs in, is told ILLEGAL_SASL_STATE and no mechanism. A log-in itself
-is `ottla.broker.security.sasl`.
+Promise: on a connection that is already authenticated, or needs no authentication, the response is ILLEGAL_SASL_STATE without mechanisms.
+The authentication itself is in `ottla.broker.security.sasl`.
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, Sas
 
 
 def handle(_ctx: Any, _request: SaslHandshakeRequest) -> SaslHandshakeResponse:
-    """The same for all; of a broker and of a controller."""
+    """Reject the request. Shared by brokers and controllers."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

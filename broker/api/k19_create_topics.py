@@ -1,10 +1,10 @@
-"""CreateTopics (key 19), versions 2-7: new topics, each whole or not at all.
+"""CreateTopics (key 19), versions 2-7: creates topics, each completely or not at all.
 
-Promises: a topic that is answered without an error is on disk and ready to be used; one topic's error is not another's; validate_only
-checks everything and creates nothing. From version 5 the answer tells what was created with every configuration and its source, from 7
-the topic id.
+Promises: a topic without an error in the response is durable and ready to use; an error of one topic does not affect others;
+validate_only checks everything and creates nothing. From version 5 on the response has the topic's configuration with its sources, from
+version 7 on its id.
 
-`timeout_ms` is not needed: one node has nobody to wait for.
+`timeout_ms` is ignored: on a standalone node there is nothing to wait for.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ottla.protocol.messages.k19_create_topics import (
 
 
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
-    """Answers when the topics that could be created are durable."""
+    """Create the topics; respond when they are durable."""
     refused, hidden = _denied(ctx, request)
     wanted = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
     service = ctx.services.topic_service
@@ -48,7 +48,7 @@ async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResp
 
 
 def _denied(ctx: Context, request: CreateTopicsRequest) -> tuple[Set[str], Set[str]]:
-    """Topics that the client may not create, and those of which it may not see the settings."""
+    """Return the topics that the client may not create, and those whose configuration it may not see."""
     if ctx.services.authorizer is None:
         return NOBODY, NOBODY
     names = list(dict.fromkeys(topic.name for topic in request.topics))
@@ -88,6 +88,8 @@ def _result(created: CreatedTopic, broker_configs: BrokerConfigs, is_hidden: boo
 
 
 def _as_written(entry: ConfigEntry) -> str | None:
-    """KAFKA KafkaConfigSchema: what somebody set while brokers ran is told as he wrote it, as the client's own settings are."""
+    """Return the value of an entry. A value that was set at run time is returned as it was written, like the client's own settings (KAFKA
+    KafkaConfigSchema).
+    """
     is_changed = entry.source in {ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER}
     return entry.synonyms[0][1] if is_changed else entry.value

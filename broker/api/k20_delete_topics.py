@@ -1,9 +1,9 @@
-"""DeleteTopics (key 20), versions 1-6: by name, and from version 6 by name or id.
+"""DeleteTopics (key 20), versions 1-6: by name, and from version 6 on by name or id.
 
-Promises: a topic that is answered without an error will not come back, whatever happens to the broker; its partitions are served no longer,
-and fetches that wait for them are answered with an error; its files go after `file.delete.delay.ms`.
+Promises: the deletion of a topic without an error in the response is durable. Requests for its partitions, including pending fetches,
+fail from then on. Its files are removed after `file.delete.delay.ms`.
 
-Deviation: the broker's own topics are refused with INVALID_TOPIC_EXCEPTION, while Kafka deletes them and with them every group.
+Deviation: internal topics are rejected with INVALID_TOPIC_EXCEPTION, while Kafka deletes them together with all groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ottla.protocol.messages.k20_delete_topics import DeletableTopicResult, Dele
 
 
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
-    """Answers when the removals are durable."""
+    """Delete the topics; respond when the deletions are durable."""
     refs = [TopicRef(name) for name in request.topic_names] + [TopicRef(topic.name, topic.topic_id) for topic in request.topics]
     charge, wait_ms = charged(ctx, strict_since=5)
     try:
@@ -40,8 +40,9 @@ async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResp
 
 
 def _denials(ctx: Context, refs: Sequence[TopicRef]) -> dict[TopicRef, DeletedTopic]:
-    """Return an answer for each topic that the client is not authorized to delete, also where it does not exist. The client learns the name
-    of an id, and whether a name exists, where it may describe the topic."""
+    """Return an error for each topic that the client may not delete, whether or not it exists. The client learns the name of an id, and
+    whether a name exists, only if it may describe the topic.
+    """
     if allowed_of_cluster(ctx, Operation.DELETE, quietly=True):
         return {}
     topics = ctx.services.topics

@@ -1,24 +1,28 @@
 """DeleteRecords (key 21), versions 0-2: raises a partition's log start offset; -1 means the high watermark.
 
-Promises: what is below the answered low watermark is not readable any more on any replica that lives, also after a crash of the leader
-(Kafka writes the checkpoint within a minute, we before the answer); an offset at or below the log start is a success that changes nothing.
-Refused: an offset above the high watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted (POLICY_VIOLATION), the
-broker's own topics (INVALID_TOPIC_EXCEPTION), a partition that another broker leads (NOT_LEADER_OR_FOLLOWER). An error carries a low
-watermark of -1; but where the followers are not done in time (REQUEST_TIMED_OUT) it is what it was, and the leader's records stay deleted.
+Promises:
+* Records below the returned low watermark are not readable on any live replica, not even after a crash of the leader. (Kafka writes the
+  checkpoint within a minute; this broker writes it before the response.)
+* An offset at or below the log start offset succeeds without any change.
+* Rejected are an offset above the high watermark or below -1 (OFFSET_OUT_OF_RANGE), a topic that is only compacted (POLICY_VIOLATION), an
+  internal topic (INVALID_TOPIC_EXCEPTION), and a partition that another broker leads (NOT_LEADER_OR_FOLLOWER). An error has a low
+  watermark of -1.
+* If the followers do not finish in time (REQUEST_TIMED_OUT), the low watermark is the previous one, and the leader's records stay deleted.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k21_delete_records import (
@@ -29,11 +33,6 @@ from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsTopicResult,
 )
 
-if TYPE_CHECKING:
-    import asyncio
-
-    from ottla.broker.runtime.replicas.partition import Partition
-
 HIGH_WATERMARK = -1
 
 logger = logging.getLogger(__name__)
@@ -41,7 +40,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class _Deletion:
-    """One partition's. `reached` is done when all replicas have deleted what was asked for, None where they have."""
+    """The deletion in one partition. `reached` is done when all replicas have deleted the records; None if they already have."""
 
     result: DeleteRecordsPartitionResult
     partition: Partition | None = None
@@ -49,7 +48,7 @@ class _Deletion:
 
 
 def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
-    """Delete here, and write that down; then wait for the followers, if there are any."""
+    """Delete the records here and write the checkpoint; then wait for the followers, if any."""
     hidden = denied(ctx, Operation.DELETE, Resource.TOPIC, [topic.name for topic in request.topics])
     done = [
         (topic.name, [_delete(ctx, topic.name, partition, is_denied=topic.name in hidden) for partition in topic.partitions])
@@ -59,7 +58,7 @@ def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse
     try:
         ctx.services.log_dir.log_start_checkpoint()()
     except OSError as error:
-        logger.error("the new log start offsets are not on disk: %s", error)
+        logger.error("Cannot write the log start offset checkpoint: %s", error)
         for deletion in deletions:
             if deletion.result.error_code == ErrorCode.NONE:
                 _refuse(deletion, ErrorCode.KAFKA_STORAGE_ERROR)

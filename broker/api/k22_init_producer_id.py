@@ -1,9 +1,12 @@
-"""InitProducerId (key 22), versions 0-5: gives a producer its id and epoch.
+"""InitProducerId (key 22), versions 0-5: assigns a producer id and epoch.
 
-Promises: without a transactional id every call gets an id that this data directory never gave before, with epoch 0, whatever id the
-request carries (Kafka's TransactionCoordinator does the same). With one, the caller gets the id's next epoch and every earlier holder is
-fenced; what it left open is aborted first, so that the first answer is CONCURRENT_TRANSACTIONS then. From version 3 on the caller may name
-the id and epoch it holds (KIP-360). A fenced caller is told PRODUCER_FENCED from version 4 on, before that INVALID_PRODUCER_EPOCH.
+Promises:
+* Without a transactional id every request gets a new producer id with epoch 0, whatever id it carries (as in Kafka's
+  TransactionCoordinator).
+* With a transactional id the producer gets the next epoch, and earlier producers are fenced. An open transaction is aborted first;
+  meanwhile the response is CONCURRENT_TRANSACTIONS.
+* From version 3 on the producer may send its current id and epoch (KIP-360).
+* A fenced producer gets PRODUCER_FENCED from version 4 on, before that INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, 
 
 
 def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
-    """Answer at once, unless the record of a transactional id has to become durable first."""
+    """Assign an id; respond at once unless the record of a transactional id must become durable first."""
     if (denial := _denial(ctx, request)) is not None:
         return _refused(denial)
     if (request.producer_id == -1) != (request.producer_epoch == -1):
@@ -46,7 +49,9 @@ def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdRespon
 
 
 def _denial(ctx: Context, request: InitProducerIdRequest) -> ErrorCode | None:
-    """A producer without transactions needs a permission of the cluster's, or to write to any topic at all (KIP-679)."""
+    """Return the authorization error, if any. A producer without transactions needs IDEMPOTENT_WRITE on the cluster, or WRITE on
+    any topic (KIP-679).
+    """
     authorizer = ctx.services.authorizer
     if authorizer is None:
         return None
@@ -66,7 +71,7 @@ def _idempotent(ctx: Context) -> InitProducerIdResponse | Awaitable[InitProducer
 
 
 async def _when_there_is_one(ctx: Context) -> InitProducerIdResponse:
-    """The first calls wait for a block of ids to be on disk."""
+    """Wait for a block of producer ids, which the first requests need, and take one."""
     try:
         await ctx.services.producer_ids.wait()
     except Rejected as rejected:

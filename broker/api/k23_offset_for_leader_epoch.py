@@ -1,8 +1,7 @@
-"""OffsetForLeaderEpoch (key 23), versions 2-4: where a leader epoch ended, so that a client notices that what it read is no longer there
-(KIP-320).
+"""OffsetForLeaderEpoch (key 23), versions 2-4: the end offset of a leader epoch, by which clients detect log truncation (KIP-320).
 
-Promises: the largest epoch that we know and that is not above the one asked, with the offset where it ended (the log's end for the
-present one); -1, -1 when no such epoch is known. Only the leader answers, replicas and consumers alike.
+Promises: the response has the largest known epoch that is not above the requested one, with its end offset (the log end offset for the
+current epoch); -1, -1 if no such epoch is known. Only the leader responds, to replicas and consumers alike.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ottla.protocol.messages.k23_offset_for_leader_epoch import (
 
 
 def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
-    """Answer at once."""
+    """Look up the epochs."""
     hidden: Collection[str] = NOBODY
     if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION, quietly=True):
         hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.topic for topic in request.topics])

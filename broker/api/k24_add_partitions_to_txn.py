@@ -1,9 +1,11 @@
-"""AddPartitionsToTxn (key 24), versions 0-5: opens a transaction, or widens it, or asks what belongs to it.
+"""AddPartitionsToTxn (key 24), versions 0-5: adds partitions to a transaction, or verifies that they belong to it.
 
-Promises: all partitions of a transaction are added or none. One that does not exist (UNKNOWN_TOPIC_OR_PARTITION) or that clients may not
-write to (an internal one, TOPIC_AUTHORIZATION_FAILED) gets its error, all others OPERATION_NOT_ATTEMPTED. Clients use versions 0 to 3.
-Brokers use 4 and 5, which carry several transactions and may only ask (KIP-890); whoever adds with them speaks transaction version 2.
-A fenced producer is told PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
+Promises:
+* All partitions of a transaction are added, or none. A partition that does not exist (UNKNOWN_TOPIC_OR_PARTITION), or is internal
+  (TOPIC_AUTHORIZATION_FAILED), gets its error and all others OPERATION_NOT_ATTEMPTED.
+* Clients use versions 0 to 3. Brokers use versions 4 and 5, with several transactions in one request, to add or only to verify (KIP-890);
+  an addition implies transaction version 2.
+* A fenced producer gets PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ Errors = Mapping[TopicPartition, ErrorCode]
 
 
 def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
-    """Answer at once, unless an addition has to become durable first."""
+    """Add or verify; respond at once unless an addition must become durable first."""
     if ctx.version >= 4 and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = request.transactions if ctx.version >= 4 else [_of_client(request)]

@@ -1,8 +1,8 @@
-"""AddOffsetsToTxn (key 25), versions 0-4: makes a group's offsets part of a transaction, before they are committed in it.
+"""AddOffsetsToTxn (key 25), versions 0-4: adds a group's offsets partition to a transaction, before offsets are committed in it.
 
-Promises: what is added is the partition of `__consumer_offsets` where the group lives. That topic is made if nobody asked for a group
-before: Java's producer adds offsets first and looks for the group's coordinator afterwards. A fenced producer is told PRODUCER_FENCED from
-version 2 on, before that INVALID_PRODUCER_EPOCH.
+Promises: the partition of `__consumer_offsets` that stores the group is added. The topic is created if necessary, because Java's producer
+adds offsets before it looks for the group's coordinator. A fenced producer gets PRODUCER_FENCED from version 2 on, before that
+INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnReques
 
 
 def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
-    """Answer at once, unless the addition has to become durable first, or there are no groups at all yet."""
+    """Add the partition; respond at once unless the addition must become durable or the topic must be created first."""
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return AddOffsetsToTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

@@ -1,9 +1,11 @@
 """EndTxn (key 26), versions 0-5: commits or aborts a transaction.
 
-Promises: answered when the decision cannot be lost; it then reaches every partition, whatever happens to the broker. From version 5 on
-(transaction version 2, KIP-890) the answer holds the producer id and epoch of the next transaction, so that a late EndTxn of this one can
-never end that one; a retry gets the same answer again. Before version 5 a late EndTxn does end the next transaction, as in Kafka.
-A fenced producer is told PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
+Promises:
+* The response is sent when the decision is durable. The decision then reaches every partition, even after a crash.
+* From version 5 on (transaction version 2, KIP-890) the response has the producer id and epoch of the next transaction, so that a late
+  EndTxn cannot end that transaction; a retry gets the same response. Before version 5 a late EndTxn ends the next transaction, as in
+  Kafka.
+* A fenced producer gets PRODUCER_FENCED from version 2 on, before that INVALID_PRODUCER_EPOCH.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 
 def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
-    """Answer at once, unless the decision has to become durable first."""
+    """End the transaction; respond when the decision is durable."""
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):
         return EndTxnResponse(error_code=ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 

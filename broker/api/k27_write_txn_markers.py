@@ -1,13 +1,15 @@
-"""WriteTxnMarkers (key 27), versions 1-2: ends a producer's transactions in partitions, without asking their coordinator.
+"""WriteTxnMarkers (key 27), versions 1-2: ends a producer's transactions in partitions.
 
-Promises: what the coordinators of a cluster send each other, and what an operator's tool sends to abort a hanging transaction (KIP-664);
-markers are checked against the producer's epoch and the coordinator's (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED), and each
-is answered when every in-sync replica has it (REQUEST_TIMED_OUT where that takes longer than request.timeout.ms). Where version 2 says that
-the marker is of transaction version 2, only a later epoch ends what is open (KIP-1228). In an offsets partition the offsets of the
-transaction take effect or go.
+Promises:
+* Transaction coordinators send it to each other, and an operator's tool sends it to abort a hanging transaction (KIP-664).
+* A marker is checked against the producer epoch and the coordinator epoch (INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED). The
+  response is sent when every in-sync replica has it, or with REQUEST_TIMED_OUT after request.timeout.ms.
+* If version 2 marks it as transaction version 2, the marker ends an open transaction only with a later epoch (KIP-1228).
+* In a partition of `__consumer_offsets` the transaction's offsets are committed or discarded.
 
-A producer has one entry in the answer, however many markers of his the request has, and a partition has the error of the last of them:
-Kafka's coordinator, which sends several when leaders move, reads one entry of each producer, and waits for ever for what others tell.
+The response has one entry for each producer, however many markers the request has for it, and a partition has the error of its last
+marker. Kafka's coordinator sends several markers when leaders move, but reads one entry for each producer and would wait forever for the
+contents of others.
 
 Deviation: a marker without a producer id or epoch is INVALID_REQUEST (Kafka fails with UNKNOWN_SERVER_ERROR).
 """
@@ -38,7 +40,7 @@ Waiting = list[tuple[asyncio.Future[None], WritableTxnMarkerPartitionResult]]
 
 
 def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
-    """Answer at once, unless a marker has to become durable first."""
+    """Write the markers; respond at once unless a marker must become durable first."""
     if not allowed_of_cluster(ctx, Operation.ALTER, quietly=True) and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         refusal: WriteTxnMarkersResponse = refused(request)
         return refusal

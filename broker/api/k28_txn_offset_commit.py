@@ -1,9 +1,12 @@
-"""TxnOffsetCommit (key 28), versions 0-5: offsets that are committed with, and only with, a transaction (KIP-98, KIP-447).
+"""TxnOffsetCommit (key 28), versions 0-5: commits offsets as part of a transaction (KIP-98, KIP-447).
 
-Promises: nothing is visible before the transaction commits, and nothing remains of it when it aborts; the offsets' partition belongs to the
-transaction (from version 5 it is added here, before that AddOffsetsToTxn did it, which is verified: KIP-890); from version 3 a member that
-was fenced by its group is refused by its generation, a fenced producer is INVALID_PRODUCER_EPOCH in every version. Partitions that do not
-exist are refused one by one.
+Promises:
+* The offsets are visible only after the transaction commits; an abort discards them.
+* The offsets partition must belong to the transaction. From version 5 on it is added by this request; before, AddOffsetsToTxn adds it,
+  which is verified (KIP-890).
+* From version 3 on a member that was fenced by its group is rejected by its generation. A fenced producer gets
+  INVALID_PRODUCER_EPOCH in every version.
+* Unknown partitions are rejected one by one.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ Errors = list[ErrorCode]
 
 
 def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
-    """Verify, write, and answer when it is durable."""
+    """Verify and write the offsets; respond when they are durable."""
     if (denial := _denial(ctx, request)) is not None:
         refusal: TxnOffsetCommitResponse = refused(request, denial)
         return refusal
@@ -132,7 +135,7 @@ def _refusal(ctx: Context, request: TxnOffsetCommitRequest, offsets: list[Offset
 
 
 def known_to(version: int, code: ErrorCode) -> ErrorCode:
-    """The error as clients of this version understand it; what they would not retry becomes what they do."""
+    """Return the error in the form for this version; an error that the client would not retry becomes one that it does."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < 4:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and version < 5):
@@ -143,7 +146,7 @@ def known_to(version: int, code: ErrorCode) -> ErrorCode:
 
 
 def _response(request: TxnOffsetCommitRequest, offsets: list[OffsetToCommit], errors: Errors) -> TxnOffsetCommitResponse:
-    """The errors in the order of the request; what was not handed to the group does not exist."""
+    """Return the errors in the order of the request; an offset that was not passed to the group has an unknown partition."""
     known = {(offset.topic, offset.partition): error for offset, error in zip(offsets, errors, strict=True)}
     return TxnOffsetCommitResponse(
         topics=[

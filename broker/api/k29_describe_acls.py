@@ -1,8 +1,8 @@
-"""DescribeAcls (key 29), versions 1-3: the ACLs that a filter means, those of one resource together.
+"""DescribeAcls (key 29), versions 1-3: the ACLs that match a filter, grouped by resource.
 
-Promises: null and ANY mean everything; a pattern type of MATCH finds all that is about the name: its own literal, the literal `*` and the
-prefixes of it. Without an authorizer SECURITY_DISABLED, also where the metadata holds ACLs. Who may not DESCRIBE the cluster is
-CLUSTER_AUTHORIZATION_FAILED. A filter of an unknown kind (0) closes the connection, as a request that cannot be read does in Kafka.
+Promises: null and ANY match everything. The pattern type MATCH finds every ACL that applies to the name: the literal name, the literal
+`*` and prefixes. Without an authorizer the response is SECURITY_DISABLED, even if the metadata has ACLs. A client that may not DESCRIBE
+the cluster gets CLUSTER_AUTHORIZATION_FAILED. A filter with an unknown part (0) closes the connection, like an invalid request in Kafka.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ NO_AUTHORIZER = "No Authorizer is configured."
 
 
 def handle(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
-    """All of it is in memory."""
+    """Return the matching ACLs."""
     check_known(request)
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         text = "Request DescribeAcls needs DESCRIBE permission."
@@ -35,6 +35,6 @@ def handle(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
 
 
 def check_known(wanted: Filter) -> None:
-    """Raises CloseConnection for what Kafka cannot read."""
+    """Raise CloseConnection for a filter that Kafka cannot parse."""
     if 0 in (wanted.resource_type_filter, wanted.pattern_type_filter, wanted.operation, wanted.permission_type):
-        raise CloseConnection("a filter of ACLs has a part of unknown kind")
+        raise CloseConnection("an ACL filter has an unknown resource type, pattern type, operation or permission type")

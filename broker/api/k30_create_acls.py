@@ -1,9 +1,10 @@
-"""CreateAcls (key 30), versions 1-3: who may do what, and who may not.
+"""CreateAcls (key 30), versions 1-3: creates ACLs.
 
-Promises: an ACL that is answered without an error is durable, and holds for every request after the answer; one that there is already is no
-error, and not made twice; one's mistake refuses that one alone. Without an authorizer each is SECURITY_DISABLED. Who may not ALTER the
-cluster is CLUSTER_AUTHORIZATION_FAILED. As in Kafka, one with ANY fails the whole request with UNKNOWN_SERVER_ERROR, and one of an unknown
-kind (0) closes the connection.
+Promises:
+* An ACL without an error in the response is durable, and applies to every request after the response. An existing ACL is not an error and
+  not created again. An invalid ACL does not affect the others.
+* Without an authorizer each ACL is SECURITY_DISABLED. A client that may not ALTER the cluster gets CLUSTER_AUTHORIZATION_FAILED.
+* As in Kafka, an ACL with ANY fails the whole request with UNKNOWN_SERVER_ERROR, and one with an unknown part (0) closes the connection.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ from ottla.protocol.messages.k30_create_acls import AclCreation, AclCreationResu
 
 
 async def handle(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
-    """Answers when they are durable."""
+    """Create the ACLs; respond when they are durable."""
     acls = request.creations
     if any(0 in (acl.resource_type, acl.resource_pattern_type, acl.operation, acl.permission_type) for acl in acls):
-        raise CloseConnection("an ACL has a part of unknown kind")
+        raise CloseConnection("an ACL has an unknown resource type, pattern type, operation or permission type")
     try:
         check_cluster(ctx, Operation.ALTER)
         if ctx.services.authorizer is None:

@@ -1,8 +1,8 @@
-"""DeleteAcls (key 31), versions 1-3: the ACLs that filters mean are no more.
+"""DeleteAcls (key 31), versions 1-3: deletes the ACLs that match filters.
 
-Promises: what is in the answer is deleted durably, and holds for no request after it; an ACL that two filters mean is told under both. More
-than 10,000 in one request delete none. The filters are those of DescribeAcls. Without an authorizer each is SECURITY_DISABLED; who may not
-ALTER the cluster is CLUSTER_AUTHORIZATION_FAILED.
+Promises: the ACLs in the response are deleted durably and apply to no later request. An ACL that matches two filters is returned for
+both. A request that matches more than 10,000 ACLs deletes none. Filters are those of DescribeAcls. Without an authorizer each filter is
+SECURITY_DISABLED; a client that may not ALTER the cluster gets CLUSTER_AUTHORIZATION_FAILED.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilterResult, Dele
 
 
 async def handle(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
-    """Answers when they are gone for good."""
+    """Delete the ACLs; respond when the deletions are durable."""
     for wanted in request.filters:
         check_known(wanted)
     try:

@@ -1,9 +1,9 @@
-"""DescribeConfigs (key 32), versions 1-4: the settings of topics, groups, subscriptions to clients' metrics, this broker and its
-loggers, with their sources.
+"""DescribeConfigs (key 32), versions 1-4: the settings of topics, groups, client metrics subscriptions, this broker and its loggers, with
+their sources.
 
-Promises: a null or empty list of keys means all, an unknown key is left out; synonyms and documentation only when asked for; sensitive
-values are null. The entries come in order of their names. A resource that is named twice is described once, as it was asked for last. One
-resource of a type that does not exist makes all of them INVALID_REQUEST.
+Promises: a null or empty list of keys requests all, and unknown keys are omitted. Synonyms and documentation are returned on request.
+Sensitive values are null. Entries are sorted by name. A resource that is named twice is described once, as requested last. If the request
+contains an unknown resource type, every resource is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _MALFORMED: Final = "A resource type of the request does not exist."
 
 
 def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
-    """All of it is in memory. A type that does not exist refuses the whole request, before any resource is authorized (`ConfigHelper`)."""
+    """Describe the resources. An unknown type rejects the whole request before any resource is authorized (`ConfigHelper`)."""
     if any(resource.resource_type not in _TYPES for resource in request.resources):
         return DescribeConfigsResponse(results=[_malformed(resource) for resource in request.resources])
     resources = {(resource.resource_type, resource.resource_name): resource for resource in request.resources}

@@ -1,7 +1,7 @@
-"""AlterConfigs (key 33), versions 0-2: replaces all settings of a topic, group or broker; what is not named goes back to its default.
+"""AlterConfigs (key 33), versions 0-2: replaces all settings of a topic, group or broker; omitted settings return to their defaults.
 
-Promises: a resource that is answered without an error runs with its new settings, in open logs too, and keeps them across a restart; one
-resource's error changes nothing of that resource and leaves the others alone. See `k44_incremental_alter_configs` for single changes.
+Promises: a resource without an error in the response has its new settings in force, for open logs, too, and keeps them across restarts.
+An error changes nothing of its resource and does not affect others. IncrementalAlterConfigs changes individual settings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, Alter
 
 
 async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    """Answers when the changes are durable and in force."""
+    """Replace the settings; respond when the changes are durable and in force."""
     changes = [
         AlterResource(
             resource.resource_type,

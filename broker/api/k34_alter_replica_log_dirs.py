@@ -1,8 +1,9 @@
-"""AlterReplicaLogDirs (key 34), versions 1-2: replicas move to another directory of this broker (KIP-113).
+"""AlterReplicaLogDirs (key 34), versions 1-2: moves replicas to another directory of this broker (KIP-113).
 
-Promise: there is one directory, so a replica that is here is where it is to be, and any other directory is not found.
+Promise: a broker has one data directory. A replica that is already in the requested directory succeeds; any other directory is
+LOG_DIR_NOT_FOUND.
 
-Source: KAFKA ReplicaManager.alterReplicaLogDirs, whose order of checks this is.
+Source: KAFKA ReplicaManager.alterReplicaLogDirs, for the order of the checks.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from ottla.protocol.messages.k34_alter_replica_log_dirs import (
 
 _NAME_BYTES_MAX: Final = 255
 _SUFFIX_BYTES: Final = len("-.-future") + 32
-"""Of the name of a directory that is being filled, with the id that is in it."""
+"""The length of the suffix of a future directory's name, with the unique id in it."""
 
 
 def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
-    """One result for each partition; of one that is named in two directories, the last counts."""
+    """Return one result for each partition. If a partition is named with two directories, the last one counts."""
     wanted = {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}
     denied = not allowed_of_cluster(ctx, Operation.ALTER)
     results: dict[str, AlterReplicaLogDirTopicResult] = {}

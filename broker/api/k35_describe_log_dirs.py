@@ -1,7 +1,8 @@
-"""DescribeLogDirs (key 35), versions 1-5: what lies in the data directory, and how much room its volume has.
+"""DescribeLogDirs (key 35), versions 1-5: the contents of the data directory, and the size of its volume.
 
-Promises: the one directory is always in the answer; a partition that was asked for and is not there is left out. Sizes are the segments'
-bytes. It is cordoned where `cordoned.log.dirs` of this broker says so in a cluster; a standalone node has no other place for a partition.
+Promises: the only data directory is always returned; requested partitions that are not in it are omitted. Sizes are those of the
+segments. In a cluster the directory is cordoned if this broker's `cordoned.log.dirs` says so; a standalone node has no other place for
+partitions.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from ottla.protocol.messages.k35_describe_log_dirs import (
 
 
 def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
-    """Sizes are known; only the volume is asked."""
+    """Describe the directory; only the volume's size is read from the disk."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         return DescribeLogDirsResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     path = ctx.services.log_dir.path.resolve()

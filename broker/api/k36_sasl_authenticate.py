@@ -1,7 +1,7 @@
-"""SaslAuthenticate (key 36), versions 0-2: a token of a log-in. Here it is out of turn.
+"""SaslAuthenticate (key 36), versions 0-2, outside of an authentication.
 
-Promise: who sends one on a connection that is logged in, or where nobody logs in, is told ILLEGAL_SASL_STATE with Kafka's text. A log-in
-itself is `ottla.broker.security.sasl`.
+Promise: on a connection that is already authenticated, or needs no authentication, the response is ILLEGAL_SASL_STATE with Kafka's text.
+The authentication itself is in `ottla.broker.security.sasl`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateReques
 
 
 def handle(_ctx: Any, _request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
-    """The same for all; of a broker and of a controller."""
+    """Reject the request. Shared by brokers and controllers."""
     return SaslAuthenticateResponse(
         error_code=ErrorCode.ILLEGAL_SASL_STATE, error_message="SaslAuthenticate request received after successful authentication"
     )

@@ -1,9 +1,10 @@
-"""CreatePartitions (key 37), versions 0-3: more partitions for existing topics.
+"""CreatePartitions (key 37), versions 0-3: adds partitions to topics.
 
-Promises: a topic that is answered without an error has all of its new partitions, durably and ready to be used; the number only grows;
-validate_only checks everything and changes nothing.
+Promises: a topic without an error in the response has all of its new partitions, durable and ready to use. The number of partitions can
+only increase. validate_only checks everything and changes nothing.
 
-Deviation: the broker's own topics keep their number (INVALID_TOPIC_EXCEPTION), because it decides where each group and transaction lives.
+Deviation: internal topics keep their number of partitions (INVALID_TOPIC_EXCEPTION), because it determines the partition of each
+group and transaction.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ottla.protocol.messages.k37_create_partitions import (
 
 
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
-    """Answers when the new partitions are durable."""
+    """Add the partitions; respond when they are durable."""
     named = Counter(topic.name for topic in request.topics)
     hidden = denied(ctx, Operation.ALTER, Resource.TOPIC, named)
     wanted = [_more_partitions(topic) for topic in request.topics if topic.name not in hidden]

@@ -1,7 +1,7 @@
-"""CreateDelegationToken (key 38), versions 1-3: something with which others act for a user, for a while (KIP-48, KIP-373).
+"""CreateDelegationToken (key 38), versions 1-3: creates a token with which others act as a user for a limited time (KIP-48, KIP-373).
 
-Promises: a token that is answered without an error is durable, and whoever has its HMAC logs in as its owner until it expires; who was let
-in by a token gets no other. A token for somebody else needs CREATE_TOKENS of that user.
+Promises: a token without an error in the response is durable. A client with its HMAC authenticates as its owner until it expires. A
+client that authenticated with a token cannot create one. A token for another user requires CREATE_TOKENS on that user.
 Source: KAFKA KafkaApis.handleCreateTokenRequest, ControllerApis.
 """
 
@@ -19,7 +19,7 @@ from ottla.protocol.messages.k38_create_delegation_token import CreateDelegation
 
 
 async def handle(ctx: Context, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
-    """Of a broker and of a controller."""
+    """Create the token. Shared by brokers and controllers; a cluster broker forwards the request."""
     services, requester = ctx.services, ctx.peer.principal
     owner = owner_of(request, requester)
     answer = CreateDelegationTokenResponse(principal_type=owner.kind, principal_name=owner.name)
@@ -32,7 +32,7 @@ async def handle(ctx: Context, request: CreateDelegationTokenRequest) -> CreateD
         answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME
         return answer
     if services.forwarding is not None:
-        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a member of a cluster needs it
+        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a cluster broker needs it
 
         forwarded: CreateDelegationTokenResponse = await forward(ctx, request)
         return forwarded
@@ -52,11 +52,11 @@ async def handle(ctx: Context, request: CreateDelegationTokenRequest) -> CreateD
 
 
 def _check(ctx: Context, request: CreateDelegationTokenRequest, owner: Principal) -> None:
-    """Raises Rejected."""
+    """Check that the client may create the token. Raises Rejected."""
     check_may_ask(ctx.peer)
     if request.owner_principal_name and request.owner_principal_type is None:
-        raise Rejected(ErrorCode.INVALID_REQUEST)  # Kafka fails by accident
+        raise Rejected(ErrorCode.INVALID_REQUEST)  # Kafka fails unintentionally
     if owner != ctx.peer.principal and not allowed(ctx, Operation.CREATE_TOKENS, Resource.USER, str(owner)):
         raise Rejected(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-    if isinstance(ctx, Context):  # a controller looks when it decides
+    if isinstance(ctx, Context):  # a controller checks this when it decides
         check_renewers(request)

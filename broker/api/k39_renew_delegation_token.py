@@ -1,7 +1,6 @@
-"""RenewDelegationToken (key 39), versions 1-2: a delegation token lasts longer (KIP-48).
+"""RenewDelegationToken (key 39), versions 1-2: extends a delegation token (KIP-48).
 
-Promise: its owner and its renewers may, until the last moment that it was given at its beginning; what is answered without an error is
-durable.
+Promise: the owner and the renewers may renew a token, up to its maximum lifetime. A renewal without an error in the response is durable.
 Source: KAFKA KafkaApis.handleRenewTokenRequest, DelegationTokenControlManager.
 """
 
@@ -14,5 +13,5 @@ from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTo
 
 
 async def handle(ctx: Context, request: RenewDelegationTokenRequest) -> RenewDelegationTokenResponse:
-    """See `change_end`."""
+    """Renew the token; respond when the new expiry time is durable."""
     return await change_end(ctx, request, renew_token, RenewDelegationTokenResponse)

@@ -1,6 +1,7 @@
-"""ExpireDelegationToken (key 40), versions 1-2: a delegation token ends sooner, for a negative period at once (KIP-48).
+"""ExpireDelegationToken (key 40), versions 1-2: shortens a delegation token's lifetime, with a negative period to zero (KIP-48).
 
-Promise: its owner and its renewers may; a token that was ended lets nobody in any more, and what is answered without an error is durable.
+Promise: the owner and the renewers may expire a token. An expired token authenticates no client. A change without an error in the
+response is durable.
 Source: KAFKA KafkaApis.handleExpireTokenRequest, DelegationTokenControlManager.
 """
 
@@ -13,5 +14,5 @@ from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegation
 
 
 async def handle(ctx: Context, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
-    """See `change_end`."""
+    """Expire the token; respond when the new expiry time is durable."""
     return await change_end(ctx, request, expire_token, ExpireDelegationTokenResponse)

@@ -1,18 +1,18 @@
-"""DescribeDelegationToken (key 41), versions 1-3: which delegation tokens there are, of these owners or of all (KIP-48).
+"""DescribeDelegationToken (key 41), versions 1-3: the delegation tokens of some owners, or of all (KIP-48).
 
-Promises: everybody sees the tokens that are their own, that they asked for, or that they may renew; others need DESCRIBE of the token or
-DESCRIBE_TOKENS of its owner, and without it a token is not there. Who was let in by a token sees none.
+Promises: a client sees the tokens that it owns, requested or may renew. For others it needs DESCRIBE on the token or DESCRIBE_TOKENS on
+its owner; without them a token is omitted. A client that authenticated with a token sees none.
 Source: KAFKA KafkaApis.handleDescribeTokensRequest, DelegationTokenManager.filterToken.
 """
 
 from __future__ import annotations
 
 from collections.abc import Set
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.token_rules import check_may_ask
+from ottla.broker.cluster.metadata_records import DelegationTokenRecord
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.principal import Principal
 from ottla.broker.core.rejected import Rejected
@@ -25,12 +25,9 @@ from ottla.protocol.messages.k41_describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.cluster.metadata_records import DelegationTokenRecord
-
 
 def handle(ctx: Context, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
-    """All of it is in memory."""
+    """Return the tokens that the client may see."""
     try:
         check_may_ask(ctx.peer)
     except Rejected as error:

@@ -1,7 +1,7 @@
-"""DeleteGroups (key 42), versions 0-2: forget groups and all that they committed.
+"""DeleteGroups (key 42), versions 0-2: deletes groups with their committed offsets.
 
-Promises: only a group without members can be deleted (NON_EMPTY_GROUP); an unknown one is GROUP_ID_NOT_FOUND. Each group succeeds or
-fails by itself.
+Promises: only a group without members can be deleted (NON_EMPTY_GROUP). An unknown group is GROUP_ID_NOT_FOUND. Each group
+succeeds or fails by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, Dele
 
 
 def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
-    """Answer when what was deleted is durable."""
+    """Delete the groups; respond when the deletions are durable."""
 
     def one(group_id: str) -> DeletableGroupResult | Awaitable[DeletableGroupResult]:
         if not allowed(ctx, Operation.DELETE, Resource.GROUP, group_id):

@@ -1,4 +1,4 @@
-"""ElectLeaders (key 43), versions 0-2, on a node of its own: it leads every partition, so no election is needed (KIP-460)."""
+"""ElectLeaders (key 43), versions 0-2, on a standalone node: it leads every partition, so no election is needed (KIP-460)."""
 
 from __future__ import annotations
 

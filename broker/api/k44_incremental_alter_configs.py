@@ -1,8 +1,8 @@
-"""IncrementalAlterConfigs (key 44), versions 0-1: sets, deletes, appends to or subtracts from single settings of a topic, group, broker,
-of a subscription to clients' metrics, and the levels of loggers.
+"""IncrementalAlterConfigs (key 44), versions 0-1: sets, deletes, appends to or subtracts from individual settings of a topic, group, broker
+or client metrics subscription, and changes the levels of loggers.
 
-Promises: as `k33_alter_configs`, but what is not named stays as it is; appending and subtracting are for lists only, and start from the
-value in force.
+Promises: a resource without an error in the response has its new settings in force, for open logs, too, and keeps them across restarts.
+Omitted settings are unchanged. Only lists can be appended to and subtracted from, starting from the value in force.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.protocol.messages.k44_incremental_alter_configs import (
 
 
 async def handle(ctx: Context, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    """Answers when the changes are durable and in force."""
+    """Change the settings; respond when the changes are durable and in force."""
     changes = [
         AlterResource(
             resource.resource_type,

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (key 45), versions 0-1, on a node of its own: a partition can be nowhere but here (KIP-455)."""
+"""AlterPartitionReassignments (key 45), versions 0-1, on a standalone node: a partition cannot be on any other broker (KIP-455)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (key 46), version 0, on a node of its own: nothing moves (KIP-455)."""
+"""ListPartitionReassignments (key 46), version 0, on a standalone node: there are no reassignments (KIP-455)."""
 
 from __future__ import annotations
 

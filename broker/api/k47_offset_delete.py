@@ -1,7 +1,7 @@
-"""OffsetDelete (key 47), version 0: forget some of the offsets that a group committed.
+"""OffsetDelete (key 47), version 0: deletes committed offsets of a group.
 
-Promises: offsets of topics that a live consumer of the group reads stay (GROUP_SUBSCRIBED_TO_TOPIC). A group with members that are no
-consumers is NON_EMPTY_GROUP. Deleting what is not there succeeds; partitions that do not exist are refused one by one.
+Promises: offsets of topics to which a live consumer of the group subscribes are kept (GROUP_SUBSCRIBED_TO_TOPIC). A group with members
+that are not consumers is NON_EMPTY_GROUP. Deleting an offset that does not exist succeeds; unknown partitions are rejected one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.protocol.messages.k47_offset_delete import (
 
 
 def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
-    """Answer when what was deleted is durable."""
+    """Delete the offsets; respond when the deletions are durable."""
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):
         return OffsetDeleteResponse(error_code=ErrorCode.GROUP_AUTHORIZATION_FAILED)
     asked = [(topic.name, [partition.partition_index for partition in topic.partitions]) for topic in request.topics]

@@ -1,6 +1,6 @@
-"""DescribeClientQuotas (key 48), versions 0-1: the quotas of what a filter matches (KIP-546).
+"""DescribeClientQuotas (key 48), versions 0-1: the quotas that match a filter (KIP-546).
 
-Promise: what every broker of the cluster obeys, as far as this one has read the cluster's metadata.
+Promise: the response has the quotas that every broker of the cluster applies, as far as this broker has read the cluster's metadata.
 
 Source: KAFKA ClientQuotasImage.describe.
 """
@@ -30,7 +30,7 @@ _TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 
 def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
-    """Every entity that has all parts that are asked for; with `strict` no others."""
+    """Return every entity that has all requested components; with `strict` only those without other components."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):
         return DescribeClientQuotasResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, error_message=None, entries=None)
     try:
@@ -58,7 +58,7 @@ def _matches(target: QuotaTarget, filters: Sequence[ComponentData], *, strict: b
 
 
 def _filters(components: Sequence[ComponentData]) -> Sequence[ComponentData]:
-    """Them, checked. Raises Rejected."""
+    """Validate and return the filter's components. Raises Rejected."""
     seen: set[str] = set()
     for part in components:
         kind = part.entity_type

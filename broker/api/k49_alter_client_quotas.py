@@ -1,6 +1,6 @@
-"""AlterClientQuotas (key 49), versions 0-1: how much users, client ids and addresses may use (KIP-546).
+"""AlterClientQuotas (key 49), versions 0-1: changes the quotas of users, client ids and IP addresses (KIP-546).
 
-Promises: a quota that is answered without an error is durable and obeyed from then on; one entity's error is not another's; validate_only
+Promises: a quota without an error in the response is durable and in force. An error of one entity does not affect others. validate_only
 checks everything and changes nothing.
 """
 
@@ -15,7 +15,7 @@ from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasReq
 
 
 async def handle(ctx: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """One result for each entity, when the quotas are durable."""
+    """Change the quotas; return one result for each entity when the changes are durable."""
     try:
         check_cluster(ctx, Operation.ALTER_CONFIGS)
         results = await ctx.services.topic_service.alter_client_quotas(request.entries, validate_only=request.validate_only)

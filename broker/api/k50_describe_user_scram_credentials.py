@@ -1,6 +1,7 @@
-"""DescribeUserScramCredentials (key 50), version 0: which users can log in by SCRAM, and by which mechanisms (KIP-554).
+"""DescribeUserScramCredentials (key 50), version 0: the users with SCRAM credentials, and their mechanisms (KIP-554).
 
-Promises: no users means all of them; what is told of a credential is its mechanism and its iterations, and nothing that helps to guess.
+Promises: an empty list of users requests all. Only the mechanism and the iterations of a credential are returned, nothing that helps to
+guess the password.
 Source: KAFKA ScramImage.describe.
 """
 
@@ -21,7 +22,7 @@ from ottla.protocol.messages.k50_describe_user_scram_credentials import (
 
 
 def handle(ctx: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    """All of it is in memory."""
+    """Describe the users."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         return DescribeUserScramCredentialsResponse(

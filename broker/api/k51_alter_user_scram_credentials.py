@@ -1,7 +1,7 @@
-"""AlterUserScramCredentials (key 51), version 0: which users can log in by SCRAM, and by what (KIP-554).
+"""AlterUserScramCredentials (key 51), version 0: changes users' SCRAM credentials (KIP-554).
 
-Promises: a user that is answered without an error can log in with the new password, or not at all any more, from the next log-in on,
-whatever happens to the broker; who is logged in stays so.
+Promises: a change without an error in the response is durable and applies to every later authentication. Authenticated
+connections stay open.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
 
 
 async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
-    """Answers when the changes are durable."""
+    """Change the credentials; respond when the changes are durable."""
     try:
         check_cluster(ctx, Operation.ALTER)
         results = await ctx.services.topic_service.decide(partial(alter_scram_users, ctx.services.topics, request))
@@ -33,13 +33,13 @@ async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> Alt
 
 
 def all_refused(request: AlterUserScramCredentialsRequest, error: Rejected) -> dict[str, Rejected | None]:
-    """Every user of the request, with that error."""
+    """Return the same error for every user of the request."""
     names = [change.name for change in request.deletions] + [change.name for change in request.upsertions]
     return dict.fromkeys(sorted(names), error)
 
 
 def altered(results: Mapping[str, Rejected | None]) -> AlterUserScramCredentialsResponse:
-    """One result for each user."""
+    """Return a response with one result for each user."""
     return AlterUserScramCredentialsResponse(
         results=[AlterUserScramCredentialsResult(user, *error_fields(error)) for user, error in results.items()]
     )

@@ -1,6 +1,7 @@
-"""DescribeQuorum (key 55), versions 0-2, on a node of its own: it is the quorum of its metadata log, and has read all of it (KIP-595).
+"""DescribeQuorum (key 55), versions 0-2, on a standalone node: it is the only voter of its metadata log, and has read all of it
+(KIP-595).
 
-The listeners of its controller are told as those of the broker, for there are no others.
+The controller's listener in the response is the broker's, because a standalone node has no other.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ottla.protocol.messages.k55_describe_quorum import (
 
 
 def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """One leader, which is the one voter."""
+    """Return the only voter, which is the leader."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):
         return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]

@@ -1,6 +1,6 @@
-"""UpdateFeatures (key 57), versions 0-2, on a node of its own: by the rules of a cluster's controller (KIP-584, KIP-778).
+"""UpdateFeatures (key 57), versions 0-2, on a standalone node, with the rules of a cluster's controller (KIP-584, KIP-778).
 
-A level that is changed is in force at once, and kept; where the setting `transaction.version` is given, that holds again at the next start.
+A changed level is in force at once, and stored. If the setting `transaction.version` is given, it applies again at the next start.
 """
 
 from __future__ import annotations

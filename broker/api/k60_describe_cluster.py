@@ -1,7 +1,7 @@
-"""DescribeCluster (key 60), versions 0-2: the cluster's id, its brokers and its controller.
+"""DescribeCluster (key 60), versions 0-2: the cluster's id, brokers and controller.
 
-Promises: brokers and addresses are those of Metadata; from version 2 on fenced brokers are told where they are asked for. Asking a
-broker's listener for controllers is MISMATCHED_ENDPOINT_TYPE, for anything else UNSUPPORTED_ENDPOINT_TYPE (KIP-919).
+Promises: brokers and addresses are those of Metadata; from version 2 on fenced brokers are returned on request. A request for controllers
+at a broker's listener is MISMATCHED_ENDPOINT_TYPE, for any other type UNSUPPORTED_ENDPOINT_TYPE (KIP-919).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ CONTROLLERS = 2
 
 
 def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
-    """All of it is known."""
+    """Describe the cluster."""
     if request.endpoint_type != BROKERS:
         if request.endpoint_type == CONTROLLERS:
             wrong = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"

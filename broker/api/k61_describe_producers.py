@@ -1,7 +1,7 @@
-"""DescribeProducers (key 61), version 0: the producers that a partition remembers, and where their open transactions begin (KIP-664).
+"""DescribeProducers (key 61), version 0: the producer state of partitions, and the start offsets of open transactions (KIP-664).
 
-Promises: what is answered is the state that decides about the producers' next batches; -1 means "none" in every field.
-What is named twice is answered once.
+Promises: the response has the state that decides about the producers' next batches; -1 means "none" in every field. A partition that is
+named twice is described once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.protocol.topic_names import name_problem
 
 
 def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
-    """All of it is in memory."""
+    """Describe the producers of the partitions."""
     topics = {topic.name: dict.fromkeys(topic.partition_indexes) for topic in request.topics}
     return DescribeProducersResponse(
         topics=[TopicResponse(name, [_describe(ctx, name, index) for index in indexes]) for name, indexes in topics.items()]

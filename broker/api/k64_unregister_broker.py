@@ -1,6 +1,6 @@
-"""UnregisterBroker (key 64), version 0, on a node of its own (KIP-631).
+"""UnregisterBroker (key 64), version 0, on a standalone node (KIP-631).
 
-Deviation: Kafka forgets the only broker, too, which then leads nothing until it is started again; here it is refused.
+Deviation: Kafka unregisters even the only broker, which then leads nothing until its restart; here that is rejected.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerReques
 
 
 def _handle(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
-    """No."""
+    """Reject the request: the only broker cannot be unregistered, and no other is registered."""
     if request.broker_id == ctx.services.node_id:
         return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The only broker cannot be unregistered.")
     message = f"Broker ID {request.broker_id} is not currently registered"

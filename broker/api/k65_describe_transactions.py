@@ -1,7 +1,7 @@
 """DescribeTransactions (key 65), version 0: state, producer and partitions of transactional ids (KIP-664).
 
-Promises: an id that nobody uses is TRANSACTIONAL_ID_NOT_FOUND, an empty one INVALID_REQUEST, each for itself; a start time of -1 means that
-no transaction was begun since the producer was initialised. An id that is named twice is described once.
+Promises: an unknown id is TRANSACTIONAL_ID_NOT_FOUND and an empty one INVALID_REQUEST, each by itself. A start time of -1 means that no
+transaction was begun since the producer was initialized. An id that is named twice is described once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.protocol.messages.k65_describe_transactions import (
 
 
 def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
-    """All of it is in memory."""
+    """Describe the transactional ids."""
     return DescribeTransactionsResponse(transaction_states=[_describe(ctx, each) for each in dict.fromkeys(request.transactional_ids)])
 
 

@@ -1,8 +1,8 @@
-"""ListTransactions (key 66), versions 0-2: which transactional ids there are, and in which state (KIP-664).
+"""ListTransactions (key 66), versions 0-2: lists transactional ids with their states (KIP-664).
 
-Promises: filters by state, producer id, how long the transaction has lasted (1+, KIP-994), and a regular expression that the whole id must
-match (2+, KIP-1152) all hold together; state names that do not exist are named in the answer and match nothing. The expression is RE2's,
-matched in linear time; one that cannot be read is INVALID_REGULAR_EXPRESSION.
+Promises: a transaction must match all filters: state, producer id, duration (version 1, KIP-994), and a regular expression for the whole
+id (version 2, KIP-1152). Unknown state names are returned in the response and match nothing. The expression is RE2's, matched in linear
+time; an invalid one is INVALID_REGULAR_EXPRESSION.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _STATES = {state.wire_name: state for state in TxnState}
 
 
 def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
-    """All of it is in memory."""
+    """List the transactions that match the filters."""
     try:
         matches = _pattern(request.transactional_id_pattern)
         transactions = list(ctx.services.txns.all_transactions())
@@ -50,10 +50,10 @@ def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsRe
 
 
 def _pattern(pattern: str | None) -> Callable[[str], bool]:
-    """Raises Rejected."""
+    """Return a predicate for transactional ids. Raises Rejected for an invalid expression."""
     if not pattern:
         return lambda transactional_id: True
-    import re2  # noqa: PLC0415 # 2.5 MB that a broker need not hold: few ask by expression
+    import re2  # noqa: PLC0415 # 2.5 MB that most brokers never need
 
     quiet = re2.Options()
     quiet.log_errors = False

@@ -1,11 +1,14 @@
-"""ConsumerGroupHeartbeat (key 68), versions 0-1: join, stay in and leave a consumer group of KIP-848.
+"""ConsumerGroupHeartbeat (key 68), versions 0-1: joins, keeps alive or leaves a consumer group of KIP-848.
 
-Promises: it is answered at once, and durably. A partition is given to a member only when the one that had it said that it let go, or is
-out. The assignment is told when it changed, and whenever the member said everything about itself. A regular expression (1+) is resolved
-after the answer; a later heartbeat tells of its topics. An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH;
-UNSUPPORTED_VERSION where `group.coordinator.rebalance.protocols` leaves `consumer` out.
+Promises:
+* The response is sent at once, when its effects are durable.
+* A partition is assigned to a member only after the previous owner has revoked it or was removed.
+* The assignment is returned when it has changed, and whenever the member sent its full state.
+* A regular expression (version 1) is resolved after the response; a later heartbeat returns its topics.
+* An unknown member is UNKNOWN_MEMBER_ID, a wrong epoch FENCED_MEMBER_EPOCH. If `group.coordinator.rebalance.protocols` lacks `consumer`,
+  the response is UNSUPPORTED_VERSION.
 
-The rack id is kept and shown, and changes no assignment: one broker has every replica.
+The rack id is stored and returned but does not affect assignments.
 """
 
 from __future__ import annotations
@@ -31,13 +34,13 @@ from ottla.protocol.messages.k68_consumer_group_heartbeat import (
 )
 
 MESSAGE_MAX = 1_000
-"""An error may quote ids and expressions that are longer than a string of the answer."""
+"""The longest error message. It may quote ids and expressions that are longer than a string field allows."""
 
 
 def handle(
     ctx: Context, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:
-    """Answer when what was decided is durable."""
+    """Process the heartbeat; respond when its effects are durable."""
     if "consumer" not in ctx.services.settings.group_coordinator_rebalance_protocols:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
@@ -76,7 +79,7 @@ def _owned(topics: list[TopicPartitions] | None) -> Partitions | None:
     if topics is None:
         return None
     listed = [AssignedTopic(topic.topic_id, topic.partitions) for topic in topics]
-    # A topic that is listed without partitions still makes the list not empty, which a member that joins may not send.
+    # A topic without partitions still makes the list non-empty, which is invalid for a member that joins.
     return assignment_from(listed) or {topic.topic_id: frozenset() for topic in listed}
 
 

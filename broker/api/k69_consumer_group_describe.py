@@ -1,9 +1,9 @@
-"""ConsumerGroupDescribe (key 69), versions 0-1: the state, the members and the assignments of consumer groups.
+"""ConsumerGroupDescribe (key 69), versions 0-1: state, members and assignments of consumer groups.
 
-Promises: a group that is not there, or is a classic one, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself.
-Partitions of topics that were deleted are left out. From version 1 on each member says which protocol it speaks (KIP-1099). Authorized
-operations are told when they are asked for. Every group is UNSUPPORTED_VERSION where
-`group.coordinator.rebalance.protocols` leaves `consumer` out. A group that is named twice is described once.
+Promises: an unknown group, or a classic one, is GROUP_ID_NOT_FOUND with a message; each group succeeds or fails by itself. Partitions of
+deleted topics are omitted. From version 1 on each member has its protocol type (KIP-1099). Authorized operations are returned on request.
+If `group.coordinator.rebalance.protocols` lacks `consumer`, every group is UNSUPPORTED_VERSION. A group that is named twice is described
+once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONSUMER_MEMBER = 1
 
 
 def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-    """Answer at once, group by group."""
+    """Describe the groups one by one."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
@@ -41,7 +41,7 @@ def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroup
 
 
 def _without_hidden_topics(ctx: Context, groups: list[DescribedGroup]) -> list[DescribedGroup]:
-    """Of a group with a topic that the client may not describe it learns nothing but that."""
+    """Replace each group that has a topic which the client may not describe by an error."""
     topics = [(group, topic) for group in groups for topic in _topics_of(group)]
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, {topic for _, topic in topics})
     refused = {group.group_id for group, topic in topics if topic in hidden}

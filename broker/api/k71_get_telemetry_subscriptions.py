@@ -1,8 +1,8 @@
-"""GetTelemetrySubscriptions (key 71), version 0: what of itself a client is to measure and push (KIP-714).
+"""GetTelemetrySubscriptions (key 71), version 0: the metrics that a client should push (KIP-714).
 
-Promises: an id for a client that has none; subscriptions as they are now, merged as Kafka merges them, under an id that is computed as
-Kafka's; THROTTLING_QUOTA_EXCEEDED for whoever asks again within its push interval. Everybody may ask, whatever ACLs say.
-Served and listed with `client.telemetry.enable` alone.
+Promises: a client without an instance id gets one. Current subscriptions are merged as in Kafka, with Kafka's subscription id. A client
+that asks again within its push interval gets THROTTLING_QUOTA_EXCEEDED. No authorization is required. The API is served only with
+`client.telemetry.enable`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.protocol.messages.k71_get_telemetry_subscriptions import GetTelemetry
 
 
 def handle(ctx: Context, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
-    """All of it is in memory."""
+    """Return the client's subscription."""
     telemetry, pusher = telemetry_and_pusher(ctx)
     try:
         instance_id, wanted = telemetry.get(bytes(request.client_instance_id), pusher)

@@ -1,8 +1,8 @@
-"""PushTelemetry (key 72), version 0: a client's metrics in OTLP, kept for who asks at the admin port (KIP-714).
+"""PushTelemetry (key 72), version 0: stores a client's metrics in OTLP for the admin port (KIP-714).
 
-Promises: the errors of Kafka's ClientMetricsManager, in its order; nothing is decompressed to more than `telemetry.max.bytes`
-(INVALID_RECORD, as in Kafka). What is inside is not looked at before somebody asks for it. Everybody may push, whatever ACLs say.
-Served and listed with `client.telemetry.enable` alone.
+Promises: the errors are those of Kafka's ClientMetricsManager, in its order. A payload is decompressed to at most `telemetry.max.bytes`
+(INVALID_RECORD, as in Kafka). Its contents are parsed only when the admin port needs them. No authorization is required. The API is
+served only with `client.telemetry.enable`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.protocol.messages.k72_push_telemetry import PushTelemetryRequest, Pus
 
 
 def handle(ctx: Context, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    """A megabyte at most is decompressed here, which takes some milliseconds."""
+    """Store the metrics. At most a megabyte is decompressed here, which takes some milliseconds."""
     telemetry, pusher = telemetry_and_pusher(ctx)
     try:
         telemetry.push(request, pusher)

@@ -1,8 +1,7 @@
-"""ListConfigResources (key 74), versions 0-1: the names under which settings can be described: topics, the registered brokers, configured
-groups.
+"""ListConfigResources (key 74), versions 0-1: the names of resources whose settings can be described: topics, registered brokers,
+configured groups and client metrics subscriptions.
 
-Promises: no types means all of them; in version 0 it means client metrics, of which there are none here. A type that has no settings is
-UNSUPPORTED_VERSION, as in Kafka.
+Promises: an empty list of types requests all; in version 0 it requests client metrics. An unknown type is UNSUPPORTED_VERSION, as in Kafka.
 """
 
 from __future__ import annotations
@@ -15,11 +14,11 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k74_list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
 LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, ResourceType.BROKER_LOGGER, ResourceType.BROKER, ResourceType.TOPIC)
-"""In the order of Kafka's answer."""
+"""The resource types in the order of Kafka's response."""
 
 
 def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
-    """All of it is in memory."""
+    """List the resources of the requested types."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):
         refusal: ListConfigResourcesResponse = refused(request)
         return refusal

@@ -1,8 +1,8 @@
 """DescribeTopicPartitions (key 75), version 0: topics in the order of their names, in pages (KIP-966).
 
-Promises: an empty list of topics means all. A response has at most `response_partition_limit` partitions (never more than 2000, never less
-than 1) of at most 2000 topics; where there are more, `next_cursor` is the first one left out, and a request with that cursor goes on there.
-A cursor whose topic is not in the list, or whose partition is negative, is INVALID_REQUEST for every topic that was asked.
+Promises: an empty list of topics requests all. A response has at most `response_partition_limit` partitions (between 1 and 2000) of at
+most 2000 topics. If there are more, `next_cursor` is the first partition that was left out, and a request with this cursor continues
+there. If the cursor's topic is not in the list, or its partition is negative, every requested topic is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ottla.protocol.messages.k75_describe_topic_partitions import (
 from ottla.protocol.topic_names import name_problem
 
 PARTITIONS_MAX = 2000
-"""Kafka's default of max.request.partition.size.limit; and so many topics are looked at for one page, where Kafka has no bound."""
+"""Kafka's default of max.request.partition.size.limit. It also limits the topics of one page, for which Kafka has no limit."""
 
 
 def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
-    """Walks the names from the cursor on until the page is full."""
+    """Return the partitions from the cursor on until the page is full."""
     cursor = request.cursor
     all_topics = not request.topics
     asked = [topic.name for topic in ctx.services.topics.topics()] if all_topics else sorted({topic.name for topic in request.topics})
@@ -66,7 +66,7 @@ def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTop
 
 
 def _describe(ctx: Context, name: str, first: int, most: int) -> tuple[DescribeTopicPartitionsResponseTopic, int | None]:
-    """The topic with its partitions from `first` on, and the first index that found no room, or None."""
+    """Return the topic with its partitions from `first` on, and the index of the first partition that was left out, or None."""
     topic = ctx.services.topics.topic(name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if name_problem(name) is None else ErrorCode.INVALID_TOPIC_EXCEPTION

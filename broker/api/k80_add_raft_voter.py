@@ -1,4 +1,4 @@
-"""AddRaftVoter (key 80), versions 0-1, on a node of its own: refused, as by Ottla's controller (KIP-853)."""
+"""AddRaftVoter (key 80), versions 0-1, on a standalone node: rejected, as by Ottla's controller (KIP-853)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddR
 
 
 def _handle(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """No."""
+    """Reject the request: a quorum of several voters is not supported."""
     services = ctx.services
     return no_voter_added(OnlyVoter(services.cluster_id, services.node_id, services.log_dir.meta.directory_id), request)
 

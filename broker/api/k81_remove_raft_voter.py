@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (key 81), version 0, on a node of its own: refused, as by Ottla's controller (KIP-853)."""
+"""RemoveRaftVoter (key 81), version 0, on a standalone node: rejected, as by Ottla's controller (KIP-853)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest
 
 
 def _handle(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """No."""
+    """Reject the request: the only voter cannot be removed."""
     services = ctx.services
     return no_voter_removed(OnlyVoter(services.cluster_id, services.node_id, services.log_dir.meta.directory_id), request)
 

@@ -1,10 +1,10 @@
-"""Requests with many elements, which must not hold the loop: they are handled a part at a time, and read and written on a thread.
+"""Handling of requests with many elements without blocking the loop: they are handled in parts, and decoded and encoded on a thread.
 
 Rules:
-- Only a request of more than SPLIT_REQUEST_BYTES comes here: a smaller one has no more elements than a few milliseconds are enough for.
-- Those that are decoded at a time have LARGE_REQUESTS_BYTES together, since a decoded request may take thirty times its bytes. The others
-  wait in the order in which they came, as the bytes that they arrived in.
-- A response ends with an error, and its connection, where it would be larger than LARGE_RESPONSE_BYTES.
+* Only requests of more than SPLIT_REQUEST_BYTES are handled here; smaller ones take at most a few milliseconds.
+* Requests that are decoded at the same time have at most LARGE_REQUESTS_BYTES in total, because a decoded request may take thirty times
+  its bytes. The others wait undecoded, in order of arrival.
+* A response that would exceed LARGE_RESPONSE_BYTES ends with an error, and closes the connection.
 """
 
 from __future__ import annotations
@@ -13,30 +13,27 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from ottla.broker.api.context import CloseConnection
-from ottla.broker.api.request_parts import join, split
+from ottla.broker.api.request_parts import Split, join, split
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
+from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.protocol.codec import encode_response
-
-if TYPE_CHECKING:
-    from ottla.broker.api.request_parts import Split
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.runtime.upkeep.turns import Turns
 
 T = TypeVar("T")
 Compute = Callable[[Callable[[], T]], Awaitable[T]]
 
 
 class Budget(Protocol):
-    """Bytes that all connections hold."""
+    """The bytes that all connections hold."""
 
     used: int
 
 
 class LargeRequests:
-    """Those of one dispatcher. `compute` runs work on a thread. Requests are counted in `budget` until they are answered."""
+    """The large requests of one dispatcher. `compute` runs work on a thread. Requests are counted in `budget` until they are answered."""
 
     def __init__(self, clock: Clock, turns: Turns, compute: Compute[Any], budget: Budget | None) -> None:
         self._clock = clock
@@ -48,7 +45,7 @@ class LargeRequests:
 
     @asynccontextmanager
     async def room(self, size: int) -> AsyncIterator[None]:
-        """Wait until a request of so many bytes may be decoded; it may be until the end of the block."""
+        """Wait until a request of `size` bytes may be decoded; it counts as decoded until the end of the block."""
         entered = asyncio.get_running_loop().create_future()
         wanted = min(size, limits.LARGE_REQUESTS_BYTES)
         self._waiting.append((wanted, entered))
@@ -75,9 +72,10 @@ class LargeRequests:
                 entered.set_result(None)
 
     async def handled(self, ctx: Any, handle: Callable[[Any, Any], Any], request: Any, way: Split) -> Any:
-        """The response to a request that is cut and left empty, with turns for others between its parts.
+        """Handle a request in parts and return the joined response. Other connections have their turn between parts. The request
+        is emptied.
 
-        `ctx.spent_ns` counts what the parts take of the loop.
+        `ctx.spent_ns` counts the time that the parts take on the loop.
         """
         gone: list[bool] = []
         ctx.peer.on_closed[gone.append] = lambda: gone.append(True)
@@ -93,7 +91,7 @@ class LargeRequests:
             await self._turns.mine()
             part = parts.pop()
             if gone:
-                raise CloseConnection("it is gone")
+                raise CloseConnection("the client has disconnected")
             begun_ns = self._clock.spent_ns()
             answer = handle(ctx, part)
             ctx.spent_ns += self._clock.spent_ns() - begun_ns

@@ -1,7 +1,7 @@
-"""What may stand around a handler: observers, and scripted faults (`api/faulty`). Without either nothing here is imported.
+"""Interceptors around handlers: observers and scripted faults (`api/faulty`). Imported only if there are any.
 
-Rule: an interceptor is called as the handler would be and gives what a handler gives: a response, an awaitable of one, or None. What it
-lets through goes the way of every request, since the dispatcher alone catches, waits, and encodes.
+Rule: an interceptor is called like a handler and returns what a handler returns: a response, an awaitable of one, or None. Only the
+dispatcher catches exceptions, waits and encodes.
 """
 
 from __future__ import annotations
@@ -9,57 +9,55 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ottla.broker.api.context import Context
 from ottla.broker.faults.engine import Exchange, Faults
+from ottla.broker.faults.rules import FaultRule
 from ottla.broker.faults.subject import Subject, subject_of
 from ottla.protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Context
-    from ottla.broker.faults.rules import FaultRule
-    from ottla.protocol.codec import Request
+from ottla.protocol.codec import Request
 
 
 @dataclass(slots=True)
 class Call:
-    """One request on its way. `detach` goes on with an answer for which its connection no longer waits."""
+    """One request with its interceptors' state. `detach` continues with a response for which the connection no longer waits."""
 
     context: Context
     request: Request
     detach: Callable[[Awaitable[Any]], object]
     subject: Subject = field(init=False)
     rules: list[FaultRule] = field(default_factory=list)
-    """The faults that hit it."""
+    """The fault rules that match the request."""
     seen: bool = True
-    """Whether a response will be sent whole and at once."""
+    """Whether a response will be sent completely and at once."""
     late: bool = False
-    """Whether a response will be held back."""
+    """Whether a response will be delayed."""
 
     def __post_init__(self) -> None:
         header, context = self.request.header, self.context
         self.subject = subject_of(ApiKey(header.api_key), context.client_id, context.peer.number, self.request.body, self.topic_name)
 
     def topic_name(self, topic_id: bytes) -> str | None:
-        """The name of a topic, None where there is none of this id."""
+        """Return the name of a topic, or None for an unknown id."""
         found = self.context.services.partitions.by_topic_id(topic_id)
         return None if found is None else found.name
 
 
 Handle = Callable[[], Any]
-"""What is left of the way: gives a response, an awaitable of it, or None; raises what the handler raises."""
+"""The rest of the chain: returns a response, an awaitable of it, or None; raises what the handler raises."""
 Interceptor = Callable[[Call, Handle], Any]
 
 
 def intercepted(call: Call, handle: Handle, interceptors: Sequence[Interceptor]) -> Any:
-    """What `handle` gives with `interceptors` around it, the first of them outermost."""
+    """Call `handle` with `interceptors` around it, the first one outermost."""
     for interceptor in reversed(interceptors):
         handle = partial(interceptor, call, handle)
     return handle()
 
 
 def observed(faults: Faults, call: Call, handle: Handle) -> Any:
-    """An interceptor that tells the observers, before an answer is held back, of what came of the handler."""
+    """Report the handler's result to the observers, before a response is delayed."""
     number = next(faults.numbers)
 
     def tell(response: Any) -> None:

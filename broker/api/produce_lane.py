@@ -1,67 +1,65 @@
-"""The lane: the ordinary Produce is read in one go, checked, appended and answered, without a message, a Context or a task.
+"""The Produce fast path: an ordinary Produce is parsed, checked, appended and answered without a message object, a Context or a task.
 
 Rules:
-* ordinary is: version 9 to 13, acks 1 or all, one topic, one partition, one whole batch, no tagged fields, and a partition that this
-  broker leads alone and that nothing is synced for before it is acknowledged; a batch of a transaction comes with a transactional id, no
-  other does, and this broker knows at once that the partition belongs to the transaction;
-* whatever else comes is told from the ordinary before anything is written, and takes the way of all requests (`k00_produce`), which says
-  what is wrong with it. That way is the rule, this one a shorter one to the same place: both ask the same checks, and append by the same
-  call. What the append refuses has written nothing, and is refused once more there;
-* where there is an authorizer, there is no lane;
-* tests/property/test_produce_lane.py sends the same bytes both ways, and compares answers, logs and state.
+* A request is ordinary if it has version 9 to 13, acks 1 or all, one topic, one partition, one whole batch and no tagged fields. This
+  broker must be the partition's only replica, and acknowledge without a sync. A transactional batch must have a transactional id, and no
+  other batch may; this broker must know at once that the partition belongs to the transaction.
+* Any other request is recognized before anything is written, and is handled by `k00_produce`, which also reports its errors. Both paths
+  make the same checks and append by the same call. A rejected append has written nothing, and `k00_produce` rejects it again.
+* With an authorizer the fast path is off.
+* tests/property/test_produce_lane.py sends the same bytes by both paths, and compares responses, logs and state.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.api.k00_produce import ADDING_SINCE, is_transactional, is_whole
+from ottla.broker.api.reply import Reply
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.txn_verification import Writer
+from ottla.broker.runtime.coordination.txn_verification import TxnVerification, Writer
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.batch_check import TooMuchAtOnce
+from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from ottla.broker.api.reply import Reply
-    from ottla.broker.runtime.coordination.txn_verification import TxnVerification
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.runtime.replicas.partitions import Partitions
-    from ottla.broker.storage.txn_guard import VerificationGuard
 
 _KEY: Final = int(ApiKey.PRODUCE)
 _FIRST_VERSION: Final = 9
-"""The first with compact fields."""
+"""The first version with compact fields."""
 _BY_ID_SINCE: Final = 13
 _LAST_VERSION: Final = 13
 _ONE: Final = 2
-"""The length of a compact array of one element, and what is added to that of a string: one."""
+"""The length of a compact array with one element: lengths are stored plus one."""
 
 _HEAD: Final = struct.Struct(">ihhih")
-"""Size, key, version, correlation id, length of the client id, which follows."""
+"""Size, key, version, correlation id, and the length of the client id that follows."""
 _BODY: Final = struct.Struct(">BBhiB")
-"""No tags of the header, the length of the transactional id, which follows, acks, timeout, topics."""
+"""The header's tags (none), the length of the transactional id that follows, acks, timeout, topics."""
 _SHORT: Final = 0x7F
-"""The most that a varint of one byte can be."""
+"""The largest value of a one-byte varint."""
 _PARTITION: Final = struct.Struct(">BiB")
-"""Partitions, index, and the first byte of the length of the records."""
+"""Partitions, index, and the first byte of the records' length."""
 _SIZE_BYTES: Final = 4
 _ID_BYTES: Final = 16
 _PRODUCER: Final = struct.Struct(">43xqhi")
-"""Of a batch: producer id, epoch, base sequence."""
+"""Producer id, producer epoch and base sequence of a batch."""
 _NO_TAGS: Final = b"\0\0\0"
-"""Of the partition, the topic, and the request."""
+"""The empty tagged fields of the partition, the topic and the request."""
 
 _ANSWER_HEAD: Final = struct.Struct(">iiBB")
 """Size, correlation id, no tags, topics."""
 _ANSWER: Final = struct.Struct(">BihqqqBBBBiB")
-"""Partitions, index, error, base offset, append time, log start, no record errors, no message, no tags of either, throttle, no tags."""
+"""Partitions, index, error, base offset, append time, log start offset, no record errors, no message, no tags of either, throttle
+time, no tags.
+"""
 _ANSWER_BYTES: Final = _ANSWER_HEAD.size + _ANSWER.size - _SIZE_BYTES
 
 
 class ProduceLane:
-    """One for all connections; `max_bytes` is the most that a request may have (socket.request.max.bytes)."""
+    """The fast path of all connections; `max_bytes` is the largest request (socket.request.max.bytes)."""
 
     __slots__ = ("_max_bytes", "_partitions", "_verification", "answered")
 
@@ -70,10 +68,12 @@ class ProduceLane:
         self._verification = verification
         self._max_bytes = max_bytes
         self.answered = [0] * (_LAST_VERSION + 1)
-        """Requests by version, since the start."""
+        """The number of requests by version since the start."""
 
     def answer(self, data: bytes, at: int) -> tuple[Reply, int] | None:
-        """The answer to the frame whose size is at `at`, and where the next one begins; None for a frame that is not the lane's."""
+        """Handle the frame whose size is at `at`. Return the reply and the position of the next frame; None if the frame is not
+        ordinary.
+        """
         try:
             size, key, version, correlation_id, id_size = _HEAD.unpack_from(data, at)
             stop = at + _SIZE_BYTES + size
@@ -82,7 +82,7 @@ class ProduceLane:
             pos = at + _HEAD.size + max(id_size, 0)
             no_tags, name_size, acks, _, topics = _BODY.unpack_from(data, pos)
             transactional_id = None
-            if name_size:  # what is behind the name comes so much later
+            if name_size:  # the fields after the id are shifted by its length
                 transactional_id = data[pos + 2 : pos + 1 + name_size]
                 pos += name_size - 1
                 acks, _, topics = _BODY.unpack_from(data, pos)[2:]
@@ -98,9 +98,9 @@ class ProduceLane:
                 if records_size > 0x3FFF:
                     records_size += (data[pos] << 14) - 0x4000
                     pos += 1
-                    if records_size > 0x1FFFFF:  # more than a read brings
+                    if records_size > 0x1FFFFF:  # more than one read returns
                         return None
-        except (struct.error, IndexError):  # it has not come whole, or is none
+        except (struct.error, IndexError):  # an incomplete or invalid frame
             return None
         end = pos + records_size - 1
         if partitions != _ONE or end + len(_NO_TAGS) != stop or data[end:stop] != _NO_TAGS:
@@ -120,7 +120,9 @@ class ProduceLane:
         return [head + data[topic_at:topic_end] + tail], stop
 
     def _guard(self, transactional_id: bytes, version: int, partition: Partition, records: memoryview) -> VerificationGuard | None:
-        """What a batch of a transaction is appended with. Raises Rejected where that has to wait, or it is not to be appended."""
+        """Return the verification guard of a transactional batch. Raises Rejected if verification must wait, or the batch must
+        not be appended.
+        """
         producer_id, epoch, sequence = _PRODUCER.unpack_from(records)
         if producer_id < 0:
             return None
@@ -128,9 +130,9 @@ class ProduceLane:
         return self._verification.at_once(writer, partition, sequence)
 
     def _partition(self, topic: bytes, version: int, index: int) -> Partition | None:
-        """The partition, if it is here, clients may write to it, and what is appended is acknowledged at once."""
+        """Return the partition if this broker has it, clients may write to it, and appends are acknowledged at once."""
         known = self._partitions
-        # A legal name is ASCII: whatever else these bytes may be is not found.
+        # Valid topic names are ASCII, so other bytes do not match any topic.
         found = known.by_topic_id(topic) if version >= _BY_ID_SINCE else known.by_name(topic[1:].decode("latin-1"))
         if found is None or is_internal(found.name) or found.name == CLUSTER_METADATA:
             return None

@@ -1,25 +1,26 @@
-"""Quotas begin and end to be obeyed: without any nothing of them is imported, and no request is asked about."""
+"""Activation of quotas. Without quotas none of their code is imported, and no request is checked."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.cluster.image import QuotaTarget
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
+
 if TYPE_CHECKING:
-    from ottla.broker.api.dispatch import Dispatcher
-    from ottla.broker.cluster.image import QuotaTarget
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.quotas.connections import Acceptance
     from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 
 
 _ANY: Final = 2**31 - 1
 
 
 class Obeys(Protocol):
-    """The services of a broker, or a controller."""
+    """The services of a broker or a controller that quotas need."""
 
     quotas: Quotas | None
 
@@ -32,7 +33,7 @@ class Obeys(Protocol):
 def obey(
     services: Obeys, dispatcher: Dispatcher, quotas: Mapping[QuotaTarget, Mapping[str, float]], sessions: FetchSessions | None = None
 ) -> None:
-    """From now on these quotas hold; what was used before counts."""
+    """Apply new quotas. Usage that was measured before still counts."""
     if services.quotas is None and not quotas:
         return
     from ottla.broker.api.throttling import Throttling  # noqa: PLC0415 # only where there are quotas
@@ -43,7 +44,7 @@ def obey(
 
 
 def accept(services: Obeys, listener: str, host: str, *, for_brokers: bool) -> Acceptance | None:
-    """How a connection that has come is accepted: None, at once."""
+    """Return how a new connection is delayed or refused; None if it is accepted at once."""
     rate, own_rate = services.settings.max_connection_creation_rate, services.settings.max_connection_creation_rate_of(listener)
     if rate == own_rate == _ANY and (services.quotas is None or not services.quotas.connection):
         return None
@@ -52,7 +53,7 @@ def accept(services: Obeys, listener: str, host: str, *, for_brokers: bool) -> A
 
 
 def _quotas_of(services: Obeys) -> Quotas:
-    from ottla.broker.api.throttling import make_quotas  # noqa: PLC0415 # as above
+    from ottla.broker.api.throttling import make_quotas  # noqa: PLC0415 # only if there are quotas
 
     if services.quotas is None:
         services.quotas = make_quotas(services.settings)

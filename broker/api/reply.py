@@ -1,4 +1,4 @@
-"""What the dispatcher gives back for one frame."""
+"""The result of the dispatcher for one frame."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Action(Enum):
-    """A reply that is not bytes."""
+    """A reply without bytes."""
 
     CLOSE = "close"
 
 
 CLOSE: Final = Action.CLOSE
-"""Close the connection once everything before this request is answered."""
+"""Close the connection after all earlier requests are answered."""
 
 
 class LastWords(list[Buffer]):

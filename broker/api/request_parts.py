@@ -1,10 +1,9 @@
-"""Cuts a request that names many things into requests that name few of them, and joins their responses into one.
+"""Splitting of requests with many elements into small requests, and joining of their responses.
 
 Rules:
-- A request is cut only where Kafka treats what it names one by one, so that the parts together do what the whole would do.
-- A name that occurs twice, where that means something (an error, or that the last one counts), stays in one part: its last two occurrences
-  are kept, side by side.
-- The response has what the parts answered, in the order of the parts. An error of the whole response ends it at the part that has it.
+* A request is split only if Kafka handles its elements one by one, so that the parts have the same effect as the whole.
+* If a duplicate name is significant (as an error, or because the last one counts), its last two occurrences are kept together in one part.
+* The joined response has the parts' elements in the order of the parts. A part with an error for the whole response ends the request.
 """
 
 from __future__ import annotations
@@ -19,16 +18,16 @@ from typing import Any, Final, NamedTuple
 from ottla.protocol.api_keys import ApiKey
 
 PART_ELEMENTS: Final = 50
-"""What one part names at most: at 10 to 40 us each about a millisecond."""
+"""The most elements of a part: about a millisecond, at 10 to 40 us each."""
 
 
 class Split(NamedTuple):
-    """Where a request has its elements, from the outside in, and where the response has the answers to them."""
+    """The path of a request's elements, and the path of their results in the response."""
 
     asked: tuple[str, ...]
     answers: tuple[str, ...]
     keys: tuple[tuple[str, ...], ...] = ()
-    """What identifies an element of each of these arrays, where one that occurs twice is not two."""
+    """The fields that identify an element of each array, if duplicates are significant."""
 
 
 def _split(asked: str, answers: str, *keys: str) -> Split:
@@ -74,7 +73,7 @@ SPLITS: Final[Mapping[int, Sequence[Split]]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: (_split("group_ids", "groups"),),
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: (_split("directories.topics.partitions", "directories.topics.partitions"),),
 }
-"""By API key, the first that applies: an older version may have its elements elsewhere."""
+"""By API key, the possible splits, of which the first that applies is used: older versions may have their elements elsewhere."""
 
 
 WHOLE: Final[Mapping[int, Mapping[str, int]]] = {
@@ -103,12 +102,13 @@ WHOLE: Final[Mapping[int, Mapping[str, int]]] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": 25_000},
     ApiKey.ADD_RAFT_VOTER: {"listeners": 1_000},
 }
-"""What is decided in one step, and how much of it a request may have; of what is cut, how much one element may have. A controller of Kafka
-takes 10,000 in one request (MAX_RECORDS_PER_USER_OP)."""
+"""Arrays that are handled in one step, and their maximum sizes; of a request that is split, the maximum for one element. Kafka's controller
+accepts 10,000 records in one request (MAX_RECORDS_PER_USER_OP).
+"""
 
 
 def too_many(request: Any) -> str | None:
-    """Which array of the request has more than may be decided in one step."""
+    """Return which array of the request exceeds its maximum, or None."""
     for path, most in WHOLE.get(request.API_KEY, {}).items():
         names, is_cut = path.split("."), request.API_KEY in SPLITS
         structs = (getattr(request, names[0], None) or ()) if is_cut else (request,)
@@ -118,7 +118,7 @@ def too_many(request: Any) -> str | None:
 
 
 def split(request: Any, way: Split) -> Iterator[Any]:
-    """The request in parts of about PART_ELEMENTS elements; it is left without them."""
+    """Yield the request in parts of about PART_ELEMENTS elements; the request itself is emptied."""
     name, *path = way.asked
     items = getattr(request, name)
     setattr(request, name, [])
@@ -127,7 +127,7 @@ def split(request: Any, way: Split) -> Iterator[Any]:
 
 
 def way_of(request: Any) -> Split | None:
-    """Where the request is cut; None for one that is not, or names too few."""
+    """Return how to split the request; None if it cannot be split or has few elements."""
     for way in SPLITS.get(request.API_KEY, ()):
         items = getattr(request, way.asked[0], None)
         if items:
@@ -136,7 +136,7 @@ def way_of(request: Any) -> Split | None:
 
 
 def _room(struct: Any, path: Sequence[str], room: int) -> int:
-    """What is left of `room` behind the elements at the path, and those around them; below 0 where there are more."""
+    """Return `room` minus the number of elements at the path and above; negative if there are more."""
     if not path:
         return room
     inner = getattr(struct, path[0], None) or ()
@@ -149,7 +149,7 @@ def _room(struct: Any, path: Sequence[str], room: int) -> int:
 
 
 def join(whole: Any, part: Any, path: Sequence[str]) -> None:
-    """Put the answers of one part behind those of the parts before it."""
+    """Append a part's results to those of earlier parts."""
     _extend(whole, part, path)
     if hasattr(whole, "throttle_time_ms"):
         whole.throttle_time_ms = max(whole.throttle_time_ms, part.throttle_time_ms)
@@ -167,7 +167,7 @@ def _extend(whole: Any, part: Any, path: Sequence[str]) -> None:
 
 
 def _same(one: Any, other: Any, but: str) -> bool:
-    """Whether two structs that stand around answers stand for the same thing, which was cut."""
+    """Return whether two structs around results are parts of the same one."""
     return all(getattr(one, name) == getattr(other, name) for name in _names(one.__class__) if name != but)
 
 
@@ -183,7 +183,7 @@ def _with(struct: Any, name: str, value: Any) -> Any:
 
 
 def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
-    """Lists that together are `items`, with how many elements each has."""
+    """Yield lists that together are `items`, each with its number of elements."""
     part: list[Any] = []
     size = 0
     for piece, elements in _pieces(items, path, keys):
@@ -197,7 +197,7 @@ def _cut(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]
 
 
 def _pieces(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[str]]) -> Iterator[tuple[list[Any], int]]:
-    """What has to stay in one part, with how many elements it has."""
+    """Yield the elements that must stay in one part, with their number."""
     if not path:
         for group in _by_key(items, keys[0]) if keys else ([item] for item in items):
             yield group[-2:], len(group[-2:])
@@ -212,7 +212,7 @@ def _pieces(items: Sequence[Any], path: Sequence[str], keys: Sequence[Sequence[s
 
 
 def _by_key(items: Iterable[Any], names: Sequence[str]) -> Iterable[list[Any]]:
-    """Items that are the same thing, together, in the order in which each thing occurs first."""
+    """Group equal items, in the order of each group's first occurrence."""
     groups: dict[Any, list[Any]] = {}
     for item in items:
         key = tuple(getattr(item, name) for name in names) if names else item
@@ -221,7 +221,7 @@ def _by_key(items: Iterable[Any], names: Sequence[str]) -> Iterable[list[Any]]:
 
 
 def _merged(group: Sequence[Any], name: str) -> Any:
-    """One struct with the inner elements of all."""
+    """Return one struct with the inner elements of all."""
     if len(group) == 1:
         return group[0]
     return _with(group[0], name, [each for item in group for each in getattr(item, name) or ()])

@@ -1,9 +1,9 @@
-"""Which API keys are served, in which versions, by which module. ApiVersions answers from this table, so nothing is advertised without a
-handler.
+"""The table of served API keys, with versions and handler modules. ApiVersions is answered from this table, so every advertised
+API has a handler.
 
-A module `kNN_name` is imported when its first request comes, or one a turn a second after the start: whoever waits for the broker does not
-wait for messages that nobody sends. A broker in a test's own process begins with all of them (`load_all`). It holds
-`handle(ctx, request)`; the request class is that of `ottla.protocol.messages`.
+A module `kNN_name` is imported with its first request, or in the background from a second after the start, one module in each turn of the
+loop, so that rarely used APIs do not delay the start. An in-process broker of a test imports all at the start (`load_all`). Each module
+has `handle(ctx, request)`; request classes are in `ottla.protocol.messages`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ from ottla.broker.api.context import Context
 from ottla.protocol.api_keys import ApiKey
 
 Handler = Callable[[Context, Any], Awaitable[Any] | Any]
-"""`handle(ctx, request) -> response | Awaitable[response] | None`; Any because each handler takes and gives its own message class."""
+"""`handle(ctx, request) -> response | Awaitable[response] | None`. The type is Any because each handler has its own message classes."""
 
 
 @dataclass(frozen=True)
 class Route:
-    """One API key. Versions are inclusive. `advertised_min` is below `min_version` only for Produce (see `k00_produce`)."""
+    """The route of one API key. Versions are inclusive. `advertised_min` is below `min_version` only for Produce (`k00_produce`
+    has the reason).
+    """
 
     module: str
     min_version: int
@@ -32,7 +34,7 @@ class Route:
 
     @cached_property
     def handle(self) -> Handler:
-        """The handler; imports its module on first use."""
+        """The handler; its module is imported on first use."""
         handler: Handler = import_module(f"ottla.broker.api.{self.module}").handle
         return handler
 
@@ -104,7 +106,7 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.ADD_RAFT_VOTER: _route("k80_add_raft_voter", 0, 1),
     ApiKey.REMOVE_RAFT_VOTER: _route("k81_remove_raft_voter", 0, 0),
 }
-"""One line for each API; a new handler adds its own, in the order of the keys."""
+"""One line for each API, in the order of the keys."""
 
 FORWARDED: dict[ApiKey, Route] = {
     ApiKey.CREATE_TOPICS: _route("forwarding", 2, 7),
@@ -123,7 +125,7 @@ FORWARDED: dict[ApiKey, Route] = {
     ApiKey.ADD_RAFT_VOTER: _route("forwarding", 0, 1),
     ApiKey.REMOVE_RAFT_VOTER: _route("forwarding", 0, 0),
 }
-"""Requests that a cluster broker forwards to the controller (`ottla.broker.api.forwarding`)."""
+"""The APIs that a cluster broker forwards to the controller (`ottla.broker.api.forwarding`)."""
 
 SPLIT = frozenset(
     {
@@ -134,7 +136,7 @@ SPLIT = frozenset(
         ApiKey.EXPIRE_DELEGATION_TOKEN,
     }
 )
-"""Requests that a cluster broker checks and forwards in part (`ottla.broker.api.config_changes`, `token_rules`)."""
+"""The APIs that a cluster broker checks itself and forwards in part (`ottla.broker.api.config_changes`, `token_rules`)."""
 
 ROUTES_OF_A_MEMBER: dict[int, Route] = {int(key): route for key, route in (ROUTES | FORWARDED).items()}
 """The APIs of a cluster broker."""
@@ -143,19 +145,19 @@ TELEMETRY: dict[ApiKey, Route] = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: _route("k71_get_telemetry_subscriptions", 0, 0),
     ApiKey.PUSH_TELEMETRY: _route("k72_push_telemetry", 0, 0),
 }
-"""What is served beside them with `client.telemetry.enable`."""
+"""Additional APIs with `client.telemetry.enable`."""
 
 
 @cache
 def served(*, in_cluster: bool, telemetry: bool) -> Mapping[int, Route]:
-    """What a broker serves, in the order of the keys."""
+    """Return the APIs that a broker serves, in the order of the keys."""
     tables = (ROUTES, FORWARDED if in_cluster else {}, TELEMETRY if telemetry else {})
     routes = {int(key): route for table in tables for key, route in table.items()}
     return dict(sorted(routes.items()))
 
 
 def load_all() -> None:
-    """Import every handler now, and the lane beside that of Produce."""
+    """Import all handlers and the Produce fast path now."""
     for route in ROUTES.values():
         _ = route.handle
     import_module("ottla.broker.api.produce_lane")

@@ -1,14 +1,14 @@
-"""Quotas at the handler: what a request used is measured when it is answered, the answer tells how long its client has to wait, and its
-connection is not read for so long (KIP-219).
+"""Enforcement of client quotas: usage is measured when a request is answered, the response has the throttle time, and the connection is
+paused for that time (KIP-219).
 
 Rules:
-- While no client is limited a dispatcher asks nothing of this, and nothing of it is imported.
-- A Produce is measured by its bytes, also when it is refused; a consumer's Fetch by those of its answer. One that is too much is answered
-  without records, and what it read is not counted; none is given more than its quota allows in all windows.
-- Every request is measured by the time that it takes of the loop, until it is answered or waits: 100 % is all of the loop's time. What
-  other brokers and controllers ask is not measured, nor what a producer without acknowledgements does, nor what is asked before a log-in
-  (SaslServerAuthenticator answers it by itself).
-- What the controller, or the handler, says that its client has to wait is kept where it is more (`RequestHandlerHelper`).
+* While no client quota is configured, dispatchers do not use this module, and it is not imported.
+* A Produce is charged by its bytes, even if it is rejected; a consumer's Fetch by its response's bytes. A Fetch that exceeds the quota is
+  answered without records and not charged. No Fetch returns more than the quota allows in all windows.
+* Every request is charged by the time that it takes on the loop until it is answered or waits; 100 % is all of the loop's time. Not
+  charged are requests of other brokers and controllers, Produce with acks=0, and requests before authentication (SaslServerAuthenticator
+  answers them itself).
+* A longer throttle time in the response, from the controller or the handler, is kept (`RequestHandlerHelper`).
 
 Source: KAFKA KafkaApis (handleProduceRequest, handleFetchRequest), RequestHandlerHelper.
 """
@@ -16,26 +16,22 @@ Source: KAFKA KafkaApis (handleProduceRequest, handleFetchRequest), RequestHandl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ottla.broker.api.context import Context
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.quotas.clients import NANOS_TO_PERCENT, Mutations
 from ottla.broker.quotas.quotas import Quotas
 from ottla.broker.quotas.rates import Windows, rounded
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.protocol.api_keys import ApiKey
-from ottla.protocol.codec import encode_response
-from ottla.protocol.messages.k01_fetch import FetchResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Context
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
-    from ottla.protocol.codec import Request
-    from ottla.protocol.messages.k01_fetch import FetchRequest
+from ottla.protocol.codec import Request, encode_response
+from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
 
 _OLD_HEADER_BYTES: Final = 4
 _HEADER_BYTES: Final = 5
-"""Of a response, which are not counted; its four bytes of size are."""
+"""The size of a response header, which does not count against the quota. The response's size prefix of four bytes does."""
 _OF_NODES: Final = frozenset(
     {
         ApiKey.WRITE_TXN_MARKERS,
@@ -53,17 +49,17 @@ _OF_NODES: Final = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-"""What only other nodes ask (KAFKA: ApiKeys.clusterAction)."""
+"""Requests that only other nodes send (KAFKA: ApiKeys.clusterAction)."""
 
 
 class Throttling:
-    """One for all connections. `sessions` are those of a broker's fetches; a controller has none."""
+    """The enforcement of quotas for all connections. `sessions` are a broker's fetch sessions; a controller has none."""
 
     def __init__(self, quotas: Quotas, clock: Clock, sessions: FetchSessions | None) -> None:
         self._quotas, self._clock, self._sessions = quotas, clock, sessions
 
     def around(self, ctx: Context, request: Request, size: int, handle: Callable[[], Any]) -> Any:
-        """What `handle` gives, with how long the client has to wait in it. `size` is that of the request's frame."""
+        """Call the handler and return its response with the client's throttle time. `size` is the request frame's size."""
         key = request.header.api_key
         if key == ApiKey.FETCH:
             if self._sessions is None or _of_follower(ctx, request.body):
@@ -111,7 +107,9 @@ class Throttling:
         request.max_bytes = min(request.max_bytes, rounded(most))
 
     def _without_records(self, response: FetchResponse) -> FetchResponse:
-        """A session goes on with what it is told next; one that has just begun has not."""
+        """Return an empty response in place of one with records. The fetch session continues, so the records are sent next time;
+        a new session is discarded.
+        """
         assert self._sessions is not None
         kept = self._sessions.untold(response.session_id)
         return FetchResponse(session_id=response.session_id if kept else 0)
@@ -122,7 +120,7 @@ def _of_follower(ctx: Context, request: FetchRequest) -> bool:
 
 
 def make_quotas(settings: BrokerSettings) -> Quotas:
-    """With the windows that are set."""
+    """Return quotas with the configured windows."""
     return Quotas(
         Windows(settings.quota_window_num, settings.quota_window_size_seconds * 1_000),
         Windows(settings.controller_quota_window_num, settings.controller_quota_window_size_seconds * 1_000),
@@ -130,6 +128,6 @@ def make_quotas(settings: BrokerSettings) -> Quotas:
 
 
 def mutations(ctx: Any, quotas: Quotas, *, strict: bool) -> Mutations:
-    """What a request that changes topics is charged."""
+    """Return the charge of a request that creates or deletes partitions."""
     mono_ms = ctx.services.clock.mono_ms
     return quotas.mutation.of_request(ctx.peer.principal.name, ctx.client_id or "", strict=strict, mono_ms=mono_ms)

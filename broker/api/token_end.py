@@ -1,6 +1,7 @@
-"""When a delegation token ends: what RenewDelegationToken and ExpireDelegationToken have in common (KIP-48).
+"""The common part of RenewDelegationToken and ExpireDelegationToken (KIP-48).
 
-Both ask who may ask, are handed on to a cluster's controller, and answer with when the token expires now, which is durable then.
+Both check whether the client may use tokens, are forwarded to a cluster's controller, and respond with the new expiry time when
+it is durable.
 Source: KAFKA KafkaApis.handleRenewTokenRequest, handleExpireTokenRequest.
 """
 
@@ -26,14 +27,14 @@ Decide = Callable[[MetadataImage, TokenRules, Principal, RequestT, int], Effects
 
 
 async def change_end(ctx: Context, request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
-    """Of a broker and of a controller: asks, decides, and answers with a `response`."""
+    """Check, decide and return a `response`. Shared by brokers and controllers; a cluster broker forwards the request."""
     services, requester = ctx.services, ctx.peer.principal
     try:
         check_may_ask(ctx.peer)
     except Rejected as error:
         return response(error.code, NO_TIME)
     if services.forwarding is not None:
-        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a member of a cluster needs it
+        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a cluster broker needs it
 
         forwarded: ResponseT = await forward(ctx, request)
         return forwarded

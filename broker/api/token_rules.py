@@ -1,29 +1,27 @@
-"""Who may ask anything about delegation tokens: who proved who it is, and by something better than a token (KIP-48).
+"""The clients that may use delegation token APIs: authenticated ones that did not authenticate with a token (KIP-48).
 
-Of what came in an Envelope the broker has looked at the connection; the controller knows only its own with that broker, and looks whether a
-token was the proof.
+For a request in an Envelope the broker has checked the client's connection. The controller sees only its connection to that broker, so it
+checks only whether the client authenticated with a token.
 
 Source: KAFKA KafkaApis.allowTokenRequests, ControllerApis.allowTokenRequests.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.api.context import Peer
 from ottla.broker.core.principal import ANONYMOUS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.protocol.error_codes import ErrorCode
 
-if TYPE_CHECKING:
-    from ottla.broker.api.context import Peer
-
 NO_TIME: Final = -1
-"""In the place of times, for whom a request is refused before it is decided upon."""
+"""The value of time fields in a response that was rejected before a decision."""
 
 
 def check_may_ask(peer: Peer) -> None:
-    """Raises Rejected."""
+    """Check that the client may use delegation token APIs. Raises Rejected."""
     if peer.by_token or not (peer.is_forwarded or _is_known(peer)):
         raise Rejected(ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED)
 

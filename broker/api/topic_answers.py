@@ -1,4 +1,4 @@
-"""How a refusal becomes two fields."""
+"""The error fields of responses."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from ottla.broker.core.rejected import Rejected
 
 
 def error_fields(error: Rejected | None) -> tuple[int, str | None]:
-    """`error_code` and `error_message`: 0 and null when there is no error, a null message when the code says it all."""
+    """Return `error_code` and `error_message`: 0 and null without an error; a null message if the code is sufficient."""
     return (0, None) if error is None else (error.code, error.message or None)

@@ -1,4 +1,4 @@
-"""What transactional clients of different ages are told for the same refusal."""
+"""Error codes of transaction responses for older clients."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 def fenced_for(version: int, error: ErrorCode, *, since: int) -> ErrorCode:
-    """PRODUCER_FENCED, which versions below `since` do not know: to them it is INVALID_PRODUCER_EPOCH."""
+    """Return the error for this version: below `since`, PRODUCER_FENCED is unknown and becomes INVALID_PRODUCER_EPOCH."""
     return ErrorCode.INVALID_PRODUCER_EPOCH if error is ErrorCode.PRODUCER_FENCED and version < since else error

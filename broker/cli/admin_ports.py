@@ -7,11 +7,13 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.faults.engine import Faults
+from ottla.broker.app import Broker
+from ottla.broker.core.clock import MovableClock
+from ottla.broker.faults.engine import Faults
+from ottla.broker.net.listeners import host_and_port
+from ottla.broker.process import StartError
 
 PORT: Final = 9644
 """Where the console is, if no other port is named."""
@@ -58,8 +60,6 @@ class AdminPorts:
 
     def __init__(self, options: argparse.Namespace) -> None:
         from ottla.broker.admin.tokens import TOKEN_ENV, new_token  # noqa: PLC0415 # most starts have no admin port
-        from ottla.broker.core.clock import MovableClock  # noqa: PLC0415 # as above
-        from ottla.broker.process import StartError  # noqa: PLC0415 # as above
 
         try:
             import ottla.broker.admin.server  # noqa: F401, PLC0415 # an extra
@@ -85,7 +85,6 @@ class AdminPorts:
     async def beside(self, broker: Broker, faults: Faults, number: int = 0) -> AsyncIterator[None]:
         """Serve the port of the broker of that number, from 0, while the context lasts."""
         from ottla.broker.admin.server import admin_port  # noqa: PLC0415 # an extra
-        from ottla.broker.net.listeners import host_and_port  # noqa: PLC0415 # most starts have no admin port
 
         port = self._port + number if self._port else 0
         wanted = {"token": self._token, "console": self._console, "open_local": self._open_local}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from ottla.broker.cli.common import CliError
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader
 from ottla.broker.cluster.record_frames import decode_record
 from ottla.broker.cluster.registrations import InconsistentRecord
@@ -14,9 +14,6 @@ from ottla.broker.cluster.snapshots import SnapshotId, read_snapshot
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import iter_records
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import MetadataImage
 
 METADATA_DIR = "__cluster_metadata-0"
 

@@ -14,15 +14,21 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ottla.broker.app import Broker, run
 from ottla.broker.cli.admin_ports import AdminPorts, add_admin_options, wants_admin
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.peer_log import PEERS, PeerLines
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings_load import Loaded, SettingsError, data_dir, load, parse_assignments, source_of
+from ottla.broker.environment import Environment
+from ottla.broker.faults.engine import Faults
+from ottla.broker.faults.rules import FaultSyntax, parse_rule
+from ottla.broker.net.listeners import ANYWHERE, advertised_hosts, host_and_port, listeners_of
+from ottla.broker.process import Beside, StartError, run_node
+from ottla.broker.storage.errors import LogDirRefused
 
 if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.settings_load import Loaded
     from ottla.broker.development_security import DevelopmentSecurity
-    from ottla.broker.faults.engine import Faults
-    from ottla.broker.process import Beside
 
 EXIT_USAGE = 2
 _PORT_MAX = 65_535
@@ -146,10 +152,6 @@ def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
     )
-    from ottla.broker.core.peer_log import PEERS, PeerLines  # noqa: PLC0415 # --help and a wrong option need not load the broker
-    from ottla.broker.core.settings_load import SettingsError  # noqa: PLC0415 # as above
-    from ottla.broker.faults.rules import FaultSyntax  # noqa: PLC0415 # as above
-    from ottla.broker.process import StartError  # noqa: PLC0415 # as above
 
     logging.getLogger(PEERS).addFilter(PeerLines())
     try:
@@ -164,7 +166,6 @@ def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
 
 
 def _users_of_variables(env: Mapping[str, str]) -> list[tuple[str, str]]:
-    from ottla.broker.core.settings_load import SettingsError  # noqa: PLC0415 # as in main
 
     try:
         return [_user(item) for item in env.get("OTTLA_USERS", "").split(",") if item]
@@ -173,10 +174,6 @@ def _users_of_variables(env: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int:
-    from ottla.broker.app import run  # noqa: PLC0415 # as in main
-    from ottla.broker.core.settings_load import SettingsError, load, parse_assignments  # noqa: PLC0415 # as in main
-    from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as in main
-    from ottla.broker.faults.rules import parse_rule  # noqa: PLC0415 # as in main
 
     if in_place is not None and options.tls:
         raise SettingsError("--tls makes a listener of its own: in Kafka's place listeners are settings")
@@ -228,7 +225,6 @@ def _ready_lines(settings: BrokerSettings) -> Callable[[str], str]:
 
 def _told(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[str], str]:
     """What clients need, with the address that they can dial."""
-    from ottla.broker.net.listeners import ANYWHERE, host_and_port, listeners_of  # noqa: PLC0415 # only a lock of its own pays for it
 
     (locked,) = listeners_of(settings)
     host = locked.advertised_host or ("localhost" if locked.host in ANYWHERE else locked.host)
@@ -259,10 +255,7 @@ def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lamb
 def _format_where_new(settings: BrokerSettings, scram: Sequence[str]) -> None:
     if settings.cluster_id is None:
         return
-    from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only nodes of a cluster pay for it
     from ottla.broker.first_start import format_where_new  # noqa: PLC0415 # as above
-    from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
-    from ottla.broker.storage.errors import LogDirRefused  # noqa: PLC0415 # as above
 
     try:
         if format_where_new(settings, Clock().now_ms(), scram):
@@ -275,7 +268,6 @@ def _format_where_new(settings: BrokerSettings, scram: Sequence[str]) -> None:
 
 def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepare: Callable[[], None]) -> int:
     from ottla.broker.controller_node import ControllerNode  # noqa: PLC0415 # only controllers pay for it
-    from ottla.broker.process import StartError, run_node  # noqa: PLC0415 # as in main
 
     if options.fault or wants_admin(options):
         raise StartError("faults and the admin port are for brokers: process.roles=controller has neither")
@@ -289,13 +281,8 @@ def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepa
 
 
 def _run_together(options: argparse.Namespace) -> int:
-    from ottla.broker.core.settings_load import load, parse_assignments  # noqa: PLC0415 # as in main
-    from ottla.broker.environment import Environment  # noqa: PLC0415 # as in main
-    from ottla.broker.faults.engine import Faults  # noqa: PLC0415 # as in main
-    from ottla.broker.faults.rules import parse_rule  # noqa: PLC0415 # as in main
     from ottla.broker.layout import Layout, fitted  # noqa: PLC0415 # as below
     from ottla.broker.local_cluster import LocalCluster, name_nodes_in_log  # noqa: PLC0415 # only several nodes pay for it
-    from ottla.broker.process import run_node  # noqa: PLC0415 # as in main
 
     path, common = Path(options.data_dir or "ottla-data"), parse_assignments(options.assignments)
     _check_address(options, common)
@@ -344,7 +331,6 @@ def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_pla
     opener = security or next((name for name, value in given.items() if value is not None), None)
     if opener is None:
         return
-    from ottla.broker.core.settings_load import SettingsError, source_of  # noqa: PLC0415 # as in main
 
     of_image = None if in_place is None else in_place.settings
     if (source := source_of("listeners", asked, os.environ, options.config, of_image=of_image)) is None:
@@ -379,8 +365,6 @@ def _cluster_security(options: argparse.Namespace, path: Path) -> DevelopmentSec
 
 
 def _development_security(options: argparse.Namespace, assignments: Mapping[str, str]) -> DevelopmentSecurity:
-    from ottla.broker.core.settings_load import SettingsError, data_dir, load  # noqa: PLC0415 # as in main
-    from ottla.broker.net.listeners import advertised_hosts  # noqa: PLC0415 # only a lock of its own pays for it
 
     given = load(assignments, os.environ, options.config).settings
     if given.process_roles:
@@ -390,9 +374,7 @@ def _development_security(options: argparse.Namespace, assignments: Mapping[str,
 
 def _certificates_and_users(options: argparse.Namespace, path: Path, more_hosts: Sequence[str] = ()) -> DevelopmentSecurity:
     """`more_hosts` are names that clients dial, beside `--host`."""
-    from ottla.broker.core.clock import Clock  # noqa: PLC0415 # only a lock of its own pays for it
     from ottla.broker.development_security import make_development_security  # noqa: PLC0415 # as above
-    from ottla.broker.process import StartError  # noqa: PLC0415 # as in main
 
     hosts = [*([options.host] if options.host else []), *more_hosts]
     try:

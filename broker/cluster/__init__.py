@@ -1,1 +1,1 @@
-"""What the cluster consists of: topics, partitions, features and settings, as records and as the state that they make. Pure."""
+"""The cluster's metadata as records, and the state that they produce: topics, partitions, brokers, features, settings. Pure code."""

@@ -1,15 +1,15 @@
-"""Who may do what, by a set of ACLs: a pure function of them, arranged so that thousands of them are not looked at.
+"""Decides authorization questions by a set of ACLs, indexed so that thousands of ACLs need not be scanned. Pure code.
 
-Rules that hold inside:
-- An ACL is about a resource where its name is the resource's (literal), `*` (literal), or a beginning of it (prefixed). The literal `*` is
-  not about a longer name that begins with `*`: that is how Kafka looks, and what it refuses and lets through.
-- It is about a principal and a host where they are equal, or where it says `User:*`, `*`. Case matters everywhere.
-- An ACL that allows READ, WRITE, DELETE or ALTER allows DESCRIBE, one that allows ALTER_CONFIGS allows DESCRIBE_CONFIGS, one for ALL
-  everything. A denial implies nothing, but where it is for ALL.
-- One denial is stronger than all that allow. What no ACL decides is denied; unless no ACL at all, whoever it is for, is about the
-  resource: then the default decides.
+Invariants:
+- An ACL matches a resource whose name it has (literal), any resource (literal `*`), or a resource whose name starts with its own
+  (prefixed). As in Kafka, the literal `*` does not match a name that itself begins with `*`.
+- An ACL matches an equal principal and host, or any with `User:*` and `*`. Everything is case-sensitive.
+- ALLOW of READ, WRITE, DELETE or ALTER implies DESCRIBE, ALLOW of ALTER_CONFIGS implies DESCRIBE_CONFIGS, and ALL implies everything. A
+  DENY implies nothing, except DENY of ALL.
+- One DENY overrides every ALLOW. Without a matching ACL access is denied, unless no ACL at all, for whatever principal, matches the
+  resource; then the default decides.
 
-Source: KAFKA StandardAuthorizerData, StandardAcl, Authorizer.authorizeByResourceType.
+Source: Kafka's StandardAuthorizerData, StandardAcl, Authorizer.authorizeByResourceType.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _IMPLYING: Final[Mapping[int, frozenset[int]]] = {
     Operation.DESCRIBE: frozenset({Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}),
     Operation.DESCRIBE_CONFIGS: frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS}),
 }
-"""What allows an operation, where that is more than itself and ALL."""
+"""Operations whose ALLOW implies an operation, besides itself and ALL."""
 
 
 class Question(NamedTuple):
-    """May `principal` ("User:alice") at `host` do this with that? The host is an address as Java writes it."""
+    """May `principal` ("User:alice") at `host` perform the operation on the resource? The host is an address in Java's notation."""
 
     principal: str
     host: str
@@ -41,7 +41,7 @@ class Question(NamedTuple):
 
 
 class AclVerdict(NamedTuple):
-    """`acl` is the one that decided, if one did. `covered`: an ACL is about the resource, whoever it is for."""
+    """The decision. `acl` is the ACL that decided, if any. `covered`: some ACL matches the resource, for whatever principal."""
 
     allowed: bool
     acl: Acl | None = None
@@ -49,7 +49,7 @@ class AclVerdict(NamedTuple):
 
 
 class AclIndex:
-    """One set of ACLs; it never changes."""
+    """An immutable set of ACLs."""
 
     def __init__(self, acls: Iterable[Acl]) -> None:
         self._literal: dict[tuple[int, str], _OfPrincipals] = {}
@@ -64,10 +64,10 @@ class AclIndex:
             for of_principals in (of_names.setdefault(place, {}), self._of_type.setdefault(acl.resource_type, {})):
                 of_principals.setdefault(acl.principal, []).append(acl)
         self._lengths: dict[int, Sequence[int]] = {kind: sorted(found, reverse=True) for kind, found in lengths.items()}
-        """Of the prefixes of each type of resource, the longest first."""
+        """The lengths of the prefixes of each resource type, longest first."""
 
     def judge(self, question: Question) -> AclVerdict:
-        """What the ACLs say; what none of them decides is denied."""
+        """Return the decision; without a matching ACL it is a denial."""
         allowing, covered = None, False
         for of_principals in self._about(question.resource, question.name):
             covered = True
@@ -80,7 +80,7 @@ class AclIndex:
         return AclVerdict(allowing is not None, allowing, covered)
 
     def _about(self, resource: int, name: str) -> Iterator[_OfPrincipals]:
-        """In the order in which Kafka looks: the longest name first, a literal before a prefix, the literal `*` last."""
+        """Yield matching ACLs in Kafka's order: longest name first, literal before prefixed, the literal `*` last."""
         if (found := self._literal.get((resource, name))) is not None:
             yield found
         for length in self._lengths.get(resource, ()):
@@ -90,13 +90,13 @@ class AclIndex:
             yield found
 
     def about(self, resource: int, name: str) -> Iterator[Acl]:
-        """All that are about it, whoever they are for."""
+        """Yield all ACLs that match the resource, for whatever principal."""
         for of_principals in self._about(resource, name):
             for acls in of_principals.values():
                 yield from acls
 
     def any_of_type(self, principal: str, host: str, operation: int, resource: int) -> bool:
-        """Whether there is some name with which it may be done. What allows an operation by implication does not count here."""
+        """Return whether the operation is allowed on some resource of the type. As in Kafka, implied operations do not count here."""
         denied: dict[int, set[str]] = {Pattern.LITERAL: set(), Pattern.PREFIXED: set()}
         allowed: list[tuple[int, str]] = []
         for acl in _of(self._of_type.get(resource, {}), principal):
@@ -121,7 +121,7 @@ def _outlasts(pattern: int, name: str, denied: Mapping[int, set[str]]) -> bool:
 
 
 def _of(of_principals: Mapping[str, list[Acl]], principal: str) -> Sequence[Acl]:
-    """The principal's ACLs and everybody's, in the order of Kafka's set."""
+    """Return the ACLs of the principal and of `User:*`, in the order of Kafka's set."""
     own = of_principals.get(principal, ()) if principal != EVERYBODY else ()
     return sorted([*own, *of_principals.get(EVERYBODY, ())], key=_order)
 
@@ -139,7 +139,7 @@ def _applies(acl: Acl, question: Question) -> bool:
 
 
 def text_of(acl: Acl) -> str:
-    """As Kafka's log writes it."""
+    """Return the ACL as Kafka's authorizer log writes it."""
     return (
         f"StandardAcl[resourceType={Resource(acl.resource_type).name}, resourceName={acl.resource_name}, "
         f"patternType={Pattern(acl.pattern_type).name}, principal={acl.principal}, host={acl.host}, "

@@ -1,9 +1,9 @@
-"""What topics, settings and producer-id blocks exist: the newest image of the cluster's metadata, and what is asked of it.
+"""The newest metadata image, with look-ups of topics, settings and producer-id blocks.
 
-Rules that hold inside:
-- Here the image is only replaced: by what records make of it (`apply`, where this process decides), or by the one that was read from the
-  cluster's log (`publish`).
-- A topic is found by name and by id, and both always lead to the same object; a name that is created again has a new id.
+Invariants:
+- The image is only ever replaced: by applying records (`apply`, on a standalone node), or by an image read from the cluster's metadata
+  log (`publish`).
+- A topic's name and id always lead to the same object. A topic created again under the same name has a new id.
 """
 
 from __future__ import annotations
@@ -18,42 +18,42 @@ from ottla.broker.cluster.topic_names import collision_key, has_collision_chars
 
 
 class Catalog:
-    """Reading is free; changing goes through `apply` or `publish`."""
+    """Look-ups in the newest image. Only `apply` and `publish` replace it."""
 
     def __init__(self) -> None:
         self.image: MetadataImage = EMPTY
         self.changes = 0
-        """Another number after every change of a topic or its partitions."""
+        """A number that changes with every change of a topic or its partitions."""
         self.creations = 0
-        """Another number after every creation of a topic."""
+        """A number that changes with every creation of a topic."""
         self._collisions: dict[str, set[str]] = {}
 
     def topic(self, name: str) -> TopicImage | None:
-        """The topic of that name, or None."""
+        """Return the topic with that name, or None."""
         return self.image.topic(name)
 
     def has_partition(self, place: tuple[str, int]) -> bool:
-        """Whether this partition, by topic and index, is one of a topic that was not deleted, be it online or not."""
+        """Return whether this partition, by topic and index, exists, online or not."""
         topic = self.image.topic(place[0])
         return topic is not None and place[1] in topic.partitions
 
     def leader_of(self, place: tuple[str, int]) -> int:
-        """The broker that leads this partition, by topic and index; `NO_LEADER` where none does, or there is no such partition."""
+        """Return the leader of this partition, by topic and index; `NO_LEADER` if it has none or does not exist."""
         topic = self.image.topic(place[0])
         partition = None if topic is None else topic.partitions.get(place[1])
         return NO_LEADER if partition is None else partition.leader
 
     def partition_count(self, name: str) -> int:
-        """How many partitions the topic has, be they online or not; 0 where there is no such topic."""
+        """Return the topic's partition count, online or not; 0 if the topic does not exist."""
         topic = self.image.topic(name)
         return 0 if topic is None else len(topic.partitions)
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
-        """The topic of that id, or None."""
+        """Return the topic with that id, or None."""
         return self.image.topics.get(topic_id)
 
     def topics(self) -> list[TopicImage]:
-        """All topics in the order of their names."""
+        """Return all topics, sorted by name."""
         image = self.image
         return [image.topics[image.topic_ids[name]] for name in sorted(image.topic_ids)]
 
@@ -61,31 +61,31 @@ class Catalog:
         return len(self.image.topics)
 
     def colliding(self, name: str) -> str | None:
-        """An existing topic whose name metrics could not tell from `name`, or None."""
+        """Return an existing topic whose metrics would collide with those of `name`, or None."""
         if not has_collision_chars(name):
             return None
         return min(self._collisions.get(collision_key(name), ()), default=None)
 
     def configs(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
-        """What was set on one resource: names and values as text, without defaults."""
+        """Return the settings set on one resource, as text, without defaults."""
         return self.image.configs.get((resource_type, resource_name), {})
 
     def configured_resources(self, resource_type: int) -> list[str]:
-        """Names of the resources of one type on which anything is set, sorted."""
+        """Return the names of the resources of one type that have any setting, sorted."""
         return sorted(name for kind, name in self.image.configs if kind == resource_type)
 
     @property
     def features(self) -> Mapping[str, int]:
-        """The finalized levels above 0, by the features' names."""
+        """The finalized levels above 0, by feature."""
         return self.image.features
 
     @property
     def next_producer_id(self) -> int:
-        """The first producer id of which no block was given out."""
+        """The first producer id that is in no allocated block."""
         return max(self.image.next_producer_id, 0)
 
     def apply(self, records: Iterable[MetadataRecord]) -> ImageChanges:
-        """Makes what the records say true, all at once; what that changed. Raises `InconsistentRecord`, and then nothing has changed."""
+        """Apply the records as one change and return it. Raises `InconsistentRecord`; then nothing has changed."""
         delta = ImageDelta(self.image)
         for record in records:
             delta.apply(record)
@@ -94,7 +94,7 @@ class Catalog:
         return changes
 
     def publish(self, image: MetadataImage, changes: ImageChanges) -> None:
-        """Takes `image` in the place of the present one, from which it differs by `changes`."""
+        """Replace the image by `image`, which differs from the current one by `changes`."""
         self.image = image
         self.changes += bool(changes.topics)
         self.creations += any(change.before is None for change in changes.topics.values())

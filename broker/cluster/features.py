@@ -1,10 +1,10 @@
-"""The features of the cluster and their levels (KAFKA: Feature, MetadataVersion): what is supported, what a new directory has.
+"""The cluster's features: which levels are supported, and which a new directory gets (Kafka's Feature, MetadataVersion).
 
-Rules that hold inside:
-- A directory keeps the levels that its metadata log says, whoever wrote it; records are written as its `metadata.version` wants them.
-- A feature behind which nothing would stand here (share and streams groups, a quorum, other replicas to elect) is not supported. A member
-  of a cluster registers all of Kafka's nevertheless, tells clients so, and refuses what they would let a client ask.
-- A feature that the log does not name is at level 0, but for groups: those of the consumer protocol are served all the same.
+Invariants:
+- A directory keeps the levels in its metadata log, whatever program wrote them; records are written for its `metadata.version`.
+- A feature that this broker does not implement (share and streams groups, eligible leader replicas) is not in SUPPORTED. A cluster broker
+  nevertheless registers all of Kafka's features, reports them to clients, and rejects the requests that they would enable.
+- A feature that the log does not name is at level 0, except `group.version`: consumer groups of KIP-848 are always served.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 METADATA_LEVEL: Final = 30
-"""4.3-IV0, the level of a new Kafka 4.3."""
+"""4.3-IV0, the level of a new Kafka 4.3 cluster."""
 
 GROUP_LEVEL: Final = 1
-"""The consumer groups of KIP-848."""
+"""The level that enables the consumer groups of KIP-848."""
 
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, METADATA_LEVEL),
     GROUP_VERSION: (0, GROUP_LEVEL),
     TRANSACTION_VERSION: (0, 2),
 }
-"""By name the lowest and highest level; 7 is 3.3-IV3."""
+"""The lowest and highest supported level by feature; 7 is 3.3-IV3."""
 
 
 REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
@@ -39,12 +39,12 @@ REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
     "streams.version": (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
-"""What a member of a cluster registers: the levels of a Kafka 4.3. A broker that knows less is let into no cluster of Kafka's defaults."""
+"""What a cluster broker registers: the levels of Kafka 4.3. With a narrower range it could not join a cluster with Kafka's defaults."""
 
 
 class Features(NamedTuple):
-    """What clients are told: by name the lowest and highest level that is supported, and the level in force. `epoch` is the offset of the
-    last metadata record that counts, as Kafka's."""
+    """The features as clients see them: supported ranges, and finalized levels in force. `epoch` is the offset of the last metadata record
+    that was applied, as in Kafka."""
 
     supported: Mapping[str, tuple[int, int]]
     finalized: Mapping[str, int]
@@ -52,16 +52,16 @@ class Features(NamedTuple):
 
 
 def new_levels(transaction_level: int) -> dict[str, int]:
-    """The levels of a new directory, in the order of their records; level 0 is the absence of one."""
+    """Return the levels of a new directory, in record order; level 0 is the absence of a record."""
     levels = {METADATA_VERSION: METADATA_LEVEL, GROUP_VERSION: GROUP_LEVEL, TRANSACTION_VERSION: transaction_level}
     return {name: level for name, level in levels.items() if level}
 
 
 def transaction_level(stored: Mapping[str, int]) -> int:
-    """At which level transactions are served where a metadata log says `stored`."""
+    """Return the level at which transactions are served, given the levels of a metadata log."""
     return min(stored.get(TRANSACTION_VERSION, 0), SUPPORTED[TRANSACTION_VERSION][1])
 
 
 def finalized(stored: Mapping[str, int]) -> dict[str, int]:
-    """The levels in force of a metadata log that says `stored`."""
+    """Return the levels in force, given the levels of a metadata log."""
     return new_levels(transaction_level(stored)) | {name: stored[name] for name in (METADATA_VERSION, GROUP_VERSION) if name in stored}

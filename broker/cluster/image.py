@@ -1,9 +1,9 @@
-"""The cluster's metadata at one offset, whole: what all records of the metadata log up to there say (Kafka's `MetadataImage`).
+"""The whole cluster metadata at one offset: the result of all records of the metadata log up to there (Kafka's `MetadataImage`).
 
-Rules that hold inside:
-- An image never changes, nor does anything in it: an `ImageDelta` makes the next one, which shares with it every part that did not change.
-- Two images that say the same are equal, whatever records made them.
-- What a record says whole (an ACL, a credential, a token) is kept as the record.
+Invariants:
+- An image and everything in it is immutable. An `ImageDelta` makes the next image, which shares all unchanged parts with it.
+- Two images with the same contents are equal, whatever records produced them.
+- An ACL, a credential or a token, which one record describes completely, is kept as that record.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ KRAFT_VERSION: Final = "kraft.version"
 ELR_VERSION: Final = "eligible.leader.replicas.version"
 
 MIGRATING: Final = bytes(16)
-"""Where a replica lies of which that is not known. This and the next two are `DirectoryId`s of Kafka."""
+"""Directory of a replica whose directory is unknown. This and the next two are Kafka's reserved `DirectoryId`s."""
 UNASSIGNED: Final = bytes(15) + b"\x01"
-"""Where a new replica lies whose broker has several directories and is yet to choose one."""
+"""Directory of a new replica whose broker has several directories and has not chosen one yet."""
 LOST: Final = bytes(15) + b"\x02"
-"""Where a replica lay in a directory that failed."""
+"""Directory of a replica whose directory has failed."""
 
 NO_PRODUCER_ID: Final = -1
 
 NONE: Final[Mapping[Any, Any]] = MappingProxyType({})
-"""A part of an image in which there is nothing."""
+"""An empty part of an image."""
 
 
 class ResourceType(IntEnum):
-    """What a configuration belongs to (Kafka's `ConfigResource.Type`)."""
+    """The type of resource that has a configuration (Kafka's `ConfigResource.Type`)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -51,22 +51,22 @@ class ResourceType(IntEnum):
 
 
 ConfigResource: TypeAlias = tuple[int, str]
-"""The type and the name of what a configuration belongs to."""
+"""A resource's type and name."""
 QuotaTarget: TypeAlias = frozenset[tuple[str, str | None]]
-"""What quotas are for: types with names, None for the default of a type."""
+"""The entity of a quota: entity types with names; None is the type's default."""
 ScramUser: TypeAlias = tuple[int, str]
-"""A mechanism and the user's name."""
+"""A SCRAM mechanism and a user name."""
 
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""The states of a leader: after an unclean election it is recovering, until it proposes an in-sync set."""
+"""A partition's leader recovery state: after an unclean election it is RECOVERING until the leader proposes an ISR."""
 
 
 class PartitionRegistration(NamedTuple):
-    """Who holds a partition. `leader_epoch` grows with each election, `partition_epoch` with each change of any kind.
+    """A partition's replicas and leader. `leader_epoch` grows with each election, `partition_epoch` with each change.
 
-    `directories` has an id for each of `replicas`; `leader_recovery_state` is RECOVERED or RECOVERING.
+    `directories` has one id per entry of `replicas`; `leader_recovery_state` is RECOVERED or RECOVERING.
     """
 
     replicas: tuple[int, ...]
@@ -83,7 +83,7 @@ class PartitionRegistration(NamedTuple):
 
 
 class TopicImage(NamedTuple):
-    """One topic and its partitions by index."""
+    """A topic with its partitions by index."""
 
     name: str
     topic_id: bytes
@@ -91,19 +91,19 @@ class TopicImage(NamedTuple):
 
     @property
     def is_internal(self) -> bool:
-        """Whether the broker itself writes it."""
+        """Whether only the broker itself writes to the topic."""
         return is_internal(self.name)
 
     @property
     def replication_factor(self) -> int:
-        """Replicas of the first partition, as Kafka counts it; 0 while there is no partition."""
+        """The replica count of the first partition, as in Kafka; 0 without partitions."""
         return len(self.partitions[0].replicas) if 0 in self.partitions else 0
 
 
 class BrokerRegistration(NamedTuple):
-    """A broker as it registered last, and what changed since. `directories` is in Kafka's order of ids.
+    """A broker's latest registration with all changes since. `directories` is in Kafka's order of ids.
 
-    `cordoned_directories` is None until the broker has said which, `rack` where it has none.
+    `cordoned_directories` is None until the broker has reported it; `rack` is None without a rack.
     """
 
     broker_id: int
@@ -120,19 +120,21 @@ class BrokerRegistration(NamedTuple):
 
     @property
     def is_active(self) -> bool:
-        """Whether it may lead and be in sync: it is not fenced and does not shut down."""
+        """Whether the broker may lead and be in an ISR: it is neither fenced nor shutting down."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def has_online(self, directory: bytes) -> bool:
-        """Whether a replica that is said to lie there can be reached, as far as that is known (`DirectoryId.isOnline`; KAFKA-16162: the
-        broker registered no directories)."""
+        """Return whether a replica in that directory is online, as far as is known.
+
+        Source: Kafka's `DirectoryId.isOnline`; KAFKA-16162 for a broker that registered no directories.
+        """
         if directory in (MIGRATING, UNASSIGNED):
             return True
         return directory != LOST and (not self.directories or directory in self.directories)
 
 
 class ControllerRegistration(NamedTuple):
-    """A controller as it registered last."""
+    """A controller's latest registration."""
 
     controller_id: int
     incarnation_id: bytes
@@ -142,31 +144,31 @@ class ControllerRegistration(NamedTuple):
 
 
 class MetadataImage(NamedTuple):
-    """Everything, by part. Without arguments: the image before the first record."""
+    """The whole metadata, by part. Without arguments: the image before the first record."""
 
     features: Mapping[str, int] = NONE
-    """Finalized levels above 0, that of `metadata.version` among them. `kraft.version` is Raft's, and never here."""
+    """Finalized levels above 0, including `metadata.version`. `kraft.version` belongs to Raft and is never here."""
     brokers: Mapping[int, BrokerRegistration] = NONE
     controllers: Mapping[int, ControllerRegistration] = NONE
     topics: Mapping[bytes, TopicImage] = NONE
     topic_ids: Mapping[str, bytes] = NONE
-    """The id of each topic by its name."""
+    """Topic ids by name."""
     configs: Mapping[ConfigResource, Mapping[str, str]] = NONE
     client_quotas: Mapping[QuotaTarget, Mapping[str, float]] = NONE
     next_producer_id: int = NO_PRODUCER_ID
-    """The first producer id of which no block was given out; -1 before there was one."""
+    """The first producer id that is in no allocated block; -1 before the first block."""
     acls: Mapping[bytes, AccessControlEntryRecord] = NONE
     scram: Mapping[ScramUser, UserScramCredentialRecord] = NONE
     delegation_tokens: Mapping[str, DelegationTokenRecord] = NONE
 
     def topic(self, name: str) -> TopicImage | None:
-        """The topic of that name, or None."""
+        """Return the topic with that name, or None."""
         topic_id = self.topic_ids.get(name)
         return None if topic_id is None else self.topics[topic_id]
 
     @property
     def metadata_level(self) -> int:
-        """The level of `metadata.version`. Raises KeyError before there is one."""
+        """The level of `metadata.version`. Raises KeyError before it is set."""
         return self.features[METADATA_VERSION]
 
 

@@ -1,4 +1,4 @@
-"""What is different between two images of the cluster, part by part: what a broker has to carry out."""
+"""The difference between two metadata images, part by part: what a broker has to apply."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ V = TypeVar("V")
 
 
 class TopicChange(NamedTuple):
-    """One topic: `before` is None where it is new, `after` where it is gone. A name that was created again is two of these."""
+    """The change of one topic: `before` is None if it is new, `after` if it was deleted. A topic created again has two of these."""
 
     before: TopicImage | None
     after: TopicImage | None
     partitions: frozenset[int]
-    """Indexes of the partitions that are not as before: new, gone, or changed."""
+    """Indexes of the partitions that were created, deleted or changed."""
 
 
 class ImageChanges(NamedTuple):
-    """By part the new value of each key whose value is another, None where it is gone. What is as before is not named."""
+    """Per part the new value of each changed key, None if it was removed. Unchanged keys are absent."""
 
     features: Mapping[str, int | None] = NONE
     brokers: Mapping[int, BrokerRegistration | None] = NONE
@@ -46,11 +46,11 @@ class ImageChanges(NamedTuple):
     scram: Mapping[ScramUser, UserScramCredentialRecord | None] = NONE
     delegation_tokens: Mapping[str, DelegationTokenRecord | None] = NONE
     brokers_set: frozenset[str] = frozenset()
-    """Brokers of which a setting was written, be it another or the same: then they look again at the files that it names (KAFKA-14136)."""
+    """Brokers for which a setting was written, even to its old value: they then reload the files that it names (KAFKA-14136)."""
 
 
 def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
-    """What is different. Reads both images whole, but skips what they share."""
+    """Return the difference. Reads both images whole, but skips shared parts."""
     configs = map_difference(before.configs, after.configs)
     return ImageChanges(
         features=map_difference(before.features, after.features),
@@ -71,8 +71,8 @@ def difference(before: MetadataImage, after: MetadataImage) -> ImageChanges:
 
 
 def unclean_elections(changes: ImageChanges) -> Iterator[tuple[TopicImage, int, PartitionRegistration]]:
-    """The topic, the index, and what the partition was before, of each leader that was neither in sync nor eligible: it may lack records
-    that were acknowledged."""
+    """Yield topic, index and former state of each partition whose new leader was neither in the ISR nor in the ELR, so that it may lack
+    acknowledged records."""
     for change in changes.topics.values():
         if change.before is None or change.after is None:
             continue
@@ -83,7 +83,7 @@ def unclean_elections(changes: ImageChanges) -> Iterator[tuple[TopicImage, int, 
 
 
 def map_difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | None]:
-    """The keys whose values are not equal, with the value in `after`, None where it has none."""
+    """Return the keys whose values differ, with the value in `after`, or None."""
     if before is after:
         return {}
     changed: dict[K, V | None] = {key: value for key, value in after.items() if key not in before or not same(before[key], value)}
@@ -92,12 +92,12 @@ def map_difference(before: Mapping[K, V], after: Mapping[K, V]) -> dict[K, V | N
 
 
 def same(one: object, other: object) -> bool:
-    """Whether they are equal, without a look inside where they are one object."""
+    """Return whether they are equal, without a comparison if they are the same object."""
     return one is other or one == other
 
 
 def topic_change(before: TopicImage | None, after: TopicImage | None) -> TopicChange:
-    """What became of one topic."""
+    """Return the change of one topic."""
     old = {} if before is None else before.partitions
     new = {} if after is None else after.partitions
     return TopicChange(before, after, frozenset(map_difference(old, new)))

@@ -1,10 +1,9 @@
-"""From one image of the cluster to the next: records are applied one at a time to a delta, and `finish` makes the image (`MetadataDelta`).
+"""Makes the next metadata image: records are applied to a delta one at a time, and `finish` makes the image (Kafka's `MetadataDelta`).
 
-Rules that hold inside:
-- The image that a delta begins with does not change. What the delta costs is what it changes, and a copy of the map of each part that it
-  changes, whose values are shared.
-- How records are cut into deltas makes no difference to the image.
-- A record that contradicts what came before raises `InconsistentRecord` and leaves the delta in pieces: it is thrown away.
+Invariants:
+- The base image does not change. A delta costs what it changes, and a shallow copy of the map of each changed part.
+- The image does not depend on how records are divided into deltas.
+- A record that contradicts earlier ones raises `InconsistentRecord` and leaves the delta unusable; it must be discarded.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ V = TypeVar("V")
 
 
 class MapDelta(Generic[K, V]):
-    """A map and what was put into it or taken out of it since. The map itself does not change."""
+    """An unchanged base map and the changes to it."""
 
     __slots__ = ("base", "changed")
 
@@ -65,31 +64,31 @@ class MapDelta(Generic[K, V]):
         self.changed: dict[K, V | None] = {}
 
     def get(self, key: K) -> V | None:
-        """The value now, None where there is none."""
+        """Return the current value, or None."""
         return self.changed[key] if key in self.changed else self.base.get(key)
 
     def put(self, key: K, value: V) -> None:
-        """Gives the key a value."""
+        """Set the key's value."""
         self.changed[key] = value
 
     def drop(self, key: K) -> None:
-        """Takes the key out, if it is there."""
+        """Remove the key, if it exists."""
         if key in self.base:
             self.changed[key] = None
         else:
             self.changed.pop(key, None)
 
     def items(self) -> list[tuple[K, V]]:
-        """The keys and values that there are now."""
+        """Return the current keys and values."""
         unchanged = [(key, value) for key, value in self.base.items() if key not in self.changed]
         return unchanged + [(key, value) for key, value in self.changed.items() if value is not None]
 
     def differing(self) -> dict[K, V | None]:
-        """What is not as in the map: new values, None for what is gone."""
+        """Return the changes against the base: new values, None for removed keys."""
         return {key: value for key, value in self.changed.items() if not same(self.base.get(key), value)}
 
     def finish(self) -> Mapping[K, V]:
-        """The map with the changes; itself where there are none."""
+        """Return the map with the changes; the base itself if there are none."""
         differing = self.differing()
         if not differing:
             return self.base
@@ -103,7 +102,7 @@ class MapDelta(Generic[K, V]):
 
 
 class TopicDelta:
-    """One topic that is new or changes, and what changes of it."""
+    """A new or changed topic, with its changed partitions."""
 
     __slots__ = ("image", "partitions")
 
@@ -112,13 +111,13 @@ class TopicDelta:
         self.partitions: MapDelta[int, PartitionRegistration] = MapDelta(image.partitions)
 
     def finish(self) -> TopicImage:
-        """The topic with the changes; itself where there are none."""
+        """Return the topic with the changes; the same object if there are none."""
         partitions = self.partitions.finish()
         return self.image if partitions is self.image.partitions else self.image._replace(partitions=partitions)
 
 
 class ImageDelta:
-    """What changes between `image` and the next one. `apply` records, then `finish`."""
+    """The changes from `image` to the next one. Call `apply` for each record, then `finish`."""
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
@@ -136,14 +135,14 @@ class ImageDelta:
         self._tokens = MapDelta(image.delegation_tokens)
 
     def apply(self, record: MetadataRecord) -> None:
-        """Makes what the record says true. Raises `InconsistentRecord`."""
+        """Apply one record. Raises `InconsistentRecord`."""
         change = _APPLIED.get(type(record))
         if change is None:
-            raise InconsistentRecord(f"{type(record).__name__} has no place in an image")
+            raise InconsistentRecord(f"{type(record).__name__} cannot be part of an image")
         change(self, record)
 
     def finish(self) -> MetadataImage:
-        """The next image."""
+        """Return the next image."""
         return MetadataImage(
             features=self._features.finish(),
             brokers=self._brokers.finish(),
@@ -159,7 +158,7 @@ class ImageDelta:
         )
 
     def changes(self) -> ImageChanges:
-        """What the next image has that this one has not: its `difference`, found without reading either."""
+        """Return the difference of the two images, found without reading either."""
         return ImageChanges(
             features=self._features.differing(),
             brokers=self._brokers.differing(),
@@ -201,7 +200,7 @@ class ImageDelta:
             self._topics[topic_id] = TopicDelta(self.image.topics[topic_id])
         topic = self._topics.get(topic_id)
         if topic is None:
-            raise InconsistentRecord(f"there is no topic {topic_id.hex()}")
+            raise InconsistentRecord(f"topic {topic_id.hex()} does not exist")
         return topic
 
     def _add_topic(self, record: TopicRecord) -> None:
@@ -233,7 +232,7 @@ class ImageDelta:
     def _clear_elr(self, record: ClearElrRecord) -> None:
         named = self._topic_ids.get(record.topic_name)
         if record.topic_name and named is None:
-            raise InconsistentRecord(f"there is no topic {record.topic_name}")
+            raise InconsistentRecord(f"topic {record.topic_name} does not exist")
         for topic_id in [topic_id for _, topic_id in self._topic_ids.items()] if named is None else [named]:
             partitions = self._topic(topic_id).partitions
             for index, before in partitions.items():
@@ -265,9 +264,9 @@ class ImageDelta:
     def _set_level(self, record: FeatureLevelRecord) -> None:
         lowest, highest = SUPPORTED[METADATA_VERSION]
         if record.name == METADATA_VERSION and not lowest <= record.feature_level <= highest:
-            raise InconsistentRecord(f"metadata.version {record.feature_level} is none that this broker knows ({lowest} to {highest})")
+            raise InconsistentRecord(f"metadata.version {record.feature_level} is not supported by this broker ({lowest} to {highest})")
         if record.name == KRAFT_VERSION:
-            return  # Raft's own; some logs have it here by a mistake of an older Kafka (KAFKA-18979)
+            return  # it belongs to Raft; a bug of older Kafkas wrote it here (KAFKA-18979)
         if record.feature_level:
             self._features.put(record.name, record.feature_level)
         else:
@@ -290,7 +289,7 @@ class ImageDelta:
 
     def _remove_acl(self, record: RemoveAccessControlEntryRecord) -> None:
         if self._acls.get(record.id) is None:
-            raise InconsistentRecord(f"there is no ACL {record.id.hex()}")
+            raise InconsistentRecord(f"ACL {record.id.hex()} does not exist")
         self._acls.drop(record.id)
 
     def _add_credential(self, record: UserScramCredentialRecord) -> None:
@@ -306,11 +305,11 @@ class ImageDelta:
         self._tokens.drop(record.token_id)
 
     def _nothing(self, record: MetadataRecord) -> None:
-        """For what only moves the offset."""
+        """Do nothing: the record only moves the offset."""
 
 
 def _set_in(maps: MapDelta[K, Mapping[str, V]], key: K, name: str, value: V | None) -> None:
-    """One entry of a map in a map, taken out with None; a map that becomes empty goes."""
+    """Set one entry of a nested map, or remove it with None; an empty inner map is removed."""
     inner = dict(maps.get(key) or {})
     if value is None:
         inner.pop(name, None)
@@ -347,4 +346,4 @@ _APPLIED: Final[Mapping[type[MetadataRecord], Callable[[ImageDelta, Any], None]]
     NoOpRecord: ImageDelta._nothing,
     ZkMigrationStateRecord: ImageDelta._nothing,
 }
-"""What each kind of record does. The marks of transactions are for the loader."""
+"""The change that each record type makes. Transaction records are handled by the loader."""

@@ -1,9 +1,9 @@
-"""From the bytes of the metadata log to what a broker is told of the cluster (Kafka's `MetadataLoader`, `KRaftControlRecordStateMachine`).
+"""Turns the bytes of the metadata log into images for a broker (Kafka's `MetadataLoader`, `KRaftControlRecordStateMachine`).
 
-Rules that hold inside:
-- Nothing comes out until the log was followed to where it is committed, and something was in it: a broker must not act on the past.
-  Then the whole image comes out as one change, and after it each change.
-- What cannot be read ends it: a record that is passed over is a state that differs from the controllers'.
+Invariants:
+- Nothing is published before the log was read to the leader's high watermark and had a record: a broker must not act on old metadata.
+  Then the whole image is published as one change, and after it each change.
+- An undecodable record is an error: skipping it would make the state differ from the controllers'.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from ottla.protocol.schema import Buffer, decode
 
 
 class UnreadableMetadata(ProtocolError):
-    """A batch of the metadata log that is damaged, or has something in it that nobody knows."""
+    """A batch of the metadata log that is corrupt, or has an unknown record in it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quorum:
-    """What the log says of the quorum: the level of `kraft.version`, and its members from level 1 on."""
+    """The quorum as the log describes it: the level of `kraft.version`, and the voters from level 1 on."""
 
     kraft_version: int = 0
     voters: VotersRecord | None = None
 
 
 class ImageFeed:
-    """`load` all that is committed, in the order of the log; `load_snapshot` where the log's beginning is not there.
+    """Decodes and publishes metadata: `load` all that is committed, in log order; `load_snapshot` if the log's beginning is missing.
 
-    Each returns what is to be told. Both raise ProtocolError and `InconsistentRecord`; then it cannot go on.
+    Each returns what is to be published. Both raise ProtocolError and `InconsistentRecord`; then the feed is unusable.
     """
 
     def __init__(self) -> None:
         self.next_offset = 0
-        """How far the log was loaded."""
+        """The offset that the next `load` must start at."""
         self.quorum = Quorum()
         self.bytes_since_snapshot = 0
         self._loader = MetadataLoader()
@@ -52,13 +52,13 @@ class ImageFeed:
 
     @property
     def in_transaction(self) -> bool:
-        """Whether the log, as far as it was loaded, is inside a transaction."""
+        """Whether the loaded part of the log ends inside a transaction."""
         return self._loader.in_transaction
 
     def load(self, batches: Buffer, committed: int | None) -> list[Published]:
-        """Whole batches from `next_offset` on. `committed`: how far the leader said that its log is, None before it has.
+        """Load whole batches from `next_offset` on. `committed`: the high watermark that the leader sent, None before it has.
 
-        Kafka looks at how far the copy of the log is, which lets out what was in the first fetch.
+        Kafka waits for the high watermark of the local copy instead, and so can publish after the first fetch what is already out of date.
         """
         loaded = []
         for position, header in split_batches(batches):
@@ -68,7 +68,7 @@ class ImageFeed:
         return self._pass(self._loader.load(loaded), committed)
 
     def load_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot, committed: int | None) -> list[Published]:
-        """The image of a snapshot; what it does not name is gone. The one at offset 0 only names the quorum."""
+        """Load a snapshot, which replaces the whole image. The snapshot at offset 0 only describes the quorum."""
         self.quorum = Quorum(snapshot.kraft_version, snapshot.voters)
         self.next_offset = snapshot_id.end_offset
         self.bytes_since_snapshot = 0
@@ -92,14 +92,14 @@ class ImageFeed:
             raise UnreadableMetadata(f"the batch at offset {header.base_offset} of the metadata log has a wrong checksum")
         if header.is_control:
             for record in iter_records(data):
-                self._hear(record, header.base_offset)
+                self._control_record(record, header.base_offset)
             records = []
         else:
             self._seen_record = True
             records = [decode_record(record.value or b"")[0] for record in iter_records(data)]
         return MetadataBatch(header.base_offset, header.last_offset, header.partition_leader_epoch, header.max_timestamp, records)
 
-    def _hear(self, record: Record, base_offset: int) -> None:
+    def _control_record(self, record: Record, base_offset: int) -> None:
         value = record.value or b""
         match control_type(record.key):
             case ControlType.KRAFT_VERSION:
@@ -109,4 +109,4 @@ class ImageFeed:
             case ControlType.LEADER_CHANGE | ControlType.SNAPSHOT_HEADER | ControlType.SNAPSHOT_FOOTER:
                 pass
             case _:
-                raise UnreadableMetadata(f"the control batch at offset {base_offset} of the metadata log holds what is not known here")
+                raise UnreadableMetadata(f"the control batch at offset {base_offset} of the metadata log has an unknown control record")

@@ -1,10 +1,10 @@
-"""The records that say what an image says: the content of a snapshot (`MetadataImage.write`).
+"""The records that describe an image: the contents of a snapshot (Kafka's `MetadataImage.write`).
 
-Rules that hold inside:
-- `metadata.version` comes first, because it rules how the others are written; then the parts in Kafka's order, and each part in the order
-  of its keys, so that equal images give equal records.
-- What readers at the image's level would lose is an error, not a loss, but for eligible leader replicas, which Kafka leaves out of a
-  cluster that does not use them.
+Invariants:
+- `metadata.version` comes first, because it decides how the others are written. The parts follow in Kafka's order, each sorted by key, so
+  equal images give equal records.
+- State that the image's level cannot express is an error, not a silent loss. Only eligible leader replicas are left out, as in Kafka, if
+  the cluster does not use them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ottla.broker.cluster.registrations import broker_record, controller_record,
 
 
 def to_records(image: MetadataImage) -> Iterator[MetadataRecord]:
-    """The records, to be written at the image's level of `metadata.version`. Raises `NotWritable`; KeyError for an image without level."""
+    """Yield the records, to be written at the image's `metadata.version`. Raises `NotWritable`; KeyError for an image without a level."""
     yield from _features(image)
     yield from _cluster(image)
     yield from _topics(image)
@@ -81,17 +81,17 @@ def _without_directories(record: PartitionRecord) -> PartitionRecord:
 
 def _refuse_loss(broker: BrokerRegistration, level: int) -> None:
     kept = {
-        "that it migrates from ZooKeeper": (broker.is_migrating_zk_broker, MIGRATION),
-        "its directories": (bool(broker.directories), DIRECTORIES),
-        "its cordoned directories": (broker.cordoned_directories is not None, CORDONED_DIRECTORIES),
+        "the ZooKeeper migration state": (broker.is_migrating_zk_broker, MIGRATION),
+        "the directories": (bool(broker.directories), DIRECTORIES),
+        "the cordoned directories": (broker.cordoned_directories is not None, CORDONED_DIRECTORIES),
     }
     for what, (there, since) in kept.items():
         if there and level < since:
-            raise NotWritable(f"of broker {broker.broker_id}, {what} cannot be written below metadata.version {since}")
+            raise NotWritable(f"{what} of broker {broker.broker_id} cannot be written below metadata.version {since}")
 
 
 def _part_order(part: tuple[str, str | None]) -> tuple[str, bool, str]:
-    """By type and name; the default of a type, which has no name, stands before the names."""
+    """Sort by type and name, the type's default, which has no name, first."""
     return part[0], part[1] is not None, part[1] or ""
 
 

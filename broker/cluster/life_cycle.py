@@ -1,9 +1,9 @@
-"""The life of a broker in a cluster, as its controller sees it: registered, caught up, unfenced, and let go (KIP-631).
+"""The life cycle of a cluster broker towards its controller: registration, catching up, unfencing, controlled shutdown (KIP-631).
 
-Rules that hold inside:
-- One request is under way at a time. What is to be said at once is said when the one under way is answered; never at once after a failure.
-- An error changes nothing: the same is asked again after the heartbeat interval, for ever. Only a first registration has an end.
-- Whatever the controller says of fencing is noted while the broker waits for it, and not afterwards: metadata tells that.
+Invariants:
+- One request is in flight at a time. An urgent request is sent when the one in flight is answered, but never right after a failure.
+- After an error the same request is repeated at the heartbeat interval, without limit. Only the first registration times out.
+- The controller's answer about fencing counts only while the broker waits to be unfenced; later, metadata tells whether it is fenced.
 
 Source: Kafka's `BrokerLifecycleManager`, `BrokerRegistrationTracker`.
 """
@@ -27,19 +27,19 @@ NO_EPOCH: Final = -1
 _CATCHING_UP_MS: Final = 10
 _FIRST_WAIT_TO_STOP_MS: Final = 50
 _DIRECTORIES_LEVEL: Final = 17
-"""3.7-IV2: from this metadata.version on a broker registers its directories."""
+"""metadata.version 3.7-IV2, the first at which a broker registers its directories."""
 _CORDONED_LEVEL: Final = 30
-"""4.3-IV0: from this one on a broker that has caught up says which directories get no new replicas; here it is none (KIP-1066)."""
+"""metadata.version 4.3-IV0, the first at which a caught-up broker reports its cordoned directories (KIP-1066)."""
 
 
 class State(IntEnum):
-    """Kafka's `BrokerState`, with its numbers."""
+    """Kafka's `BrokerState`, with the same numbers."""
 
     NOT_RUNNING = 0
     STARTING = 1
     """Registering, and reading metadata up to its own registration."""
     RECOVERY = 2
-    """It has read that far, and makes ready what metadata says of it."""
+    """Caught up, and applying the metadata before it asks for unfencing."""
     RUNNING = 3
     PENDING_CONTROLLED_SHUTDOWN = 6
     SHUTTING_DOWN = 7
@@ -57,9 +57,9 @@ MOVES: Final[Mapping[State, frozenset[State]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """What one process of a broker says of itself, from its start to its end. `incarnation_id` is random.
+    """What one broker process registers with. `incarnation_id` is random.
 
-    `previous_epoch` is that with which this directory's last process stopped cleanly, -1 where it did not.
+    `previous_epoch` is the broker epoch of the directory's last process if that was shut down cleanly, otherwise -1.
     """
 
     broker_id: int
@@ -72,7 +72,7 @@ class Incarnation:
     features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: REGISTERED)
 
     def registration(self) -> BrokerRegistrationRequest:
-        """As it is sent."""
+        """Return the registration request."""
         return BrokerRegistrationRequest(
             broker_id=self.broker_id,
             cluster_id=self.cluster_id,
@@ -87,7 +87,7 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """The settings that rule the times, in milliseconds."""
+    """The settings of intervals and timeouts, in ms."""
 
     heartbeat_interval_ms: int = 2_000
     registration_timeout_ms: int = 60_000
@@ -99,16 +99,16 @@ Response = BrokerRegistrationResponse | BrokerHeartbeatResponse
 
 
 class LifeCycle:
-    """See the module. Times are monotonic milliseconds. Whoever drives it looks at `due_ms` after every call."""
+    """The life cycle of one broker process. Times are monotonic ms. The driver must check `due_ms` after every call."""
 
     def __init__(self, incarnation: Incarnation, pace: Pace) -> None:
         self.state = State.NOT_RUNNING
         self.epoch = NO_EPOCH
-        """Of this incarnation, once it is registered."""
+        """The broker epoch, once registered."""
         self.due_ms: int | None = None
-        """When there is something to be asked; None while a request is under way, before the start and at the end."""
+        """When the next request is due; None while one is in flight, before the start and after the end."""
         self.metadata_level = 0
-        """Of metadata.version, as far as this broker has read."""
+        """The level of metadata.version, as far as this broker has read."""
         self._incarnation = incarnation
         self._pace = pace
         self._registered = False
@@ -119,10 +119,10 @@ class LifeCycle:
         self._is_cordoned = False
         self._patience_ends_ms: int | None = None
         self._offline: dict[bytes, int | None] = {}
-        """Failed directories: until when the controller must have heard of each, None once it has."""
+        """Failed directories, each with the deadline for reporting it to the controller; None once it was reported."""
 
     def start(self, now_ms: int) -> None:
-        """Registration is due."""
+        """Start to register."""
         self._move(State.STARTING)
         self._patience_ends_ms = now_ms + self._pace.registration_timeout_ms
         self._ask_in(0, now_ms)
@@ -130,12 +130,12 @@ class LifeCycle:
     # --- what the broker wants ---------------------------------------------------------------------------------------------------
 
     def ready_to_unfence(self, now_ms: int) -> None:
-        """Metadata is carried out as far as it was read: partitions can be led and followed."""
+        """Ask for unfencing: the metadata is applied, so partitions can be led and followed."""
         self._ready = True
         self._ask_now(now_ms)
 
     def begin_controlled_shutdown(self, now_ms: int) -> None:
-        """The controller is asked to move what this broker leads; one that does not run just ends."""
+        """Ask the controller to move this broker's leaderships; a broker that does not run yet just ends."""
         if self.state is State.RUNNING:
             self._move(State.PENDING_CONTROLLED_SHUTDOWN)
             self._ask_now(now_ms)
@@ -143,13 +143,13 @@ class LifeCycle:
             self.end()
 
     def directory_failed(self, directory: bytes, now_ms: int) -> None:
-        """It is told with every heartbeat from now on."""
+        """Report the failed directory with every heartbeat from now on."""
         self._offline.setdefault(directory, now_ms + self._pace.directory_timeout_ms)
         if self._registered:
             self._ask_now(now_ms)
 
     def cordon(self, is_cordoned: bool, now_ms: int) -> None:
-        """Whether the controller may place new replicas in the broker's directories (KIP-1066)."""
+        """Report whether the broker's directories accept new replicas (KIP-1066)."""
         if is_cordoned is self._is_cordoned:
             return
         self._is_cordoned = is_cordoned
@@ -157,20 +157,20 @@ class LifeCycle:
             self._ask_now(now_ms)
 
     def register_again(self, now_ms: int) -> None:
-        """Under the same incarnation: the epoch stays."""
+        """Register again as the same incarnation, which keeps its epoch."""
         self._registered = False
         self._ask_now(now_ms)
 
     def end(self) -> None:
-        """Nothing is asked any more."""
+        """Send nothing more."""
         if self.state is not State.SHUTTING_DOWN:
             self._move(State.SHUTTING_DOWN)
         self.due_ms = None
 
-    # --- what is said to the controller ------------------------------------------------------------------------------------------
+    # --- requests to the controller -----------------------------------------------------------------------------------------------
 
     def next_request(self, now_ms: int, published_offset: int) -> Request | None:
-        """What to ask now, if anything. `published_offset`: up to which metadata was published here, not only read."""
+        """Return the request that is due now, if any. `published_offset` is the last metadata offset published in this broker."""
         if self._under_way is not None or self.due_ms is None or now_ms < self.due_ms:
             return None
         self.due_ms = None
@@ -192,9 +192,9 @@ class LifeCycle:
         return list(in_order_of_ids(self._incarnation.directories)) if self._is_cordoned else []
 
     def answered(self, response: Response | None, now_ms: int) -> None:
-        """The answer to `next_request`; None where there was none in time."""
+        """Handle the response to `next_request`; None if it failed or timed out."""
         asked, self._under_way = self._under_way, None
-        assert asked is not None, "an answer to nothing"
+        assert asked is not None, "a response without a request"
         if self.state is State.SHUTTING_DOWN:
             return
         if response is None or response.error_code != ErrorCode.NONE:
@@ -207,9 +207,9 @@ class LifeCycle:
         else:
             assert isinstance(asked, BrokerHeartbeatRequest)
             self._offline.update(dict.fromkeys(asked.offline_log_dirs))
-            self._heard(response, now_ms)
+            self._heartbeat_answered(response, now_ms)
 
-    def _heard(self, response: BrokerHeartbeatResponse, now_ms: int) -> None:
+    def _heartbeat_answered(self, response: BrokerHeartbeatResponse, now_ms: int) -> None:
         wait_ms = self._pace.heartbeat_interval_ms
         match self.state:
             case State.STARTING:
@@ -233,20 +233,20 @@ class LifeCycle:
 
     @property
     def gives_up_ms(self) -> int | None:
-        """When the broker has to end unless something happens before."""
+        """When the broker must end itself, unless the state changes before."""
         ends = [end for end in (self._patience_ends_ms, *self._offline.values()) if end is not None]
         return None if self.state is State.SHUTTING_DOWN else min(ends, default=None)
 
     def gives_up(self, now_ms: int) -> str | None:
-        """Why the broker has to end now, or None."""
+        """Return why the broker must end itself now, or None."""
         end_ms = self.gives_up_ms
         if end_ms is None or now_ms < end_ms:
             return None
         if end_ms == self._patience_ends_ms:
             return f"not registered with a controller in initial.broker.registration.timeout.ms={self._pace.registration_timeout_ms}"
-        return f"no controller could be told of the failed directory in log.dir.failure.timeout.ms={self._pace.directory_timeout_ms}"
+        return f"a failed directory was not reported to a controller in log.dir.failure.timeout.ms={self._pace.directory_timeout_ms}"
 
-    # --- parts -------------------------------------------------------------------------------------------------------------------
+    # --- internals ---------------------------------------------------------------------------------------------------------------
 
     def _ask_now(self, now_ms: int) -> None:
         if self._under_way is not None:
@@ -264,5 +264,5 @@ class LifeCycle:
 
 
 def must_register_again(metadata_level: int, registration: BrokerRegistration | None) -> bool:
-    """Whether metadata has this broker without its directories: it registered when metadata.version had none."""
+    """Return whether the broker's registration lacks directories, because metadata.version did not have them when it registered."""
     return registration is not None and metadata_level >= _DIRECTORIES_LEVEL and not registration.directories

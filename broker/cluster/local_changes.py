@@ -1,9 +1,9 @@
-"""What a change of the cluster's metadata means for the replicas of one broker (Kafka's `TopicsDelta.localChanges`).
+"""The effect of a metadata change on the replicas of one broker (Kafka's `TopicsDelta.localChanges`).
 
-Rules that hold inside:
-- What is removed is told apart from what is led or followed, and has to be carried out first: a name that was created again is removed
-  under its old id and led or followed under the new one.
-- A partition of the same partition epoch as before has not changed.
+Invariants:
+- Removed replicas are listed apart and must be handled first: a topic that was created again is removed under its old id, and led or
+  followed under the new one.
+- A partition whose partition epoch is unchanged has not changed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.broker.cluster.image_changes import ImageChanges, TopicChange
 
 @dataclass(frozen=True, slots=True)
 class LocalReplica:
-    """A partition of which this broker has a replica, or has had one: then `topic` and `partition` are as they were."""
+    """A replica of this broker. For a removed one `topic` and `partition` are its former state."""
 
     topic: TopicImage
     index: int
@@ -25,7 +25,7 @@ class LocalReplica:
 
 
 class LocalChanges(NamedTuple):
-    """`elected` are those of `leaders` that begin a leader epoch."""
+    """The changed replicas. `elected` are those of `leaders` that begin a leader epoch."""
 
     removed: list[LocalReplica]
     leaders: list[LocalReplica]
@@ -34,7 +34,7 @@ class LocalChanges(NamedTuple):
 
 
 def local_changes(changes: ImageChanges, node_id: int) -> LocalChanges:
-    """What `changes` of an image mean for the replicas of the broker `node_id`."""
+    """Return what `changes` mean for the replicas of broker `node_id`."""
     local = LocalChanges([], [], [], [])
     for change in changes.topics.values():
         for index in sorted(change.partitions):

@@ -1,10 +1,10 @@
-"""From the metadata log to images: committed batches go in, what they change comes out (Kafka's `MetadataBatchLoader`).
+"""Turns committed batches of the metadata log into images and their differences (Kafka's `MetadataBatchLoader`).
 
-Rules that hold inside:
-- Between a BeginTransactionRecord and its end nothing comes out; what came before it comes out first. An abort leaves the image as it was,
-  and moves the offset (KIP-868).
-- What comes out is the whole image and how it differs from the one that came out before it.
-- After an error the log cannot be followed any further: `published` stands, the loader is thrown away.
+Invariants:
+- Inside a metadata transaction nothing is published; what came before it is published first. An abort leaves the image unchanged and moves
+  the offset (KIP-868).
+- Each publication is the whole image and its difference to the last published one.
+- After an error the loader must be discarded; `published` stays valid.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ottla.broker.cluster.registrations import InconsistentRecord
 
 
 class Provenance(NamedTuple):
-    """Up to where an image contains the log. -1 for each: it contains nothing.
+    """The end of the log that an image contains; -1 in each field for an empty image.
 
-    `batch_aligned`: the offset is a batch's last one. Only there may a snapshot be made.
+    `batch_aligned`: the offset ends a batch. Only there may a snapshot be taken.
     """
 
     offset: int = -1
@@ -32,7 +32,7 @@ class Provenance(NamedTuple):
 
 
 class MetadataBatch(NamedTuple):
-    """A committed batch. One of control records, which say nothing about the cluster, has no `records`."""
+    """A committed batch. A control batch, which changes nothing in the image, has no `records`."""
 
     base_offset: int
     last_offset: int
@@ -42,7 +42,7 @@ class MetadataBatch(NamedTuple):
 
 
 class Published(NamedTuple):
-    """An image, where it stands, and what it has that the one before it had not."""
+    """An image, its place in the log, and its difference to the image before it."""
 
     image: MetadataImage
     provenance: Provenance
@@ -50,17 +50,17 @@ class Published(NamedTuple):
 
 
 class MetadataLoader:
-    """`load` batches in the order of the log, `load_snapshot` at any time. `published` is what came out last."""
+    """Loads batches in log order, or snapshots at any time. `published` is the last publication."""
 
     def __init__(self) -> None:
         self.published = Published(EMPTY, Provenance(), ImageChanges())
         self.in_transaction = False
-        """Whether the log, as far as it was loaded, is inside a transaction."""
+        """Whether the loaded part of the log ends inside a transaction."""
         self._delta = ImageDelta(EMPTY)
         self._at = Provenance()
 
     def load(self, batches: Iterable[MetadataBatch]) -> list[Published]:
-        """What these batches make of the image: mostly one, none inside a transaction. Raises `InconsistentRecord`."""
+        """Return the images that these batches make: usually one, none inside a transaction. Raises `InconsistentRecord`."""
         published = []
         for batch in batches:
             for index, record in enumerate(batch.records):
@@ -74,7 +74,7 @@ class MetadataLoader:
         return published
 
     def load_snapshot(self, records: Iterable[MetadataRecord], end_offset: int, epoch: int, append_time_ms: int) -> Published:
-        """The image of a snapshot, which ends before `end_offset`; what it does not name is gone. Raises `InconsistentRecord`."""
+        """Return the image of a snapshot that ends before `end_offset`; it replaces the whole image. Raises `InconsistentRecord`."""
         delta = ImageDelta(EMPTY)
         for record in records:
             delta.apply(record)

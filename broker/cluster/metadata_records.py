@@ -1,7 +1,7 @@
-"""The records of `__cluster_metadata-0`: all kinds of Kafka 4.3 in all their versions (`common/metadata/*.json`).
+"""The records of `__cluster_metadata-0`: all record types of Kafka 4.3 in all versions (`common/metadata/*.json`).
 
-How they stand in the log is said in `record_frames`, which version is written when in `record_versions`, what one does in `image_delta`.
-Kafka's names; `kind` is its "api key". Ids are 16 raw bytes. A tagged field that has its default is not written.
+`record_frames` has their encoding in the log, `record_versions` the version to write, `image_delta` their effect. Names are Kafka's;
+`kind` is Kafka's "api key". Ids are 16 raw bytes. A tagged field with its default value is not written.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from ottla.protocol.schema import (
 )
 
 NO_LEADER: Final = -1
-"""`leader` of a partition that has none."""
+"""`leader` of a partition without a leader."""
 LEADER_UNCHANGED: Final = -2
-"""`PartitionChangeRecord.leader` of a change that leaves the leader, and with it the leader epoch, alone."""
+"""`PartitionChangeRecord.leader` of a change that keeps the leader and the leader epoch."""
 RECOVERY_STATE_UNCHANGED: Final = -1
 
 
 @wire_struct
 class MetadataRecord(Message):
-    """Base of the kinds of records."""
+    """Base class of the record types."""
 
 
 @wire_struct
@@ -58,7 +58,7 @@ class FeatureRange:
 
 @wire_struct
 class RegisterBrokerRecord(MetadataRecord, versions="0-4", flexible="0+", api_key=0):
-    """A broker has joined. `cordoned_log_dirs` is null until the broker has said it in a heartbeat."""
+    """A broker has registered. `cordoned_log_dirs` is null until the broker has reported it in a heartbeat."""
 
     broker_id: int = int32()
     is_migrating_zk_broker: bool = boolean("2+")
@@ -75,7 +75,7 @@ class RegisterBrokerRecord(MetadataRecord, versions="0-4", flexible="0+", api_ke
 
 @wire_struct
 class UnregisterBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=1):
-    """A broker's registration is gone."""
+    """A broker's registration was removed."""
 
     broker_id: int = int32()
     broker_epoch: int = int64()
@@ -83,7 +83,7 @@ class UnregisterBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_ke
 
 @wire_struct
 class TopicRecord(MetadataRecord, versions="0", flexible="0+", api_key=2):
-    """A topic exists; its partitions follow."""
+    """A topic was created; its partitions follow."""
 
     name: str = string()
     topic_id: bytes = uuid()
@@ -91,7 +91,7 @@ class TopicRecord(MetadataRecord, versions="0", flexible="0+", api_key=2):
 
 @wire_struct
 class PartitionRecord(MetadataRecord, versions="0-2", flexible="0+", api_key=3):
-    """A partition exists, with this state. `directories`: the log directory of each replica."""
+    """A partition was created with this state. `directories`: the log directory of each replica."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()
@@ -110,7 +110,7 @@ class PartitionRecord(MetadataRecord, versions="0-2", flexible="0+", api_key=3):
 
 @wire_struct
 class ConfigRecord(MetadataRecord, versions="0", flexible="0+", api_key=4):
-    """A configuration was set, or with a null value deleted."""
+    """A setting was set, or deleted if the value is null."""
 
     resource_type: int = int8()
     resource_name: str = string()
@@ -120,7 +120,7 @@ class ConfigRecord(MetadataRecord, versions="0", flexible="0+", api_key=4):
 
 @wire_struct
 class PartitionChangeRecord(MetadataRecord, versions="0-2", flexible="0+", api_key=5):
-    """What changed of a partition. null, and for `leader` -2, means: as before. Naming a leader raises the leader epoch."""
+    """The changed fields of a partition. null, and -2 for `leader`, means unchanged. Naming a leader raises the leader epoch."""
 
     partition_id: int = int32(default=-1)
     topic_id: bytes = uuid()
@@ -137,7 +137,7 @@ class PartitionChangeRecord(MetadataRecord, versions="0-2", flexible="0+", api_k
 
 @wire_struct
 class FenceBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=7):
-    """A broker is fenced. Read only: since 3.3 `BrokerRegistrationChangeRecord` is written."""
+    """A broker was fenced. Read only: since 3.3 `BrokerRegistrationChangeRecord` is written instead."""
 
     id: int = int32()
     epoch: int = int64()
@@ -145,7 +145,7 @@ class FenceBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=7):
 
 @wire_struct
 class UnfenceBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=8):
-    """A broker is fenced no more. Read only: since 3.3 `BrokerRegistrationChangeRecord` is written."""
+    """A broker was unfenced. Read only: since 3.3 `BrokerRegistrationChangeRecord` is written instead."""
 
     id: int = int32()
     epoch: int = int64()
@@ -153,14 +153,14 @@ class UnfenceBrokerRecord(MetadataRecord, versions="0", flexible="0+", api_key=8
 
 @wire_struct
 class RemoveTopicRecord(MetadataRecord, versions="0", flexible="0+", api_key=9):
-    """A topic, all its partitions and its configuration are gone."""
+    """A topic was deleted with all its partitions and settings."""
 
     topic_id: bytes = uuid()
 
 
 @wire_struct
 class DelegationTokenRecord(MetadataRecord, versions="0", flexible="0+", api_key=10):
-    """A delegation token exists, or has another expiry. Its HMAC is derived from its id and the cluster's secret."""
+    """A delegation token was created or has a new expiry time. Its HMAC is derived from its id and the cluster's secret."""
 
     owner: str = string()
     requester: str = string()
@@ -185,7 +185,7 @@ class UserScramCredentialRecord(MetadataRecord, versions="0", flexible="0+", api
 
 @wire_struct
 class FeatureLevelRecord(MetadataRecord, versions="0", flexible="0+", api_key=12):
-    """The finalized level of a feature, 0: none. A metadata log opens with the one of `metadata.version`."""
+    """The finalized level of a feature; 0 removes it. A metadata log begins with the record of `metadata.version`."""
 
     name: str = string()
     feature_level: int = int16()
@@ -193,7 +193,7 @@ class FeatureLevelRecord(MetadataRecord, versions="0", flexible="0+", api_key=12
 
 @wire_struct
 class QuotaEntity:
-    """One part of what a quota is for: `user`, `client-id` or `ip`; a null name is the default of its type."""
+    """One part of a quota's entity: `user`, `client-id` or `ip`; a null name is the type's default."""
 
     entity_type: str = string()
     entity_name: str | None = string(nullable="0+", default=None)
@@ -201,7 +201,7 @@ class QuotaEntity:
 
 @wire_struct
 class ClientQuotaRecord(MetadataRecord, versions="0", flexible="0+", api_key=14):
-    """A quota of an entity was set, or with `remove` deleted."""
+    """A quota of an entity was set, or deleted if `remove` is set."""
 
     entity: list[QuotaEntity] = array(QuotaEntity)
     key: str = string()
@@ -211,7 +211,7 @@ class ClientQuotaRecord(MetadataRecord, versions="0", flexible="0+", api_key=14)
 
 @wire_struct
 class ProducerIdsRecord(MetadataRecord, versions="0", flexible="0+", api_key=15):
-    """All producer ids below `next_producer_id` belong to blocks that were given to a broker."""
+    """All producer ids below `next_producer_id` are in blocks allocated to brokers."""
 
     broker_id: int = int32()
     broker_epoch: int = int64(default=-1)
@@ -220,8 +220,10 @@ class ProducerIdsRecord(MetadataRecord, versions="0", flexible="0+", api_key=15)
 
 @wire_struct
 class BrokerRegistrationChangeRecord(MetadataRecord, versions="0-3", flexible="0+", api_key=17):
-    """What changed of a registration. `fenced`: 1 fenced, -1 unfenced, 0 as before; `in_controlled_shutdown`: 1 it is, 0 as before; no
-    `log_dirs`, and null for `cordoned_log_dirs`: as before.
+    """The changed fields of a broker registration.
+
+    `fenced`: 1 fenced, -1 unfenced, 0 unchanged. `in_controlled_shutdown`: 1 shutting down, 0 unchanged. An empty `log_dirs` and null
+    `cordoned_log_dirs` mean unchanged.
     """
 
     broker_id: int = int32()
@@ -234,7 +236,7 @@ class BrokerRegistrationChangeRecord(MetadataRecord, versions="0-3", flexible="0
 
 @wire_struct
 class AccessControlEntryRecord(MetadataRecord, versions="0", flexible="0+", api_key=18):
-    """An ACL exists. The codes are those of CreateAcls."""
+    """An ACL was created. The codes are those of CreateAcls."""
 
     id: bytes = uuid()
     resource_type: int = int8()
@@ -248,26 +250,26 @@ class AccessControlEntryRecord(MetadataRecord, versions="0", flexible="0+", api_
 
 @wire_struct
 class RemoveAccessControlEntryRecord(MetadataRecord, versions="0", flexible="0+", api_key=19):
-    """An ACL is gone."""
+    """An ACL was deleted."""
 
     id: bytes = uuid()
 
 
 @wire_struct
 class NoOpRecord(MetadataRecord, versions="0", flexible="0+", api_key=20):
-    """Changes nothing; the controller writes it now and then so that followers see it alive."""
+    """No change; the controller writes it periodically so that followers see that it is alive."""
 
 
 @wire_struct
 class ZkMigrationStateRecord(MetadataRecord, versions="0", flexible="0+", api_key=21):
-    """How far a migration from ZooKeeper was. Read only, and changes nothing."""
+    """The progress of a migration from ZooKeeper. Read only, and without effect."""
 
     zk_migration_state: int = int8()
 
 
 @wire_struct
 class RemoveUserScramCredentialRecord(MetadataRecord, versions="0", flexible="0+", api_key=22):
-    """A user's SCRAM credential is gone."""
+    """A user's SCRAM credential was deleted."""
 
     name: str = string()
     mechanism: int = int8()
@@ -275,33 +277,33 @@ class RemoveUserScramCredentialRecord(MetadataRecord, versions="0", flexible="0+
 
 @wire_struct
 class BeginTransactionRecord(MetadataRecord, versions="0", flexible="0+", api_key=23):
-    """The records from here to the end of the transaction take effect together, or not at all (KIP-868)."""
+    """Start of a transaction: the records up to its end take effect together, or not at all (KIP-868)."""
 
     name: str | None = string(nullable="0+", default=None, tag=0)
 
 
 @wire_struct
 class EndTransactionRecord(MetadataRecord, versions="0", flexible="0+", api_key=24):
-    """The records since the transaction's beginning take effect."""
+    """End of a transaction: its records take effect."""
 
 
 @wire_struct
 class AbortTransactionRecord(MetadataRecord, versions="0", flexible="0+", api_key=25):
-    """The records since the transaction's beginning never were."""
+    """Abort of a transaction: its records have no effect."""
 
     reason: str | None = string(nullable="0+", default=None, tag=0)
 
 
 @wire_struct
 class RemoveDelegationTokenRecord(MetadataRecord, versions="0", flexible="0+", api_key=26):
-    """A delegation token is gone."""
+    """A delegation token was deleted."""
 
     token_id: str = string()
 
 
 @wire_struct
 class RegisterControllerRecord(MetadataRecord, versions="0", flexible="0+", api_key=27):
-    """A controller has joined (KIP-919)."""
+    """A controller has registered (KIP-919)."""
 
     controller_id: int = int32()
     incarnation_id: bytes = uuid()
@@ -312,7 +314,7 @@ class RegisterControllerRecord(MetadataRecord, versions="0", flexible="0+", api_
 
 @wire_struct
 class ClearElrRecord(MetadataRecord, versions="0", flexible="0+", api_key=28):
-    """The partitions of a topic, for the empty name those of all topics, have no eligible leader replicas any more (KIP-966)."""
+    """The eligible leader replicas of a topic's partitions, or of all topics if the name is empty, were cleared (KIP-966)."""
 
     topic_name: str = string()
 
@@ -348,4 +350,4 @@ KINDS: Final[dict[int, type[MetadataRecord]]] = {
         ClearElrRecord,
     )
 }
-"""The kinds by their number. 6, 13 and 16 were never released."""
+"""Record types by number. 6, 13 and 16 were never released."""

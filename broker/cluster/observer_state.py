@@ -1,14 +1,14 @@
-"""How a broker follows the log of the cluster's metadata without a vote in it: whom it asks for what, and what an answer means.
+"""Decides how an observer follows the metadata log: which node to send which request, and what a response means.
 
-Rules that hold inside:
-- One request is under way at a time; an answer belongs to the last one.
-- A node that did not answer, or whose answer taught nothing, is left alone for a while. If that is the leader, any other node is asked,
+Invariants:
+- One request is in flight at a time; a response belongs to the last request.
+- A node that failed, or whose response brought nothing, is not contacted during a backoff. If it is the leader, another node is asked,
   because there may be a new leader.
-- An answer of an older epoch counts for nothing, one of a newer epoch only for what it says of the leader.
-- What is below the high watermark is never given up. Whoever asks for that, or names two leaders of one epoch, is not to be believed:
-  the broker stops.
+- A response of an older epoch is ignored; of a response of a newer epoch only the leader is used.
+- Nothing below the high watermark is ever truncated. A node that requires that, or two leaders in one epoch, break the protocol, and the
+  broker stops.
 
-Source: KAFKA KafkaRaftClient (pollFollowerAsObserver, handleFetchResponse, handleFetchSnapshotResponse, maybeHandleCommonResponse),
+Source: Kafka's KafkaRaftClient (pollFollowerAsObserver, handleFetchResponse, handleFetchSnapshotResponse, maybeHandleCommonResponse),
 RequestManager; KIP-595, KIP-630, KIP-853.
 """
 
@@ -33,11 +33,11 @@ _SUPERSEDED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEA
 
 
 class QuorumFault(Exception):
-    """What the quorum says cannot be: the broker must not go on with it."""
+    """The quorum broke the protocol: the broker must not continue."""
 
 
 class QuorumNode(NamedTuple):
-    """A node of the quorum and its address; `node_id` is -1 of a bootstrap server, whose id is not known."""
+    """A quorum node and its address; `node_id` is -1 for a bootstrap server, whose id is unknown."""
 
     node_id: int
     host: str
@@ -45,14 +45,14 @@ class QuorumNode(NamedTuple):
 
 
 class Election(NamedTuple):
-    """What outlives a restart: the newest epoch that is known, and who leads in it, -1 where nobody is known to."""
+    """The election state on disk: the newest known epoch and its leader, -1 if unknown."""
 
     epoch: int = 0
     leader_id: int = NO_LEADER
 
 
 class Observer(NamedTuple):
-    """Who asks: the node, the directory of its metadata log, and its cluster."""
+    """This observer: its node id, the id of its metadata directory, and its cluster id."""
 
     node_id: int
     directory_id: bytes
@@ -62,7 +62,7 @@ class Observer(NamedTuple):
 class ObserverLimits(NamedTuple):
     """controller.quorum.retry.backoff.ms, .fetch.max.bytes and .fetch.snapshot.max.bytes, and how long a fetch may wait for records.
 
-    A node that gives no answer is left alone twice as long each time, up to `backoff_max_ms`, as Kafka's connections to it are.
+    A node that does not answer is skipped for twice as long each time, up to `backoff_max_ms`, like Kafka's reconnect backoff.
     """
 
     backoff_ms: int = 20
@@ -73,7 +73,7 @@ class ObserverLimits(NamedTuple):
 
 
 class ObservedLog(Protocol):
-    """Of `ottla.broker.storage.raft_log.RaftLog`, what is asked here."""
+    """The methods of `ottla.broker.storage.raft_log.RaftLog` that are used here."""
 
     @property
     def end_offset(self) -> int: ...
@@ -90,26 +90,26 @@ class ObservedLog(Protocol):
 
 
 class Ask(NamedTuple):
-    """Send this; then call `answered` or `failed`."""
+    """Send this request; then call `answered` or `failed`."""
 
     peer: QuorumNode
     request: FetchRequest | k59.FetchSnapshotRequest
 
 
 class Pause(NamedTuple):
-    """Nobody can be asked before then, in ms of a clock that never goes back."""
+    """Send nothing before this time, in monotonic ms."""
 
     until_ms: int
 
 
 class SaveElection(NamedTuple):
-    """Put it on disk before anything else is done."""
+    """Write the election state to disk before anything else."""
 
     election: Election
 
 
 class AppendRecords(NamedTuple):
-    """Append the batches, but none of a greater epoch than `epoch` (KAFKA-18723); then call `appended` with the high watermark."""
+    """Append the batches, except those of an epoch greater than `epoch` (KAFKA-18723); then call `appended` with the high watermark."""
 
     records: Buffer
     epoch: int
@@ -117,31 +117,31 @@ class AppendRecords(NamedTuple):
 
 
 class TruncateTo(NamedTuple):
-    """Drop what is at `offset` and after it."""
+    """Delete the records from `offset` on."""
 
     offset: int
 
 
 class BeginDownload(NamedTuple):
-    """The log starts after a snapshot, whose parts come next."""
+    """Start to download a snapshot, after which the log will start."""
 
     snapshot: SnapshotId
 
 
 class WritePart(NamedTuple):
-    """The next bytes of the snapshot. With the last ones it becomes a snapshot in one step, and the log begins anew where it ends; then
-    call `appended` with that offset."""
+    """Write the next bytes of the snapshot. After the last ones, complete it atomically, start the log anew at its end offset, and call
+    `appended` with that offset."""
 
     data: Buffer
     is_last: bool
 
 
 class DropDownload(NamedTuple):
-    """Of the snapshot nothing more will come."""
+    """Discard the snapshot under download."""
 
 
 class Trouble(NamedTuple):
-    """For whoever runs the broker to read."""
+    """Log this text for the operator."""
 
     text: str
 
@@ -156,7 +156,7 @@ class _Download:
 
 
 class _Told(NamedTuple):
-    """What every answer says of the quorum."""
+    """The part of a response that describes the quorum."""
 
     error: int
     epoch: int
@@ -165,7 +165,7 @@ class _Told(NamedTuple):
 
 
 class ObserverState:
-    """`election` is what was on disk; `bootstrap` has ids where the settings name the voters."""
+    """The observer's state. `election` is the one read from disk; `bootstrap` has ids if the settings name the voters."""
 
     def __init__(
         self,
@@ -186,33 +186,33 @@ class ObserverState:
         self._left_alone: dict[QuorumNode, int] = {}
         self._failures: dict[QuorumNode, int] = {}
         self.voters: Mapping[int, QuorumNode] = {peer.node_id: peer for peer in bootstrap if peer.node_id >= 0}
-        """Addresses that are known without an answer: of settings, or of the newest voters' record."""
+        """Addresses that are known without a response: from settings, or from the newest voters record."""
         self.epoch = election.epoch
         self.leader_id = election.leader_id
         if election.epoch < log.last_epoch:
             self.epoch, self.leader_id = log.last_epoch, NO_LEADER
         self.leader: QuorumNode | None = self.voters.get(self.leader_id)
-        """The leader with its address; None while one of them is not known."""
+        """The leader with its address; None while either is unknown."""
         self.committed: int | None = None
-        """How far the leader's log is committed, as it said last; None before it has."""
+        """The leader's high watermark, as last sent; None before the first."""
         self.high_watermark: int | None = None
-        """How far this log is."""
+        """The high watermark of this copy of the log."""
 
     @property
     def election(self) -> Election:
-        """What is to be on disk."""
+        """The election state that must be on disk."""
         return Election(self.epoch, self.leader_id)
 
     def know(self, voters: Mapping[int, QuorumNode]) -> None:
-        """The log names these voters: a leader that was known without its address can be followed now."""
+        """Use the voters named by the log, which may have the address of a leader known only by id."""
         self.voters = voters
         if self.leader is None:
             self.leader = voters.get(self.leader_id)
 
-    # --- whom to ask for what ------------------------------------------------------------------------------------------------------
+    # --- requests ------------------------------------------------------------------------------------------------------------------
 
     def next_step(self, now_ms: int) -> Ask | Pause:
-        """The next request, or how long there is none."""
+        """Return the next request, or how long to pause."""
         self._left_alone = {peer: until for peer, until in self._left_alone.items() if until > now_ms}
         if self.leader is not None and self.leader not in self._left_alone:
             return Ask(self.leader, self._fetch() if self._download is None else self._fetch_snapshot(self._download))
@@ -251,22 +251,22 @@ class ObserverState:
             self._me.cluster_id, self._me.node_id, self._limits.snapshot_max_bytes, [k59.TopicSnapshot(METADATA_TOPIC, [part])]
         )
 
-    # --- what comes of it ------------------------------------------------------------------------------------------------------------
+    # --- responses -----------------------------------------------------------------------------------------------------------------
 
     def failed(self, peer: QuorumNode, now_ms: int) -> None:
-        """There was no answer."""
+        """Handle a request without a response."""
         times = self._failures[peer] = self._failures.get(peer, 0) + 1
         self._left_alone[peer] = now_ms + min(self._limits.backoff_ms << min(times - 1, 16), self._limits.backoff_max_ms)
 
     def leave_alone(self, peer: QuorumNode, now_ms: int) -> None:
-        """Its answer is of no use."""
+        """Do not contact `peer` during a backoff, because its response was useless."""
         self._left_alone[peer] = now_ms + self._limits.backoff_ms
 
     def answered(self, peer: QuorumNode, response: FetchResponse | k59.FetchSnapshotResponse, now_ms: int) -> list[Action]:
-        """What is to be done, in this order. Raises `QuorumFault`."""
+        """Return the actions that a response requires, in this order. Raises `QuorumFault`."""
         self._failures.pop(peer, None)
         if response.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
-            raise QuorumFault(f"{peer.host}:{peer.port} does not let this broker read the cluster's metadata (super.users, CLUSTER_ACTION)")
+            raise QuorumFault(f"{peer.host}:{peer.port} does not authorize this broker to read its metadata (super.users, CLUSTER_ACTION)")
         if response.error_code:
             return self._refused(peer, response.error_code, now_ms)
         part: PartitionData | k59.PartitionSnapshotPart | None
@@ -279,7 +279,7 @@ class ObserverState:
         leader = part.current_leader
         endpoints = [QuorumNode(node.node_id, node.host, node.port) for node in response.node_endpoints]
         told = _Told(part.error_code, leader.leader_epoch, leader.leader_id, self._endpoint(leader.leader_id, endpoints))
-        first, goes_on = self._hear(peer, told, now_ms)
+        first, goes_on = self._learn_leader(peer, told, now_ms)
         if not goes_on:
             return first
         if told.error and told.error != ErrorCode.SNAPSHOT_NOT_FOUND:
@@ -287,7 +287,7 @@ class ObserverState:
         return [*first, *(self._fetched(peer, part, now_ms) if isinstance(part, PartitionData) else self._got_part(peer, part, now_ms))]
 
     def appended(self, high_watermark: int) -> int | None:
-        """Something was appended, while the leader's high watermark was this. Returns the log's new one, None where it stays."""
+        """Return the new high watermark of this log after an append at the leader's `high_watermark`; None if it has not moved."""
         reached = min(high_watermark, self._log.end_offset)
         if reached < 0 or (self.high_watermark is not None and reached <= self.high_watermark):
             return None
@@ -297,15 +297,15 @@ class ObserverState:
     def _endpoint(self, leader_id: int, told: Iterable[QuorumNode]) -> QuorumNode | None:
         return next((peer for peer in told if peer.node_id == leader_id), None) or self.voters.get(leader_id)
 
-    def _hear(self, peer: QuorumNode, told: _Told, now_ms: int) -> tuple[list[Action], bool]:
-        """What an answer says of the quorum, and whether the rest of it counts."""
+    def _learn_leader(self, peer: QuorumNode, told: _Told, now_ms: int) -> tuple[list[Action], bool]:
+        """Process what a response says of the quorum. Return the actions, and whether the rest of the response counts."""
         if told.epoch < self.epoch or told.error == ErrorCode.UNKNOWN_LEADER_EPOCH:
             self.leave_alone(peer, now_ms)
             return [], False
         if told.leader_id == self._me.node_id:
-            raise QuorumFault(f"{peer.host}:{peer.port} says that node {told.leader_id} leads the quorum, but that is this broker")
+            raise QuorumFault(f"{peer.host}:{peer.port} names node {told.leader_id} as the quorum's leader, but that is this broker")
         if told.epoch == self.epoch and NO_LEADER not in {told.leader_id, self.leader_id} and told.leader_id != self.leader_id:
-            raise QuorumFault(f"in epoch {self.epoch} both {self.leader_id} and {told.leader_id} are said to lead the quorum")
+            raise QuorumFault(f"two leaders of the quorum in epoch {self.epoch}: {self.leader_id} and {told.leader_id}")
         superseded = told.epoch > self.epoch or told.error in _SUPERSEDED
         followed = self.leader is not None
         actions = self._adopt(told)
@@ -314,14 +314,14 @@ class ObserverState:
                 self.leave_alone(peer, now_ms)
             return actions, False
         if told.error == ErrorCode.INVALID_REQUEST:
-            raise QuorumFault(f"{peer.host}:{peer.port} calls the request for the cluster's metadata invalid")
+            raise QuorumFault(f"{peer.host}:{peer.port} rejects the request for the cluster's metadata as invalid")
         if self.leader is None:
             self.leave_alone(peer, now_ms)
             return actions, False
         return actions, followed or not told.error
 
     def _adopt(self, told: _Told) -> list[Action]:
-        """Follows the leader of a newer epoch, or one that was not known. Empty where nothing is new."""
+        """Follow the leader of a newer epoch, or one unknown before. Return no actions if nothing is new."""
         if told.epoch == self.epoch and (told.leader_id == NO_LEADER or (self.leader is not None or told.endpoint is None)):
             return []
         self.epoch, self.leader_id, self.leader = told.epoch, told.leader_id, told.endpoint
@@ -336,9 +336,9 @@ class ObserverState:
         self.leave_alone(peer, now_ms)
         if error == ErrorCode.BROKER_NOT_AVAILABLE:
             return []
-        return [Trouble(f"{peer.host}:{peer.port} refuses the cluster's metadata with error {_name(error)}")]
+        return [Trouble(f"{peer.host}:{peer.port} rejects the request for the cluster's metadata with error {_name(error)}")]
 
-    # --- of a Fetch ------------------------------------------------------------------------------------------------------------------
+    # --- Fetch ---------------------------------------------------------------------------------------------------------------------
 
     def _fetched(self, peer: QuorumNode, data: PartitionData, now_ms: int) -> list[Action]:
         if data.high_watermark >= 0:
@@ -351,8 +351,8 @@ class ObserverState:
         snapshot = SnapshotId(told.end_offset, told.epoch)
         if min(_numbers(snapshot)) < 0 or self._log.has_snapshot(snapshot):
             self.leave_alone(peer, now_ms)
-            what = "no snapshot" if min(_numbers(snapshot)) < 0 else "one that is here already"
-            return [Trouble(f"{peer.host}:{peer.port} wants {snapshot} to be read in the log's place, which is {what}")]
+            what = "not a snapshot" if min(_numbers(snapshot)) < 0 else "already here"
+            return [Trouble(f"{peer.host}:{peer.port} names {snapshot} as the snapshot to read instead of the log, which is {what}")]
         if self._download is not None and self._download.snapshot == snapshot:
             return []
         dropped = self._drop_download()
@@ -360,18 +360,18 @@ class ObserverState:
         return [*dropped, BeginDownload(snapshot)]
 
     def _truncation(self, epoch: int, end_offset: int) -> int:
-        """Where this log parts from the leader's, whose newest epoch that both may have is `epoch` and ends at `end_offset`.
+        """Return where this log diverges from the leader's, in which `epoch`, the newest that both may have, ends at `end_offset`.
 
-        Kafka: RaftLog.truncateToEndOffset. Raises `QuorumFault` below the high watermark.
+        Source: Kafka's RaftLog.truncateToEndOffset. Raises `QuorumFault` below the high watermark.
         """
         own_epoch, own_end = self._log.end_offset_for_epoch(epoch)
         offset = min(own_end, end_offset) if epoch in {own_epoch, 0} else own_end
         committed = max(self._log.high_watermark, self.high_watermark or 0)
         if min(offset, end_offset) < committed:
-            raise QuorumFault(f"the leader's log parts from this one at offset {min(offset, end_offset)}, but {committed} are committed")
+            raise QuorumFault(f"the leader's log diverges at offset {min(offset, end_offset)}, below the high watermark {committed}")
         return offset
 
-    # --- of a FetchSnapshot ------------------------------------------------------------------------------------------------------------
+    # --- FetchSnapshot ---------------------------------------------------------------------------------------------------------------
 
     def _got_part(self, peer: QuorumNode, part: k59.PartitionSnapshotPart, now_ms: int) -> list[Action]:
         told = SnapshotId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
@@ -379,7 +379,7 @@ class ObserverState:
             return self._drop_download()
         download = self._download
         if download is None or told != download.snapshot or part.position != download.position:
-            raise QuorumFault(f"{peer.host}:{peer.port} sent byte {part.position} of {told.file_name}, but {download} was asked for")
+            raise QuorumFault(f"{peer.host}:{peer.port} sent byte {part.position} of {told.file_name}, but {download} was requested")
         download.position += len(part.unaligned_records)
         if download.position > part.size:
             raise QuorumFault(f"{peer.host}:{peer.port} sent {download.position} bytes of {told.file_name}, which has {part.size}")

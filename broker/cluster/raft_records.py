@@ -1,6 +1,6 @@
-"""The control records of Raft, in the metadata log and its snapshots: what a quorum says about itself (Kafka's `ControlRecordUtils`).
+"""Raft's control records in the metadata log and its snapshots, which describe the quorum (Kafka's `ControlRecordUtils`).
 
-Each carries its version a second time as its first field. Kafka 4.3 writes version 0 of all of them.
+Each repeats its version as its first field. Kafka 4.3 writes version 0 of all of them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from ottla.protocol.schema import Message, array, encode, int16, int32, int64, s
 
 @wire_struct
 class ElectionVoter:
-    """A voter of an election."""
+    """A voter in an election."""
 
     voter_id: int = int32()
 
 
 @wire_struct
 class LeaderChangeMessage(Message, versions="0", flexible="0+"):
-    """Opens a leader's epoch in the log."""
+    """The first record of a leader's epoch."""
 
     version: int = int16()
     leader_id: int = int32()
@@ -33,7 +33,7 @@ class LeaderChangeMessage(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
-    """Opens a snapshot."""
+    """The first record of a snapshot."""
 
     version: int = int16()
     last_contained_log_timestamp: int = int64()
@@ -41,14 +41,14 @@ class SnapshotHeaderRecord(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class SnapshotFooterRecord(Message, versions="0", flexible="0+"):
-    """Ends a snapshot: without it the snapshot is cut short."""
+    """The last record of a snapshot; a snapshot without it is truncated."""
 
     version: int = int16()
 
 
 @wire_struct
 class KRaftVersionRecord(Message, versions="0", flexible="0+"):
-    """The level of `kraft.version`: 0, or 1 where voters can change (KIP-853)."""
+    """The level of `kraft.version`: 0, or 1 if voters can change (KIP-853)."""
 
     version: int = int16()
     kraft_version: int = int16()
@@ -56,7 +56,7 @@ class KRaftVersionRecord(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class VoterEndpoint:
-    """One listener of a voter."""
+    """A listener of a voter."""
 
     name: str = string()
     host: str = string()
@@ -65,7 +65,7 @@ class VoterEndpoint:
 
 @wire_struct
 class KRaftVersionFeature:
-    """The levels of `kraft.version` that a voter knows."""
+    """The levels of `kraft.version` that a voter supports."""
 
     min_supported_version: int = int16()
     max_supported_version: int = int16()
@@ -73,7 +73,7 @@ class KRaftVersionFeature:
 
 @wire_struct
 class Voter:
-    """One member of the quorum; at `kraft.version` 0 its directory may be unknown, sixteen zero bytes."""
+    """A voter of the quorum. At `kraft.version` 0 its directory may be unknown: sixteen zero bytes."""
 
     voter_id: int = int32()
     voter_directory_id: bytes = uuid()
@@ -83,7 +83,7 @@ class Voter:
 
 @wire_struct
 class VotersRecord(Message, versions="0", flexible="0+"):
-    """All members of the quorum from here on."""
+    """All voters of the quorum from this record on."""
 
     version: int = int16()
     voters: list[Voter] = array(Voter)
@@ -100,6 +100,6 @@ _KEY: Final = _struct.Struct(">hh")
 
 
 def control_batch(messages: Iterable[Message], offset: int, epoch: int, now_ms: int) -> bytes:
-    """One batch of these, from `offset` on."""
+    """Return one batch of these control records, starting at `offset`."""
     records = [SimpleRecord(_KEY.pack(0, CONTROL_TYPES[type(message)]), encode(message, 0), now_ms) for message in messages]
     return build_batch(records, base_offset=offset, leader_epoch=epoch, control=True)

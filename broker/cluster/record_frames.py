@@ -1,10 +1,9 @@
-"""A metadata record as the value of a record in the log, and back (Kafka's `MetadataRecordSerde`).
+"""Encodes a metadata record as a log record's value, and decodes it (Kafka's `MetadataRecordSerde`).
 
 A value is: unsigned varint frame version (always 1), unsigned varint kind, unsigned varint version, then the body in the flexible encoding.
-The record has no key.
+The log record has no key.
 
-Rule that holds inside: what cannot be read is refused, never passed over: a record that is missing is a state that differs from the
-controllers'.
+Invariant: an undecodable record is an error and never skipped: a missing record makes the state differ from the controllers'.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ _SHORT_MAX: Final = 0x7FFF
 
 
 class UnknownRecord(ProtocolError):
-    """A record of a kind, or a version of one, that this broker does not know: a newer Kafka wrote it."""
+    """A record type, or a version of one, that this broker does not know: a newer Kafka wrote it."""
 
     def __init__(self, kind: int, version: int) -> None:
         known = KINDS.get(kind)
@@ -32,12 +31,12 @@ class UnknownRecord(ProtocolError):
 
 
 def encode_record(record: MetadataRecord, version: int) -> bytes:
-    """The value of the record in the log. Raises ValueError for a version that the kind does not have, EncodeError for bad values."""
+    """Return the log record's value. Raises ValueError for a version that the type does not have, EncodeError for bad values."""
     return uvarint(FRAME_VERSION) + uvarint(record.API_KEY) + uvarint(version) + encode(record, version)
 
 
 def read_frame(value: Buffer) -> tuple[int, int, memoryview]:
-    """The kind and the version of a record, and its body. Raises ProtocolError."""
+    """Return a record's kind and version, and its body. Raises ProtocolError."""
     numbers, pos = [], 0
     try:
         for _ in range(3):
@@ -54,7 +53,7 @@ def read_frame(value: Buffer) -> tuple[int, int, memoryview]:
 
 
 def decode_record(value: Buffer) -> tuple[MetadataRecord, int]:
-    """The record of a value in the log, and the version that it is in. Raises `UnknownRecord`, or ProtocolError for damage."""
+    """Return the record in a value, and its version. Raises `UnknownRecord`, or ProtocolError for a corrupt value."""
     kind, version, body = read_frame(value)
     record_class = KINDS.get(kind)
     if record_class is None or version > record_class.MAX_VERSION:

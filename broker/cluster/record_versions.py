@@ -1,8 +1,8 @@
-"""In which version a record is written at a level of `metadata.version`: one that every member of the cluster can read (`MetadataVersion`).
+"""The version in which a record is written at a level of `metadata.version`, so that every broker can read it (Kafka's `MetadataVersion`).
 
-Rules that hold inside:
-- A kind that readers of a level do not know is not written at that level: asking for its version raises.
-- A change of a registration has the version that brought what it changes, whatever the level (`ReplicationControlManager`).
+Invariants:
+- A record type unknown at a level is not written at it: asking for its version raises.
+- A registration change has the version that introduced what it changes, whatever the level (`ReplicationControlManager`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CONTROLLER_REGISTRATION: Final = 15
 DIRECTORIES: Final = 17
 ELIGIBLE_LEADER_REPLICAS: Final = 23
 CORDONED_DIRECTORIES: Final = 30
-"""The levels since which a thing can be written."""
+"""The levels at which these things can be written first."""
 
 _PARTITION: Final = ((ELIGIBLE_LEADER_REPLICAS, 2), (DIRECTORIES, 1), (0, 0))
 
@@ -52,15 +52,15 @@ _WRITTEN: Final[dict[type[MetadataRecord], tuple[tuple[int, int], ...]]] = {
     UserScramCredentialRecord: ((SCRAM, 0),),
     RemoveUserScramCredentialRecord: ((SCRAM, 0),),
 }
-"""From which level on a kind is written in which version, the newest first; all else is version 0 at every level."""
+"""The levels from which a record type is written in a version, newest first; all others are version 0 at every level."""
 
 
 class NotWritable(ValueError):
-    """A record that readers at a level of `metadata.version` do not know: a bug of who decides to write it."""
+    """A record that does not exist at a level of `metadata.version`: a bug in the code that writes it."""
 
 
 def version_of(record: MetadataRecord, metadata_level: int) -> int:
-    """The version in which `record` is written at this level. Raises `NotWritable`."""
+    """Return the version in which `record` is written at this level. Raises `NotWritable`."""
     if isinstance(record, BrokerRegistrationChangeRecord):
         version = _change_version(record)
         needed = {2: DIRECTORIES, 3: CORDONED_DIRECTORIES}.get(version, 0)
@@ -80,4 +80,4 @@ def _change_version(record: BrokerRegistrationChangeRecord) -> int:
         return 2
     if record.in_controlled_shutdown:
         return 1
-    return 0 if record.fenced else 2  # nothing else is said: directories are, be it that none is left
+    return 0 if record.fenced else 2  # nothing else changes, so the directories do, perhaps to none

@@ -1,6 +1,6 @@
-"""From records to what an image keeps of a partition, a broker or a controller, and back.
+"""Converts records to the registrations in an image, and back.
 
-Kafka's `PartitionRegistration`, `BrokerRegistration`, `ControllerRegistration`, with their rules of what a change record means.
+These are Kafka's `PartitionRegistration`, `BrokerRegistration` and `ControllerRegistration`, with their rules for change records.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _IN_CONTROLLED_SHUTDOWN: Final = {0: None, 1: True}
 
 
 class InconsistentRecord(Exception):
-    """A record that contradicts those before it: the log is damaged, or we replay it wrongly. Nothing after it can be trusted."""
+    """A record that contradicts earlier ones: the log is corrupt, or is replayed wrongly. Nothing after it can be trusted."""
 
 
 def partition_of(record: PartitionRecord) -> PartitionRegistration:
-    """The partition that the record describes. Raises `InconsistentRecord`."""
+    """Return the partition that the record describes. Raises `InconsistentRecord`."""
     return PartitionRegistration(
         replicas=tuple(record.replicas),
         directories=_directories(record.directories, len(record.replicas)),
@@ -50,7 +50,7 @@ def partition_of(record: PartitionRecord) -> PartitionRegistration:
 
 
 def changed_partition(before: PartitionRegistration, record: PartitionChangeRecord) -> PartitionRegistration:
-    """The partition after the change. Naming a leader, even the same, starts a leader epoch. Raises `InconsistentRecord`."""
+    """Return the partition after the change. Naming a leader, even the same one, begins a leader epoch. Raises `InconsistentRecord`."""
     replicas = _or(record.replicas, before.replicas)
     elected = record.leader != LEADER_UNCHANGED
     unchanged_state = record.leader_recovery_state == RECOVERY_STATE_UNCHANGED
@@ -70,14 +70,14 @@ def changed_partition(before: PartitionRegistration, record: PartitionChangeReco
 
 
 def without_elr(before: PartitionRegistration) -> PartitionRegistration:
-    """The partition after its eligible and last known leader replicas were cleared; itself where it has none."""
+    """Return the partition without eligible and last known leader replicas; the same object if it has none."""
     if not before.elr and not before.last_known_elr:
         return before
     return before._replace(elr=(), last_known_elr=(), partition_epoch=before.partition_epoch + 1)
 
 
 def broker_of(record: RegisterBrokerRecord) -> BrokerRegistration:
-    """The registration that the record describes."""
+    """Return the registration that the record describes."""
     return BrokerRegistration(
         broker_id=record.broker_id,
         epoch=record.broker_epoch,
@@ -94,9 +94,9 @@ def broker_of(record: RegisterBrokerRecord) -> BrokerRegistration:
 
 
 def changed_broker(before: BrokerRegistration, record: BrokerRegistrationChangeRecord) -> BrokerRegistration:
-    """The registration after the change. Raises `InconsistentRecord` for values that mean nothing."""
+    """Return the registration after the change. Raises `InconsistentRecord` for undefined values."""
     if record.fenced not in _FENCED or record.in_controlled_shutdown not in _IN_CONTROLLED_SHUTDOWN:
-        raise InconsistentRecord(f"a change without a meaning: {record}")
+        raise InconsistentRecord(f"a registration change with undefined values: {record}")
     fenced, in_shutdown = _FENCED[record.fenced], _IN_CONTROLLED_SHUTDOWN[record.in_controlled_shutdown]
     return before._replace(
         fenced=before.fenced if fenced is None else fenced,
@@ -107,14 +107,14 @@ def changed_broker(before: BrokerRegistration, record: BrokerRegistrationChangeR
 
 
 def controller_of(record: RegisterControllerRecord) -> ControllerRegistration:
-    """The registration that the record describes."""
+    """Return the registration that the record describes."""
     return ControllerRegistration(
         record.controller_id, record.incarnation_id, record.zk_migration_ready, _listeners(record.end_points), _features(record.features)
     )
 
 
 def partition_record(topic_id: bytes, index: int, partition: PartitionRegistration, *, with_elr: bool) -> PartitionRecord:
-    """What describes the partition; its eligible leader replicas only where the cluster uses them, and there are some."""
+    """Return the record that describes the partition; with eligible leader replicas only if the cluster uses them and there are any."""
     return PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
@@ -133,7 +133,7 @@ def partition_record(topic_id: bytes, index: int, partition: PartitionRegistrati
 
 
 def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
-    """What describes the registration."""
+    """Return the record that describes the registration."""
     return RegisterBrokerRecord(
         broker_id=broker.broker_id,
         is_migrating_zk_broker=broker.is_migrating_zk_broker,
@@ -150,7 +150,7 @@ def broker_record(broker: BrokerRegistration) -> RegisterBrokerRecord:
 
 
 def controller_record(controller: ControllerRegistration) -> RegisterControllerRecord:
-    """What describes the registration."""
+    """Return the record that describes the registration."""
     return RegisterControllerRecord(
         controller_id=controller.controller_id,
         incarnation_id=controller.incarnation_id,
@@ -161,7 +161,7 @@ def controller_record(controller: ControllerRegistration) -> RegisterControllerR
 
 
 def in_order_of_ids(directories: Sequence[bytes]) -> tuple[bytes, ...]:
-    """In the order of Kafka's `Uuid`, whose halves are signed."""
+    """Return the directories in the order of Kafka's `Uuid`, whose halves are signed."""
     return tuple(sorted(directories, key=_SIGNED.unpack))
 
 
@@ -170,7 +170,7 @@ def _or(changed: Sequence[int] | None, before: tuple[int, ...]) -> tuple[int, ..
 
 
 def _directories(told: Sequence[bytes], replicas: int) -> tuple[bytes, ...]:
-    """One for each replica: none told, or none known, is "not known" for all of them."""
+    """Return one directory per replica. An empty list, or only unknown ones, means that all are unknown."""
     if all(directory == MIGRATING for directory in told):
         return (MIGRATING,) * replicas
     if len(told) != replicas:
@@ -180,7 +180,7 @@ def _directories(told: Sequence[bytes], replicas: int) -> tuple[bytes, ...]:
 
 def _recovery_state(told: int) -> int:
     if told not in _RECOVERY_STATES:
-        raise InconsistentRecord(f"no leader recovery state is {told}")
+        raise InconsistentRecord(f"unknown leader recovery state {told}")
     return told
 
 

@@ -1,4 +1,4 @@
-"""Which levels of features a release of Kafka stands for, as `kafka-storage format` writes them (Kafka's `MetadataVersion`, `Feature`)."""
+"""The feature levels of Kafka's releases, as `kafka-storage format` writes them (Kafka's `MetadataVersion`, `Feature`)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _VERSIONS_OF_RELEASES: Final[Mapping[str, tuple[int, ...]]] = {
     "4.3": (0,),
 }
 NAMES: Final = [f"{release}-IV{version}" for release, versions in _VERSIONS_OF_RELEASES.items() for version in versions]
-"""The names of the levels of metadata.version, from 7 up."""
+"""The names of the levels of metadata.version, from level 7 up."""
 assert len(NAMES) == METADATA_LEVEL - _LOWEST + 1
 
 _ON_FROM: Final[Mapping[str, tuple[int, int]]] = {
@@ -34,21 +34,21 @@ _ON_FROM: Final[Mapping[str, tuple[int, int]]] = {
     "streams.version": (29, 1),
     "transaction.version": (24, 2),
 }
-"""From which metadata.version on a new cluster has the feature, and at which level."""
+"""The metadata.version from which a new cluster has the feature, and its level then."""
 _ELR_NEEDS: Final = 23
 
 
 class UnknownLevel(ValueError):
-    """A release, a feature or a level that there is not; the text says which there are."""
+    """An unknown release, feature or level; the text lists the known ones."""
 
 
 def level_name(level: int) -> str:
-    """`4.3-IV0` for 30."""
+    """Return a level's name: `4.3-IV0` for 30."""
     return NAMES[level - _LOWEST]
 
 
 def metadata_level(release: str) -> int:
-    """The level of a release (`4.0`, `4.0.1`: its last) or of one level's name (`4.0-IV2`). Raises `UnknownLevel`."""
+    """Return the level of a release (its last: `4.0`, `4.0.1`), or of a level's name (`4.0-IV2`). Raises `UnknownLevel`."""
     name = ".".join(release.split(".")[:2])
     if name in _VERSIONS_OF_RELEASES:
         name = f"{name}-IV{_VERSIONS_OF_RELEASES[name][-1]}"
@@ -58,7 +58,7 @@ def metadata_level(release: str) -> int:
 
 
 def bootstrap_levels(asked: Mapping[str, int], release: str | None, *, dynamic_quorum: bool) -> dict[str, int]:
-    """The levels of a new cluster: those of the release (default: the newest), and over them what is `asked`. Raises `UnknownLevel`."""
+    """Return the levels of a new cluster: those of the release (default: the newest), overridden by `asked`. Raises `UnknownLevel`."""
     if METADATA_VERSION in asked and release is not None:
         raise UnknownLevel(f"Use --release-version instead of --feature {METADATA_VERSION}=X to avoid ambiguity.")
     known = sorted(REGISTERED.keys() - {METADATA_VERSION})
@@ -82,7 +82,7 @@ def bootstrap_levels(asked: Mapping[str, int], release: str | None, *, dynamic_q
 
 
 def level_records(levels: Mapping[str, int]) -> Iterable[FeatureLevelRecord]:
-    """metadata.version first, the others by name; level 0 is the absence of one, and kraft.version is Raft's own."""
+    """Yield metadata.version first, the others by name; level 0 is the absence of a record, and kraft.version belongs to Raft."""
     yield FeatureLevelRecord(METADATA_VERSION, levels[METADATA_VERSION])
     for name in sorted(levels.keys() - {METADATA_VERSION, KRAFT_VERSION}):
         if levels[name]:

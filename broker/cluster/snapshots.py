@@ -1,13 +1,13 @@
-"""Snapshots of the metadata log, from bytes and to bytes: the files `<end offset>-<epoch>.checkpoint`.
+"""Reads and writes snapshots of the metadata log: the files `<end offset>-<epoch>.checkpoint`.
 
-A snapshot is a row of batches v2: one of control records (SnapshotHeader, and at `kraft.version` 1 KRaftVersion and Voters), those with the
-records of the image, one of control records with the SnapshotFooter. All carry the snapshot's epoch; offsets count from 0 and mean nothing.
-Kafka: RecordsSnapshotWriter, RaftSnapshotWriter, RecordsSnapshotReader.
+A snapshot is a sequence of v2 batches: a control batch (SnapshotHeader, and at `kraft.version` 1 KRaftVersion and Voters), batches with the
+image's records, and a control batch with the SnapshotFooter. All have the snapshot's epoch; offsets count from 0 and have no meaning.
+Source: Kafka's RecordsSnapshotWriter, RaftSnapshotWriter, RecordsSnapshotReader.
 
-Rules that hold inside:
-- A batch is filled as Kafka fills it: 1024 records at a time, as long as they fit into 8 MiB. 1024 records that need more are several
-  batches here, and an error there.
-- What is not whole is refused: each checksum is looked at, the header must stand first and the footer last.
+Invariants:
+- A batch is filled as in Kafka: 1024 records at a time, as long as they fit into 8 MiB. If 1024 records need more they become several
+  batches here, and an error in Kafka.
+- An incomplete or corrupt snapshot is rejected: every checksum is verified, the header must come first and the footer last.
 """
 
 from __future__ import annotations
@@ -43,46 +43,46 @@ _NAME: Final = re.compile(r"(\d{20})-(\d{10})\.checkpoint")
 
 
 class CorruptMetadataSnapshot(ProtocolError):
-    """Bytes that are no snapshot, or not all of one."""
+    """Bytes that are not a complete snapshot."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class SnapshotId:
-    """What a snapshot contains: the log before `end_offset`, whose last record is of `epoch`."""
+    """The contents of a snapshot: the log before `end_offset`, whose last record has `epoch`."""
 
     end_offset: int
     epoch: int
 
     @property
     def file_name(self) -> str:
-        """The name of its file."""
+        """The name of the snapshot's file."""
         return f"{self.end_offset:020d}-{self.epoch:010d}.checkpoint"
 
     @classmethod
     def of_file(cls, name: str) -> SnapshotId | None:
-        """The snapshot in a file of this name, None for a file that is no whole snapshot."""
+        """Return the snapshot in a file of this name; None if the name is not that of a complete snapshot."""
         found = _NAME.fullmatch(name)
         return None if found is None else cls(int(found[1]), int(found[2]))
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """What stands in a snapshot. `last_append_time_ms`: when the last record that it contains was appended to the log."""
+    """A decoded snapshot. `last_append_time_ms`: when its last record was appended to the log."""
 
     last_append_time_ms: int
     records: list[MetadataRecord] = field(default_factory=list)
     kraft_version: int = 0
     voters: VotersRecord | None = None
-    """The members of the quorum; None where only the settings name them, as always at `kraft.version` 0."""
+    """The quorum's voters; None if only the settings name them, as always at `kraft.version` 0."""
 
 
 def write_snapshot(snapshot: Snapshot, epoch: int, metadata_level: int, now_ms: int) -> Iterator[bytes]:
-    """The batches of the file, one at a time. `records` are written at `metadata_level`; `epoch` is that of the snapshot's id.
+    """Yield the file's batches. `records` are written at `metadata_level`; `epoch` is that of the snapshot's id.
 
     Raises `NotWritable` for a record that this level does not have, ValueError for voters at `kraft.version` 0.
     """
     if snapshot.voters is not None and snapshot.kraft_version == 0:
-        raise ValueError("at kraft.version 0 a snapshot names no voters")
+        raise ValueError("a snapshot at kraft.version 0 cannot name voters")
     opening: list[Message] = [SnapshotHeaderRecord(0, snapshot.last_append_time_ms)]
     if snapshot.kraft_version:
         opening.append(KRaftVersionRecord(0, snapshot.kraft_version))
@@ -97,21 +97,21 @@ def write_snapshot(snapshot: Snapshot, epoch: int, metadata_level: int, now_ms: 
 
 
 def read_snapshot(data: Buffer) -> Snapshot:
-    """What the whole file `data` says. Raises ProtocolError, and `CorruptMetadataSnapshot` where it is damaged or cut short."""
+    """Decode the whole file `data`. Raises ProtocolError, and `CorruptMetadataSnapshot` if it is corrupt or truncated."""
     found: Snapshot | None = None
     ended = False
     for header, records in _whole_batches(memoryview(data)):
         if ended:
-            raise CorruptMetadataSnapshot("something stands after the snapshot's footer")
+            raise CorruptMetadataSnapshot("the snapshot has data after its footer")
         if not header.is_control:
             if found is None:
-                raise CorruptMetadataSnapshot("a snapshot begins with its header")
+                raise CorruptMetadataSnapshot("the snapshot does not begin with a header")
             found.records += (_metadata_record(record) for record in records)
             continue
         for message in map(_control_message, records):
             if found is None:
                 if not isinstance(message, SnapshotHeaderRecord):
-                    raise CorruptMetadataSnapshot("a snapshot begins with its header")
+                    raise CorruptMetadataSnapshot("the snapshot does not begin with a header")
                 found = Snapshot(message.last_contained_log_timestamp)
             elif isinstance(message, KRaftVersionRecord):
                 found.kraft_version = message.kraft_version
@@ -119,19 +119,19 @@ def read_snapshot(data: Buffer) -> Snapshot:
                 found.voters = message
             ended = isinstance(message, SnapshotFooterRecord)
     if found is None or not ended:
-        raise CorruptMetadataSnapshot("a snapshot ends with its footer")
+        raise CorruptMetadataSnapshot("the snapshot does not end with a footer")
     return found
 
 
 def read_append_time(beginning: Buffer) -> int:
-    """When the last record of the snapshot was appended to the log, in ms, from the file's first batch. Raises ProtocolError."""
+    """Return when the snapshot's last record was appended to the log, in ms, from the file's first batch. Raises ProtocolError."""
     for pos, header in split_batches(beginning):
         if header.is_control:
             first = _control_message(next(iter_records(memoryview(beginning)[pos : pos + header.size_bytes])))
             if isinstance(first, SnapshotHeaderRecord):
                 return first.last_contained_log_timestamp
         break
-    raise CorruptMetadataSnapshot("a snapshot begins with its header")
+    raise CorruptMetadataSnapshot("the snapshot does not begin with a header")
 
 
 _CONTROL_MESSAGES: Final = {kind: message for message, kind in CONTROL_TYPES.items() if message is not LeaderChangeMessage}
@@ -141,13 +141,13 @@ def _control_message(record: Record) -> Message:
     kind = control_type(record.key)
     message = None if kind is None else _CONTROL_MESSAGES.get(kind)
     if message is None or record.value is None:
-        raise CorruptMetadataSnapshot(f"a control record that has no place in a snapshot: {kind}")
+        raise CorruptMetadataSnapshot(f"the snapshot has a control record of type {kind}")
     return decode(message, record.value, 0)
 
 
 def _metadata_record(record: Record) -> MetadataRecord:
     if record.value is None:
-        raise CorruptMetadataSnapshot("a metadata record without a value")
+        raise CorruptMetadataSnapshot("the snapshot has a metadata record without a value")
     return decode_record(record.value)[0]
 
 
@@ -159,11 +159,11 @@ def _whole_batches(data: memoryview) -> Iterator[tuple[BatchHeader, Iterator[Rec
             raise CorruptMetadataSnapshot(f"the batch at byte {pos} has a wrong checksum")
         yield header, iter_records(data[pos:end])
     if end != len(data):
-        raise CorruptMetadataSnapshot(f"the batch at byte {end} is cut short")
+        raise CorruptMetadataSnapshot(f"the batch at byte {end} is truncated")
 
 
 def _fill(values: Iterable[bytes]) -> Iterator[list[bytes]]:
-    """The values of each batch."""
+    """Divide the values into batches."""
     source = iter(values)
     batch: list[bytes] = []
     size = HEADER_BYTES
@@ -180,7 +180,7 @@ def _fill(values: Iterable[bytes]) -> Iterator[list[bytes]]:
 
 
 def _bytes(values: list[bytes], first: int) -> int:
-    """What the values take as records of a batch in which `first` stand before them: without key, headers, or a time of their own."""
+    """Return the size of the values as records of a batch, without keys, headers and timestamps, after `first` other records."""
     total = 0
     for index, value in enumerate(values, first):
         body = 4 + _varint_bytes(index) + _varint_bytes(len(value)) + len(value)
@@ -189,5 +189,5 @@ def _bytes(values: list[bytes], first: int) -> int:
 
 
 def _varint_bytes(number: int) -> int:
-    """Of a signed varint that is not negative."""
+    """Return the size of a non-negative signed varint."""
     return number.bit_length() // 7 + 1

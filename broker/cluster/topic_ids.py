@@ -1,7 +1,7 @@
-"""Topic ids: 16 raw bytes, a version 4 UUID, written as 22 characters of base64url without padding (Kafka's `Uuid`).
+"""Topic ids: 16 raw bytes, a version 4 UUID, written as 22 characters of unpadded base64url (Kafka's `Uuid`).
 
-Rules that hold inside:
-- An id is never one of Kafka's reserved ones (the first hundred numbers), and its text never starts with `-`, as an option would.
+Invariants:
+- A new id is never one of Kafka's reserved ones (the first hundred numbers), and its text never starts with `-`, like an option.
 - Randomness is an argument.
 """
 
@@ -19,17 +19,17 @@ _RESERVED_BELOW: Final = 100
 
 
 def id_text(topic_id: bytes) -> str:
-    """The 22 characters of an id, as in `partition.metadata` and in Kafka's messages."""
+    """Return the id's 22 characters, as in `partition.metadata` and in Kafka's messages."""
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii")
 
 
 def is_usable(topic_id: bytes) -> bool:
-    """Whether Kafka would accept a drawn id: not reserved, and printable on a command line."""
+    """Return whether Kafka would accept a random id: it is not reserved, and its text does not look like an option."""
     return int.from_bytes(topic_id, "big") >= _RESERVED_BELOW and not id_text(topic_id).startswith("-")
 
 
 def new_topic_id(random_bytes: Callable[[int], bytes]) -> bytes:
-    """Draws from `random_bytes(16)` until the id is usable. One draw in 64 is refused, so this ends."""
+    """Draw from `random_bytes(16)` until the id is usable. One draw in 64 is rejected, so this ends."""
     while True:
         drawn = bytearray(random_bytes(16))
         drawn[6] = drawn[6] & 0x0F | 0x40

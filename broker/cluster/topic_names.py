@@ -1,7 +1,7 @@
-"""Internal topics, and names that collide (Kafka's `Topic.unifyCollisionChars`).
+"""The internal topics, and topic names that collide (Kafka's `Topic.unifyCollisionChars`).
 
-Two names that differ only in `.` and `_` collide, because Kafka's metrics cannot tell them apart. `ottla.protocol.topic_names` says which
-names are legal.
+Two names that differ only in `.` and `_` collide, because Kafka's metrics cannot distinguish them. `ottla.protocol.topic_names` defines the
+legal names.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ INTERNAL_TOPICS: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_G
 
 
 def has_collision_chars(name: str) -> bool:
-    """Whether the name contains a character that metrics cannot tell from another."""
+    """Return whether the name contains a character that metrics can confuse with another."""
     return "." in name or "_" in name
 
 
 def collision_key(name: str) -> str:
-    """Equal for two names exactly when they collide."""
+    """Return a key that is equal for two names exactly if they collide."""
     return name.replace(".", "_")
 
 
 def is_internal(name: str) -> bool:
-    """Whether the broker itself writes this topic; Metadata flags it and DeleteRecords refuses it."""
+    """Return whether only the broker itself writes to this topic; Metadata flags it and DeleteRecords rejects it."""
     return name in INTERNAL_TOPICS

@@ -1,1 +1,1 @@
-"""Configurations of topics, brokers, groups and loggers: which keys there are, what holds, and how they are told."""
+"""Settings of topics, brokers, groups, client metrics and loggers: which exist, which values are in force, how they are described."""

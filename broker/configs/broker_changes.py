@@ -1,13 +1,13 @@
-"""Deciding changes to a broker's settings while it runs (Kafka's `DynamicBrokerConfig.validate` and `ConfigAdminManager`).
+"""Decides which settings of a running broker can change, and to what (Kafka's `DynamicBrokerConfig.validate`, `ConfigAdminManager`).
 
-Rules that hold inside:
-- Only a setting whose key says `dynamic` can be set; any can be deleted. A name that Kafka does not know is kept, its value hidden:
-  it may be a plug-in's.
+Invariants:
+- Only a setting whose key is `dynamic` can be set; any setting can be deleted. A name unknown to Kafka is stored with its value hidden,
+  because it may belong to a plug-in.
 - An invalid value is INVALID_REQUEST (KAFKA-13609).
-- `listener.name.<name>.<key>` is `key` for one listener, and for one broker only. Of a listener's security only the stores change; whether
-  new ones can be taken, who has the listeners says (`check_stores`). The other settings of TLS and SASL are stored, as in Kafka, and no
-  existing listener obeys them.
-- A number of threads is halved or doubled at most, also by a deletion; each of the cleaner's has more than a MiB.
+- `listener.name.<name>.<key>` is `key` for one listener, and can be set for a single broker only. Of a listener's security only the key and
+  trust stores change; the owner of the listeners decides whether new stores are usable (`check_stores`). Other TLS and SASL settings are
+  stored, as in Kafka, and existing listeners ignore them.
+- A thread count can at most halve or double, also by a deletion; each cleaner thread must have more than 1 MiB of buffer.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from ottla.broker.core.stored_settings import CLEANER_BUFFER, CLEANER_THREADS, C
 from ottla.protocol.error_codes import ErrorCode
 
 CheckStores = Callable[[Mapping[str, str]], None]
-"""Raises Rejected where listeners cannot have the stores that all the settings of this broker, changed while it runs, name for them."""
+"""Raises Rejected if listeners cannot use the stores named by all dynamic settings of this broker."""
 CLUSTER_DEFAULT: Final = ""
-"""The BROKER resource whose settings hold for every broker."""
+"""The name of the BROKER resource whose settings apply to every broker."""
 
 _OF_A_LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.+)")
 _SECURING: Final = ("principal.builder.", "sasl.", "ssl.")
 _OF_ANY_TEXT: Final = frozenset({"ssl.enabled.protocols", "ssl.protocol"})
-"""Kafka stores any text of these while a broker runs; a text that names no version of TLS stops the start where a file has it."""
+"""Kafka stores any text for these on a running broker; in a file, a text that names no TLS version prevents the start."""
 _OF_ANY_BROKER: Final = frozenset({"max.connections", "max.connection.creation.rate", "num.network.threads"})
-"""What may be set of a listener for all brokers."""
+"""Listener settings that can be set for all brokers."""
 _CLEANER_BYTES_MIN: Final = 1024 * 1024
 
 
 def broker_key(name: str) -> ConfigKey | None:
-    """The key of a broker's setting, that of one listener too; None for a name that is not known, or has no type here."""
+    """Return the key of a broker setting or a listener's setting; None for a name that is unknown or has no type here."""
     key, base = BROKER_KEYS.get(name) or STORED_SETTINGS.get(name) or lock_key(name), base_name(name)
     if key is not None or base is None:
         return key
@@ -47,23 +47,23 @@ def broker_key(name: str) -> ConfigKey | None:
     if of_all is not None:
         return of_all._replace(name=name)
     if is_ignored(base):
-        return ConfigKey(name, ConfigType.PASSWORD if base in IGNORED_SECRETS else ConfigType.STRING, None, "Kept, without effect.")
+        return ConfigKey(name, ConfigType.PASSWORD if base in IGNORED_SECRETS else ConfigType.STRING, None, "Stored, but not applied.")
     return None
 
 
 def base_name(name: str) -> str | None:
-    """`max.connections` of `listener.name.x.max.connections`; None for a setting that is not of one listener."""
+    """Return `max.connections` for `listener.name.x.max.connections`; None for a setting that is not one listener's."""
     match = _OF_A_LISTENER.fullmatch(name)
     return None if match is None else match[1]
 
 
 def is_of_kafka(name: str) -> bool:
-    """Whether the setting is one of Kafka's."""
+    """Return whether Kafka has this setting."""
     return broker_key(name) is not None or is_defined(name)
 
 
 def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mapping[str, str]) -> None:
-    """Raises `Rejected(INVALID_REQUEST)` where one of the `named` settings cannot be set to what is `wanted`."""
+    """Raise `Rejected(INVALID_REQUEST)` if one of the `named` settings cannot change to its value in `wanted`."""
     changed = [name for name in named if name in wanted]
     fixed = [name for name in changed if not _can_change(name)]
     if fixed:
@@ -80,7 +80,7 @@ def check_broker_changes(resource_name: str, named: Iterable[str], wanted: Mappi
 
 
 def parse_setting(name: str, text: str) -> Value:
-    """The typed value; a name without a key keeps its text. Raises `Rejected(INVALID_REQUEST)`."""
+    """Return the typed value; a name without a key keeps its text. Raises `Rejected(INVALID_REQUEST)`."""
     key = broker_key(name)
     try:
         return text if key is None else key.parse(text)
@@ -89,7 +89,7 @@ def parse_setting(name: str, text: str) -> Value:
 
 
 def check_cordoned(wanted: Mapping[str, str], settings: BrokerSettings) -> None:
-    """Raise `Rejected(INVALID_REQUEST)` where a data directory is to be cordoned that this broker does not have (KIP-1066)."""
+    """Raise `Rejected(INVALID_REQUEST)` if a directory to be cordoned is none of this broker's (KIP-1066)."""
     cordoned = parse_setting(CORDONED, wanted.get(CORDONED, ""))
     assert isinstance(cordoned, tuple)
     missing = [each for each in cordoned if each not in {"*", *(settings.log_dirs or settings.log_dir)}]
@@ -99,7 +99,7 @@ def check_cordoned(wanted: Mapping[str, str], settings: BrokerSettings) -> None:
 
 
 def check_threads(now: Mapping[str, str], then: Mapping[str, str], settings: BrokerSettings) -> None:
-    """Raises `Rejected(INVALID_REQUEST)` where a number of threads changes too much between two sets of overrides in force."""
+    """Raise `Rejected(INVALID_REQUEST)` if a thread count changes too much between two sets of overrides."""
     for name in THREADS:
         before, after = _number(name, now, settings), _number(name, then, settings)
         _refuse(_threads_problem(name, before, after))
@@ -142,7 +142,7 @@ def _cleaner_problem(before: int, after: int) -> str | None:
 
 
 def _is_of_one_broker(name: str) -> bool:
-    """Whether Kafka wants a broker's id for it."""
+    """Return whether Kafka allows the setting for a single broker only."""
     base = base_name(name)
     if base is not None:
         return base not in _OF_ANY_BROKER
@@ -160,23 +160,23 @@ def _can_change(name: str) -> bool:
 
 
 def is_kept_while_running(name: str) -> bool:
-    """Whether Kafka stores this setting of TLS or SASL, of no single listener, while a broker runs."""
-    from ottla.broker.core.security_keys import KEPT_WHILE_RUNNING  # noqa: PLC0415 # as below
+    """Return whether Kafka stores this broker-wide TLS or SASL setting on a running broker."""
+    from ottla.broker.core.security_keys import KEPT_WHILE_RUNNING  # noqa: PLC0415 # only secured brokers need it
 
     return name in KEPT_WHILE_RUNNING
 
 
 def is_reloadable(base: str) -> bool:
-    """Whether a listener that runs may have another of this setting: those of its key and trust stores."""
+    """Return whether a running listener can reload this setting: those of its key and trust stores."""
     if not base.startswith("ssl."):
         return False
-    from ottla.broker.core.security_keys import RELOADABLE  # noqa: PLC0415 # who secures nothing does not pay for it
+    from ottla.broker.core.security_keys import RELOADABLE  # noqa: PLC0415 # only secured brokers need it
 
     return base in RELOADABLE
 
 
 def check_is_this_broker(name: str, settings: BrokerSettings) -> None:
-    """Raises `Rejected(INVALID_REQUEST)` unless the BROKER resource `name` is this node's id."""
+    """Raise `Rejected(INVALID_REQUEST)` unless the BROKER resource `name` is this node's id."""
     if name == str(settings.node_id):
         return
     if re.fullmatch(r"-?[0-9]+", name) is None:

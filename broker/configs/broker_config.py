@@ -1,8 +1,9 @@
-"""Broker settings that changed while running, over those the broker was started with (Kafka's `DynamicBrokerConfig`).
+"""The dynamic settings of a broker over its static ones (Kafka's `DynamicBrokerConfig`).
 
-Rules that hold inside:
-- The value in force is: set for this broker, else set for all brokers, else as started (file, environment, command line), else the default.
-- The changed values are records of the metadata log, so they survive a restart; the started ones are remembered here to go back to.
+Invariants:
+- The value in force is: set for this broker, else set for all brokers, else static (file, environment, command line), else the default.
+- Dynamic values are records of the metadata log, so they survive a restart. The static ones are kept here, for when a dynamic value is
+  deleted.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, by the numbers of DescribeConfigs."""
+    """The source of a value, numbered as in DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -36,27 +37,27 @@ class ConfigSource(IntEnum):
 
 
 SourcedText = tuple[str, str, ConfigSource]
-"""Name, value as text, source."""
+"""Name, value as text, and source."""
 
 
 class BrokerConfigs:
-    """The layers under `settings`, which always holds the values in force."""
+    """The layers of settings. `settings` always holds the values in force."""
 
     def __init__(self, settings: BrokerSettings, catalog: Catalog) -> None:
         self.settings = settings
         self.loggers = BrokerLoggers()
         self.check_stores: CheckStores = lambda _wanted: None
-        """Set by who has listeners."""
+        """Set by the owner of the listeners."""
         self._catalog = catalog
         of_all = {name: settings.value(name) for name in (*BROKER_KEYS, *STORED_SETTINGS)}
         self._started: Final[dict[str, Value]] = of_all | dict(settings.listener_connections)
 
     def cluster_wide(self) -> Mapping[str, str]:
-        """What was set for all brokers."""
+        """Return the dynamic settings of all brokers."""
         return self._catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT)
 
     def of_this_broker(self) -> Mapping[str, str]:
-        """What was set for this broker."""
+        """Return the dynamic settings of this broker."""
         return self._catalog.configs(ResourceType.BROKER, str(self.settings.node_id))
 
     def layers(self, name: str) -> list[SourcedText]:
@@ -76,11 +77,11 @@ class BrokerConfigs:
         key = BROKER_KEYS.get(name) or STORED_SETTINGS.get(name)
         if key is not None:
             return render(self.settings.default(name)) if key.has_default else None
-        key = lock_key(name) if base_name(name) is None else None  # what a single listener has is behind that of all
+        key = lock_key(name) if base_name(name) is None else None  # a listener's setting falls back on the broker-wide one
         return render(key.default) if key is not None and key.has_default else None
 
     def overruled(self, name: str) -> tuple[str, str] | None:
-        """The value that this broker was started with and the one in force, where a stored value overrules the first; else None."""
+        """Return this broker's static value and the one in force if a dynamic value overrides the first; otherwise None."""
         found = self.layers(name)
         started = next((text for _, text, source in found if source is ConfigSource.STATIC_BROKER), None)
         return None if started is None or started == found[0][1] else (started, found[0][1])
@@ -90,13 +91,13 @@ class BrokerConfigs:
         return secured[name] if name in secured else self._started[name]
 
     def names(self) -> set[str]:
-        """Every setting that is described: all but the internal ones, and whatever somebody gave."""
+        """Return the names of all settings to describe: all but internal ones, and every name that was set."""
         keys = (*BROKER_KEYS.values(), *STORED_SETTINGS.values())
         given = {*self.of_this_broker(), *self.cluster_wide(), *self.settings.explicit}
         return {key.name for key in keys if not key.internal} | given
 
     def refresh(self) -> set[str]:
-        """Puts the values in force into `settings`, and returns the names of those that changed."""
+        """Put the values in force into `settings`. Return the names of those that changed."""
         changed = self._refresh_listeners()
         for name, key in BROKER_KEYS.items():
             if not key.dynamic:
@@ -108,7 +109,7 @@ class BrokerConfigs:
         return changed
 
     def _refresh_listeners(self) -> set[str]:
-        """The same for what single listeners may have."""
+        """Update the settings of single listeners. Return the names of those that changed."""
         before = self.settings.listener_connections
         names = {*self._started, *self.of_this_broker(), *self.cluster_wide()}
         keys = filter(None, map(listener_key, sorted(names)))
@@ -122,6 +123,6 @@ class BrokerConfigs:
                 try:
                     return key.parse(layer[key.name])
                 except InvalidConfig as error:
-                    # Another broker wrote this directory with a value that we do not allow: start, and say so.
+                    # Another program stored a value that is not valid here: start without it, and log it.
                     log.warning("ignoring the stored value: %s", error)
         return self._started.get(key.name)

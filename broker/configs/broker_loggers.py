@@ -1,9 +1,9 @@
-"""The levels of the broker's loggers under Kafka's names (Kafka's `RuntimeLoggerManager` and `LoggingController`): BROKER_LOGGER resources.
+"""Log levels under the names of Kafka's loggers, as BROKER_LOGGER resources (Kafka's `RuntimeLoggerManager` and `LoggingController`).
 
-Rules that hold inside:
-- A logger has the level that was set for it, else that of the nearest one above it (`kafka.server` above `kafka.server.ReplicaManager`),
-  else the root's. Levels are not kept over a restart, as in Kafka.
-- A name of Kafka's stands for the part of this broker that does the same; one that has no counterpart has a level, and logs nothing.
+Invariants:
+- A logger has its own level, or that of its nearest ancestor (`kafka.server` for `kafka.server.ReplicaManager`), or the root's. Levels
+  do not survive a restart, as in Kafka.
+- A Kafka logger stands for the module of this broker with the same task. One without a counterpart has a level, but logs nothing.
 """
 
 from __future__ import annotations
@@ -11,13 +11,11 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.configs.config_op import ConfigOp
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.configs.config_op import ConfigOp
 
 ROOT: Final = "root"
 LEVELS: Final[Mapping[str, int]] = {
@@ -54,7 +52,7 @@ _WITHOUT_COUNTERPART: Final = (
     ),
     *("org.apache.kafka.controller.QuorumController", "org.apache.kafka.raft.KafkaRaftClient"),
 )
-"""Loggers of Kafka's classes that tools and tests name: each has a level, and logs nothing here."""
+"""Loggers of Kafka classes that tools and tests use: each has a level, and logs nothing here."""
 
 COUNTERPARTS: Final[Mapping[str, str | None]] = {
     **dict.fromkeys(_WITHOUT_COUNTERPART),
@@ -76,7 +74,7 @@ COUNTERPARTS: Final[Mapping[str, str | None]] = {
     "org.apache.kafka.storage.internals.log.LogCleaner": "ottla.broker.storage.log_cleaner_manager",
     "state.change.logger": "ottla.broker.runtime.metadata.topic_recovery",
 }
-"""Kafka's loggers, and the logger here that each of them moves."""
+"""Kafka's loggers, with the logger here whose level each sets."""
 
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
 _INTEGER: Final = re.compile(r"[+-]?[0-9]{1,10}")
@@ -84,8 +82,7 @@ _REFUSED: Final = {_APPEND: "APPEND", _SUBTRACT: "SUBTRACT"}
 
 
 def check_levels(name: str, ops: Iterable[ConfigOp], node_id: int) -> None:
-    """Raise `Rejected` for another node's resource, a logger that does not exist, a level that is none, and an operation that loggers do
-    not have."""
+    """Raise `Rejected` for another node's resource, an unknown logger or level, or an operation that loggers do not support."""
     _check_node(name, node_id)
     for op in ops:
         if op.op in _REFUSED:
@@ -110,19 +107,19 @@ def _check_node(name: str, node_id: int) -> None:
 
 
 class BrokerLoggers:
-    """The levels in force in this process, and those that clients set."""
+    """The levels in force in this process, and those that clients have set."""
 
     def __init__(self) -> None:
         self._set: dict[str, str] = {}
         self._before: dict[str, int] = {}
 
     def levels(self) -> dict[str, str]:
-        """Every logger's level, by Kafka's names for both."""
+        """Return the level of every logger, under Kafka's names."""
         root = self._set.get(ROOT) or _name_of(logging.getLogger().getEffectiveLevel())
         return {ROOT: root} | {name: self._level(name, root) for name in COUNTERPARTS}
 
     def change(self, ops: Sequence[ConfigOp]) -> None:
-        """Carry out what `check_levels` let through."""
+        """Apply changes that `check_levels` accepted."""
         for op in ops:
             if op.op == _DELETE or op.value is None:
                 self._set.pop(op.name, None)
@@ -136,7 +133,7 @@ class BrokerLoggers:
             logger.setLevel(LEVELS[self._set[name]] if name in self._set else before)
 
     def reset(self) -> None:
-        """Give every logger back what it had: this process may go on without the broker."""
+        """Restore the loggers' former levels: the process may outlive the broker."""
         for own, level in self._before.items():
             logging.getLogger(own).setLevel(level)
         self._set.clear()
@@ -151,5 +148,5 @@ class BrokerLoggers:
 
 
 def _name_of(level: int) -> str:
-    """The name of the least severe level that is at least `level`."""
+    """Return the name of the least severe level that is at least `level`."""
     return next((name for name, value in LEVELS.items() if value >= level), "FATAL")

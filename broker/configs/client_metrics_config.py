@@ -1,7 +1,7 @@
-"""Subscriptions to clients' metrics (KIP-714; Kafka's `ClientMetricsConfigs`): resources of type CLIENT_METRICS.
+"""Client metrics subscriptions (KIP-714; Kafka's `ClientMetricsConfigs`): resources of type CLIENT_METRICS.
 
-They are checked, kept and described, be telemetry on or off; `ottla.broker.telemetry` obeys them. Expressions are RE2's, whose time
-grows with the text alone: who writes them and who is matched by them are two.
+They are validated, stored and described whether telemetry is on or off; `ottla.broker.telemetry` applies them. Expressions are RE2's, which
+match in linear time: a client must not be able to slow down the broker by the text that is matched.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ METRICS_KEYS: Final[Mapping[str, ConfigKey]] = {
 
 
 def check_metrics_configs(name: str, overrides: Mapping[str, str]) -> None:
-    """Raises `Rejected`: INVALID_REQUEST for no name, an unknown key and an interval out of bounds, INVALID_CONFIG for other values."""
+    """Raise `Rejected`: INVALID_REQUEST for an empty name, an unknown key or an interval out of bounds, INVALID_CONFIG for other values."""
     if not name:
         raise Rejected(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
     for key in overrides:
@@ -60,7 +60,7 @@ def check_metrics_configs(name: str, overrides: Mapping[str, str]) -> None:
 
 
 def matching_patterns(texts: Iterable[str]) -> dict[str, Any]:
-    """Compiled expressions by their parameters, of which the last of a name counts. Any, because the library has no types.
+    """Return compiled expressions by parameter; the last one of a parameter counts. They are Any, because the library has no types.
 
     Raises Rejected(INVALID_CONFIG).
     """
@@ -74,7 +74,7 @@ def matching_patterns(texts: Iterable[str]) -> dict[str, Any]:
 
 
 def _compiled(expression: str, text: str) -> Any:
-    import re2  # noqa: PLC0415 # 5 ms that a start need not spend: few have such subscriptions
+    import re2  # noqa: PLC0415 # costs a start 5 ms, and few have such subscriptions
 
     quiet = re2.Options()
     quiet.log_errors = False

@@ -1,4 +1,4 @@
-"""One change of one setting, as AlterConfigs and IncrementalAlterConfigs ask for it."""
+"""One change of one setting, as in AlterConfigs and IncrementalAlterConfigs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class OpType(IntEnum):
-    """What an incremental change does to a key (Kafka's `AlterConfigOp.OpType`)."""
+    """An operation of an incremental change (Kafka's `AlterConfigOp.OpType`)."""
 
     SET = 0
     DELETE = 1
@@ -17,7 +17,7 @@ class OpType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ConfigOp:
-    """One change: `op` as the client sent it, not yet known to be an OpType; `value` None only for DELETE."""
+    """One change: `op` as the client sent it, possibly no OpType; `value` is None only for DELETE."""
 
     name: str
     op: int

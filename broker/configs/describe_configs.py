@@ -1,8 +1,8 @@
-"""Deciding DescribeConfigs (Kafka's `ConfigHelper`): every key with its value, where it comes from, and the chain behind it.
+"""Decides DescribeConfigs (Kafka's `ConfigHelper`): every setting with its value, its source and its synonyms.
 
-Rules that hold inside:
-- A null or empty list of keys means all; a key that does not exist is left out, without an error. The answer is in order of names.
-- A sensitive value is null everywhere, in the synonyms too. Synonyms are the whole chain in order of precedence, the value in force first.
+Invariants:
+- A null or empty list of keys means all; an unknown key is left out without an error. The response is sorted by name.
+- A sensitive value is null everywhere, also in synonyms. Synonyms are all layers in order of precedence, the value in force first.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ UNKNOWN_TYPE = 0
 _SIBLINGS: dict[str, tuple[str, ...]] = {
     synonym.name: tuple(each.name for each in key.synonyms) for key in TOPIC_KEYS.values() for synonym in key.synonyms
 }
-"""Settings that say the same thing in different units, the stronger first: log.retention.ms, .minutes, .hours."""
+"""Settings with the same meaning in different units, in order of precedence: log.retention.ms, .minutes, .hours."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a resource. `synonyms` are (name, value, source); `value` is None for a sensitive or unset one."""
+    """One setting of a resource. `synonyms` are (name, value, source); `value` is None if it is sensitive or unset."""
 
     name: str
     value: str | None
@@ -50,7 +50,7 @@ class ConfigEntry:
 def describe_configs(
     catalog: Catalog, broker: BrokerConfigs, resource_type: int, resource_name: str, keys: Sequence[str] | None
 ) -> list[ConfigEntry]:
-    """The entries of one resource. Raises Rejected: unknown topic, invalid name, another broker's id, unknown kind of resource."""
+    """Return the settings of one resource. Raises Rejected: unknown topic, invalid name, another broker's id, unknown resource type."""
     entries = _all_entries(catalog, broker, resource_type, resource_name)
     return sorted((entry for entry in entries if not keys or entry.name in keys), key=lambda entry: entry.name)
 
@@ -86,7 +86,7 @@ def _all_entries(catalog: Catalog, broker: BrokerConfigs, resource_type: int, na
 
 
 def topic_entries(overrides: Mapping[str, str], broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Every key of a topic with these overrides; those that are internal and unset are left out."""
+    """Return every setting of a topic with these overrides, without internal ones that are unset."""
     values, usable = effective_values(overrides, broker.settings), usable_overrides(overrides)
     entries = []
     for key in TOPIC_KEYS.values():
@@ -137,12 +137,12 @@ def _broker_entry(broker: BrokerConfigs, name: str) -> ConfigEntry:
 
 
 def _is_read_only(name: str, key: ConfigKey) -> bool:
-    """Whether a broker's setting is described as one that cannot change, as Kafka describes those of single listeners."""
+    """Return whether a broker setting is described as read-only; Kafka describes those of single listeners so."""
     return not (key.dynamic if name in BROKER_KEYS | STORED_SETTINGS else base_name(name) is None and is_kept_while_running(name))
 
 
 def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
-    """Only what was set for all brokers."""
+    """Return the settings that were set for all brokers, and no others."""
     entries = []
     for name, text in broker.cluster_wide().items():
         key, chain = broker_key(name), [(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)]
@@ -151,13 +151,13 @@ def _cluster_default_entries(broker: BrokerConfigs) -> list[ConfigEntry]:
 
 
 def _unknown_entry(name: str, chain: Sequence[SourcedText]) -> ConfigEntry:
-    """One that nobody knows the type of: it may be a password."""
+    """Return an entry of unknown type, with its value hidden because it may be a password."""
     synonyms = tuple((name, None, origin) for name, _, origin in chain)
     return ConfigEntry(name, None, chain[0][2], UNKNOWN_TYPE, read_only=True, sensitive=True, synonyms=synonyms, documentation=None)
 
 
 def _from(name: str, chain: Sequence[SourcedText]) -> list[SourcedText]:
-    """What is behind the setting `name`: a sibling in another unit counts only below it."""
+    """Return the layers from the setting `name` on: a synonym in another unit counts only below it."""
     return list(dropwhile(lambda layer: layer[0] != name, chain))
 
 

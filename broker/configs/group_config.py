@@ -1,8 +1,8 @@
-"""The settings of single groups (Kafka's `GroupConfig`): resources of type GROUP, over the broker's `group.consumer.…` and their like.
+"""The settings of single groups (Kafka's `GroupConfig`): resources of type GROUP, which override the broker's `group.consumer.…` etc.
 
-Rules that hold inside:
-- A group need not exist to have settings, and they stay when it goes. Those of share and streams groups are kept, without effect.
-- A value is held within the bounds that the broker sets now, whatever they were when it was given; it is described as it was given.
+Invariants:
+- A group need not exist to have settings, and they outlive it. Those of share and streams groups are stored but not applied.
+- The value in force is kept within the broker's current bounds, whatever they were when it was set; it is described as it was set.
 """
 
 from __future__ import annotations
@@ -45,41 +45,41 @@ def _of_broker(name: str, doc: str, low: int) -> ConfigKey:
 
 
 def _of_share(name: str, kind: ConfigType, default: Value, doc: str, allowed: Validator | None = None) -> ConfigKey:
-    return ConfigKey(name, kind, default, f"{doc} Kept, without effect.", allowed)
+    return ConfigKey(name, kind, default, f"{doc} Stored, but not applied.", allowed)
 
 
 GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
     key.name: key
     for key in (
-        _of_broker(SESSION_TIMEOUT_MS, "A member of this group silent for so long is out.", 1),
-        _of_broker(HEARTBEAT_INTERVAL_MS, "How often members of this group are to be heard of.", 1),
-        _of_broker(ASSIGNMENT_INTERVAL_MS, "Least time between two assignments of this group.", 0),
-        _of_broker("share.session.timeout.ms", "A member of this group silent for so long is out. Kept, without effect.", 1),
-        _of_broker("share.heartbeat.interval.ms", "How often members are to be heard of. Kept, without effect.", 1),
-        _of_broker("share.record.lock.duration.ms", "How long a member has a record for itself. Kept, without effect.", 1_000),
-        _of_broker("share.delivery.count.limit", "How often the group is given a record. Kept, without effect.", 2),
-        _of_broker("share.partition.max.record.locks", "Records of a partition in hand. Kept, without effect.", 100),
-        _of_share("share.auto.offset.reset", ConfigType.STRING, "latest", "Where the group begins.", _OFFSET_RESET),
+        _of_broker(SESSION_TIMEOUT_MS, "A member that sends no heartbeat for this long is removed from the group.", 1),
+        _of_broker(HEARTBEAT_INTERVAL_MS, "The interval of the members' heartbeats.", 1),
+        _of_broker(ASSIGNMENT_INTERVAL_MS, "The minimum time between two assignments of the group.", 0),
+        _of_broker("share.session.timeout.ms", "A member without heartbeat for this long is removed. Stored, but not applied.", 1),
+        _of_broker("share.heartbeat.interval.ms", "The interval of the members' heartbeats. Stored, but not applied.", 1),
+        _of_broker("share.record.lock.duration.ms", "How long a record is locked for a member. Stored, but not applied.", 1_000),
+        _of_broker("share.delivery.count.limit", "How often a record is delivered at most. Stored, but not applied.", 2),
+        _of_broker("share.partition.max.record.locks", "Locked records per partition. Stored, but not applied.", 100),
+        _of_share("share.auto.offset.reset", ConfigType.STRING, "latest", "Where a new group starts to read.", _OFFSET_RESET),
         _of_share(
             "share.isolation.level",
             ConfigType.STRING,
             "read_uncommitted",
-            "Whether the group is given records of open and aborted transactions.",
+            "Whether the group reads records of open and aborted transactions.",
             one_of("read_committed", "read_uncommitted"),
         ),
-        _of_share("share.renew.acknowledge.enable", ConfigType.BOOLEAN, True, "Whether a member may keep a record for longer."),
-        _of_broker("share.assignment.interval.ms", "Time between two assignments of this group. Kept, without effect.", 0),
-        _of_broker("streams.session.timeout.ms", "A member of this group silent for so long is out. Kept, without effect.", 1),
-        _of_broker("streams.heartbeat.interval.ms", "How often members are to be heard of. Kept, without effect.", 1),
-        _of_broker(_STANDBYS, "Standby replicas of each task. Kept, without effect.", 0),
-        _of_broker("streams.initial.rebalance.delay.ms", "How long a new group waits for members. Kept, without effect.", 0),
-        _of_broker("streams.assignment.interval.ms", "Time between two assignments of this group. Kept, without effect.", 0),
+        _of_share("share.renew.acknowledge.enable", ConfigType.BOOLEAN, True, "Whether a member may renew a record lock."),
+        _of_broker("share.assignment.interval.ms", "The time between two assignments. Stored, but not applied.", 0),
+        _of_broker("streams.session.timeout.ms", "A member without heartbeat for this long is removed. Stored, but not applied.", 1),
+        _of_broker("streams.heartbeat.interval.ms", "The interval of the members' heartbeats. Stored, but not applied.", 1),
+        _of_broker(_STANDBYS, "Standby replicas of each task. Stored, but not applied.", 0),
+        _of_broker("streams.initial.rebalance.delay.ms", "How long a new group waits for members. Stored, but not applied.", 0),
+        _of_broker("streams.assignment.interval.ms", "The time between two assignments. Stored, but not applied.", 0),
     )
 }
 
 
 def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) -> None:
-    """Raises `Rejected(INVALID_CONFIG)` when a group could not run with these overrides (Kafka's `GroupConfig.validate`)."""
+    """Raise `Rejected(INVALID_CONFIG)` if a group cannot run with these overrides (Kafka's `GroupConfig.validate`)."""
     unknown = [name for name in overrides if name not in GROUP_KEYS]
     if unknown:
         raise Rejected(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {unknown[0]}")
@@ -100,12 +100,12 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
 
 
 def effective_group_values(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
-    """What a consumer group runs with: the value in force of each key that has an effect."""
+    """Return the values in force of a consumer group's applied settings."""
     return {name: _in_force(name, overrides.get(name), settings) for name in _OBEYED}
 
 
 def described_group_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> str:
-    """The text of a key's value: the group's own as it was given, else the broker's, else the key's default."""
+    """Return a setting's value as text: the group's own as it was set, else the broker's, else the default."""
     if name in overrides:
         return str(render(_parsed(name, overrides[name])))
     key = GROUP_KEYS[name]
@@ -126,7 +126,7 @@ def _parsed(name: str, text: str) -> Value:
 
 
 def _bounds(name: str) -> tuple[str | None, str | None]:
-    """The broker's settings for the lowest and the highest value; None for one that there is not."""
+    """Return the names of the broker settings with the lowest and highest value; None for one that does not exist."""
     if name == _STANDBYS:
         return None, "group.streams.max.standby.replicas"
     kind, own = name.split(".", 1)

@@ -1,8 +1,8 @@
-"""A topic's configuration: checking overrides, and the values its logs run with.
+"""A topic's settings: validation of overrides, and the values in force for its logs.
 
-Rules that hold inside:
-- The value in force is the topic's override, else the first broker setting of the key's synonyms that is set, else the key's default.
-- Overrides are kept as the text that the client sent and are parsed wherever they are used; they were checked when they were set here.
+Invariants:
+- The value in force is the topic's override, else the first of the key's synonyms that is set on the broker, else the key's default.
+- Overrides are stored as the client's text and parsed where they are used; they were validated here when they were set.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LOG_CONFIG_FIELDS = frozenset(item.name for item in fields(LogConfig))
 
 
 def check_topic_configs(overrides: Mapping[str, str], settings: BrokerSettings) -> None:
-    """Raises `Rejected(INVALID_CONFIG)` when a topic could not run with these overrides (Kafka's `LogConfig.validate`)."""
+    """Raise `Rejected(INVALID_CONFIG)` if a topic cannot have these overrides (Kafka's `LogConfig.validate`)."""
     for name, text in overrides.items():
         key = TOPIC_KEYS.get(name)
         if key is None:
@@ -45,7 +45,7 @@ def check_topic_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
 
 
 def usable_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
-    """The typed values of the overrides that mean something here: a log that another Kafka wrote may hold keys and values that do not."""
+    """Return the typed values of the valid overrides. A log written by another Kafka may have unknown keys or values, which are skipped."""
     values = {}
     for name, text in overrides.items():
         if name in TOPIC_KEYS:
@@ -55,12 +55,12 @@ def usable_overrides(overrides: Mapping[str, str]) -> dict[str, Value]:
 
 
 def effective_values(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, Value]:
-    """The typed value in force for every topic key."""
+    """Return the typed value in force of every topic setting."""
     return topic_defaults(settings) | usable_overrides(overrides)
 
 
 def effective_log_config(overrides: Mapping[str, str], settings: BrokerSettings) -> LogConfig:
-    """What a topic's logs run with."""
+    """Return the configuration of a topic's logs."""
     values = effective_values(overrides, settings)
     chosen: dict[str, Any] = {name.replace(".", "_"): value for name, value in values.items()}
     policy = values["cleanup.policy"]
@@ -72,7 +72,7 @@ def effective_log_config(overrides: Mapping[str, str], settings: BrokerSettings)
 
 
 def internal_topic_configs(name: str, settings: BrokerSettings) -> dict[str, str]:
-    """The overrides that the broker gives its own topics when it creates them; {} for any other name."""
+    """Return the overrides with which the broker creates an internal topic; {} for any other topic."""
     if name == CONSUMER_OFFSETS:
         return {
             "cleanup.policy": "compact",
@@ -91,12 +91,12 @@ def internal_topic_configs(name: str, settings: BrokerSettings) -> dict[str, str
 
 
 def internal_topic_partitions(name: str, settings: BrokerSettings) -> int:
-    """How many partitions the broker gives its own topic."""
+    """Return the partition count with which the broker creates an internal topic."""
     return settings.offsets_topic_num_partitions if name == CONSUMER_OFFSETS else settings.transaction_state_log_num_partitions
 
 
 def internal_topic_replicas(name: str, settings: BrokerSettings) -> int:
-    """How many replicas a member of a cluster asks for its own topic."""
+    """Return the replication factor with which a cluster broker creates an internal topic."""
     if name == CONSUMER_OFFSETS:
         return settings.offsets_topic_replication_factor
     return settings.transaction_state_log_replication_factor

@@ -1,1 +1,1 @@
-"""What the controller decides about the cluster, one file for each kind of decision. Pure: records out, nothing changed."""
+"""The controller's decisions about the cluster, one file per kind of decision. Pure: a decision returns records and changes nothing."""

@@ -1,12 +1,12 @@
-"""Deciding CreateAcls and DeleteAcls: who may do what; and which ACLs a filter means.
+"""Decides CreateAcls and DeleteAcls, and matches ACLs against filters.
 
-Rules that hold inside:
-- An ACL that there is already is not made again, and that is no error.
-- One ACL's or filter's mistake refuses that one and no other.
-- A filter's null and ANY match everything. A pattern type of MATCH finds what holds for the name: its own literal, the literal `*` and the
-  prefixes of it.
+Invariants:
+- Creating an ACL that exists already has no effect and is not an error.
+- An invalid ACL or filter is rejected by itself; the others of the request are applied.
+- A filter's null and ANY match everything. Pattern type MATCH matches the ACLs that apply to the name: its literal, the literal `*` and
+  its prefixes.
 
-Source: KAFKA AclControlManager, ResourcePatternFilter, AccessControlEntryFilter.
+Source: Kafka's AclControlManager, ResourcePatternFilter, AccessControlEntryFilter.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PERMISSIONS: Final = frozenset(Permission) - {Permission.ANY}
 
 
 class Filter(Protocol):
-    """Which ACLs are meant, in requests of every kind."""
+    """An ACL filter, as all requests have it."""
 
     @property
     def resource_type_filter(self) -> int: ...
@@ -51,7 +51,7 @@ class Filter(Protocol):
 
 
 class Deleted(NamedTuple):
-    """What a filter found; `error` where it could not be one."""
+    """The ACLs that a filter matched; `error` if the filter is invalid."""
 
     found: Sequence[AccessControlEntryRecord]
     error: Rejected | None = None
@@ -60,9 +60,9 @@ class Deleted(NamedTuple):
 def create_acls(
     image: MetadataImage, acls: Sequence[AclCreation], random_bytes: Callable[[int], bytes]
 ) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """An error or None for each; `random_bytes(n)` gives ids their randomness.
+    """Create ACLs. Return an error or None per ACL. `random_bytes(n)` is the randomness of ids.
 
-    Raises `Rejected(POLICY_VIOLATION)` for more than one request may make.
+    Raises `Rejected(POLICY_VIOLATION)` if one request creates too many.
     """
     known = {_content(acl) for acl in image.acls.values()}
     records: list[MetadataRecord] = []
@@ -84,7 +84,7 @@ def create_acls(
 
 
 def delete_acls(image: MetadataImage, filters: Sequence[Filter]) -> Effects[MetadataRecord, list[Deleted]]:
-    """Raises `Rejected(INVALID_REQUEST)` for more than one request may delete."""
+    """Delete the ACLs that match. Raises `Rejected(INVALID_REQUEST)` if one request deletes too many."""
     removed: dict[bytes, MetadataRecord] = {}
     results: list[Deleted] = []
     for wanted in filters:
@@ -108,7 +108,7 @@ def _unknown(wanted: Filter) -> str | None:
 
 
 def matches(wanted: Filter, acl: AccessControlEntryRecord) -> bool:
-    """Whether the filter means this ACL."""
+    """Return whether the filter matches this ACL."""
     return (
         wanted.resource_type_filter in (Resource.ANY, acl.resource_type)
         and _matches_name(wanted, acl)
@@ -164,7 +164,7 @@ def _record_of(acl: AclCreation, acl_id: bytes) -> AccessControlEntryRecord:
 
 
 def _content(acl: AccessControlEntryRecord) -> tuple[object, ...]:
-    """What the ACL says, whatever its id."""
+    """Return the ACL without its id."""
     return acl.resource_type, acl.resource_name, acl.pattern_type, acl.principal, acl.host, acl.operation, acl.permission_type
 
 

@@ -1,10 +1,10 @@
-"""The first decision of a controller: what an empty metadata log begins with, and the end of what another controller began.
+"""Decides a controller's first records: the beginning of an empty metadata log, and the abort of another controller's transaction.
 
-Rules that hold inside:
-- The first records are a transaction, so that readers see all of them or none; below the level that has transactions, one batch.
-- With eligible leader replicas the log says from the first moment on what `min.insync.replicas` is for all brokers.
+Invariants:
+- The first records are one metadata transaction, so that readers see all or none; below the level that has transactions, one batch.
+- With eligible leader replicas the log has a cluster-wide `min.insync.replicas` from the start.
 
-Source: KAFKA ActivationRecordsGenerator, BootstrapMetadata.
+Source: Kafka's ActivationRecordsGenerator, BootstrapMetadata.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from ottla.broker.controller.state import MIN_ISR, ControllerState
 from ottla.broker.core.effects import Effects
 
 DEFAULT_BOOTSTRAP: Final[Sequence[MetadataRecord]] = (FeatureLevelRecord(METADATA_VERSION, METADATA_LEVEL),)
-"""What a log begins with where the directory was formatted without a `bootstrap.checkpoint`."""
+"""The first records if the directory was formatted without a `bootstrap.checkpoint`."""
 
 
 def activate(
     state: ControllerState, bootstrap: Sequence[MetadataRecord] = DEFAULT_BOOTSTRAP, *, in_transaction: bool = False
 ) -> Effects[MetadataRecord, None]:
-    """`bootstrap` are the records that the directory was formatted with. `in_transaction`: the log ends inside one that nobody will end."""
+    """Activate the controller. `bootstrap`: the records of formatting. `in_transaction`: the log ends inside an abandoned transaction."""
     abort = [AbortTransactionRecord("Controller failover")] if in_transaction else []
     if METADATA_VERSION in state.image.features:
         return Effects(abort, None)

@@ -1,10 +1,10 @@
-"""Deciding AlterConfigs and IncrementalAlterConfigs (Kafka's `ConfigAdminManager` and `ConfigurationControlManager`).
+"""Decides AlterConfigs and IncrementalAlterConfigs (Kafka's `ConfigAdminManager` and `ConfigurationControlManager`).
 
-Rules that hold inside:
-- One resource's mistake refuses that resource whole and no other; a resource or a key named twice is refused.
-- The level of a logger changes nothing in the catalog: `broker_loggers` has them. AlterConfigs does not know loggers, as in Kafka.
-- AlterConfigs replaces: what it does not name is deleted. IncrementalAlterConfigs changes only what it names.
-- What a broker's setting may be changed to is `broker_changes`'s affair.
+Invariants:
+- A mistake rejects the whole resource, and no other resource. A resource or a key that is named twice is rejected.
+- Logger levels are not in the catalog; `broker_loggers` has them. AlterConfigs does not support them, as in Kafka.
+- AlterConfigs replaces: settings that it does not name are deleted. IncrementalAlterConfigs changes only what it names.
+- `broker_changes` knows which broker settings can change, and to which values.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _TYPES: Final = frozenset({ResourceType.TOPIC, ResourceType.BROKER, ResourceType
 
 @dataclass(frozen=True, slots=True)
 class AlterResource:
-    """Changes to one resource. `replace`: everything that is not named is deleted (AlterConfigs)."""
+    """Changes to one resource. `replace`: settings that are not named are deleted (AlterConfigs)."""
 
     resource_type: int
     name: str
@@ -54,14 +54,16 @@ class AlterResource:
 
 
 def no_stores(_wanted: Mapping[str, str]) -> None:
-    """Check nothing: the node has no listeners with stores."""
+    """Check nothing: the node has no listeners with key stores."""
 
 
 def alter_configs(
     catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
 ) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """Decide a whole request; one error or None for each resource, in the request's order. A broker's settings are written even
-    where they do not change (KAFKA-14136)."""
+    """Decide a request. Return an error or None per resource, in the request's order.
+
+    A broker's setting is written even to its old value: the broker then reloads the files that it names (KAFKA-14136).
+    """
     malformed = form_errors(resources)
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
@@ -78,8 +80,8 @@ def alter_configs(
 
 
 def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
-    """Return an error, by place, for each resource that needs no look at any rule of its type. A broker returns it without an
-    authorization (`ConfigAdminManager.preprocess`)."""
+    """Return an error, by index, for each malformed resource. A broker returns these without authorization
+    (`ConfigAdminManager.preprocess`)."""
     twice = named_twice(resources)
     errors = ((index, _form_error(resource, twice)) for index, resource in enumerate(resources))
     return {index: error for index, error in errors if error is not None}
@@ -88,7 +90,7 @@ def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
 def errors_of_brokers(
     catalog: Catalog, resources: Sequence[AlterResource], settings: BrokerSettings, check_stores: CheckStores = no_stores
 ) -> dict[int, Rejected]:
-    """Return an error, by place, for each BROKER resource whose change this broker refuses. Kafka's broker also checks these before the
+    """Return an error, by index, for each BROKER resource whose change this broker rejects. Kafka's broker, too, checks these before the
     controller authorizes them."""
     errors: dict[int, Rejected] = {}
     for index, resource in enumerate(resources):
@@ -101,7 +103,7 @@ def errors_of_brokers(
 
 
 def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings, check_stores: CheckStores) -> dict[str, str | None]:
-    """The keys that are written, with their new text or None."""
+    """Return the keys to write, with their new value, or None to delete."""
     told: set[str] = set()
     check_operations(resource)
     match resource.resource_type:
@@ -118,7 +120,7 @@ def _changes(catalog: Catalog, resource: AlterResource, settings: BrokerSettings
 
 
 def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSettings) -> dict[str, str]:
-    """All overrides of a topic, a group or a subscription to metrics after the change. Raises `Rejected`."""
+    """Return all overrides of a topic, a group or a client metrics subscription after the change. Raises `Rejected`."""
     match resource.resource_type:
         case ResourceType.TOPIC:
             return _topic_wants(catalog, resource, settings)
@@ -130,13 +132,13 @@ def wanted_of(catalog: Catalog, resource: AlterResource, settings: BrokerSetting
 
 
 def named_twice(resources: Sequence[AlterResource]) -> set[tuple[int, str]]:
-    """The resources, by type and name, that a request names more than once."""
+    """Return the resources, by type and name, that a request names more than once."""
     seen = Counter((resource.resource_type, resource.name) for resource in resources)
     return {named for named, times in seen.items() if times > 1}
 
 
 def is_of_loggers(resource: AlterResource) -> bool:
-    """Whether it sets levels of loggers, which AlterConfigs does not know."""
+    """Return whether the change is of logger levels, which AlterConfigs does not support."""
     return resource.resource_type == ResourceType.BROKER_LOGGER and not resource.replace
 
 
@@ -154,7 +156,7 @@ def _form_error(resource: AlterResource, twice: set[tuple[int, str]]) -> Rejecte
 
 
 def check_operations(resource: AlterResource) -> None:
-    """Raise `Rejected(INVALID_REQUEST)` for an operation that does not exist."""
+    """Raise `Rejected(INVALID_REQUEST)` for an unknown operation."""
     if any(op.op not in OpType.__members__.values() for op in resource.ops):
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Unknown operations type in {[op.op for op in resource.ops]}")
 
@@ -217,7 +219,7 @@ def _metrics_want(catalog: Catalog, resource: AlterResource) -> dict[str, str]:
 def wanted_overrides(
     resource: AlterResource, current: Mapping[str, str], keys: Mapping[str, ConfigKey], defaults: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """All of the resource's overrides after the change."""
+    """Return all of the resource's overrides after the change."""
     wanted = {} if resource.replace else dict(current)
     for op in resource.ops:
         if op.op == OpType.DELETE or op.value is None:
@@ -243,7 +245,7 @@ def _edited_list(op: ConfigOp, value: str, before: str, keys: Mapping[str, Confi
 
 
 def _java_split(text: str) -> list[str]:
-    """Java's `text.split(",")`: empty items at the end are dropped, but for the one of an empty text."""
+    """Split like Java's `text.split(",")`: trailing empty items are dropped, but an empty text gives one empty item."""
     items = text.split(",")
     while len(items) > 1 and not items[-1]:
         items.pop()

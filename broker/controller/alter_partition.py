@@ -1,10 +1,12 @@
-"""Deciding AlterPartition: a leader asks for another in-sync set (Kafka's `ReplicationControlManager.alterPartition`; KIP-497, KIP-903).
+"""Decides AlterPartition: a leader proposes a new ISR (Kafka's `ReplicationControlManager.alterPartition`; KIP-497, KIP-903).
 
-Rules that hold inside:
-- The order of checks is Kafka's, and the code that a leader is told is what it acts by: NOT_CONTROLLER sends it to another controller, an
-  epoch of before to newer metadata, INELIGIBLE_REPLICA lets it ask again later.
-- Who joins must be registered, not fenced, not shutting down, and the very process that caught up (its broker epoch; -1 is not compared).
-- Where the change ends a reassignment and with it the leadership of who asked, the change is made and the answer is NEW_LEADER_ELECTED.
+Invariants:
+- The checks have Kafka's order, because the leader acts on the error: NOT_CONTROLLER makes it look for another controller, an old epoch
+  makes it wait for newer metadata, and INELIGIBLE_REPLICA lets it propose again later.
+- A broker that joins the ISR must be registered, unfenced, not shutting down, and the same process that caught up: its broker epoch must
+  match, unless it is -1.
+- If the change completes a reassignment and moves leadership away from the proposing broker, it is made and the error is
+  NEW_LEADER_ELECTED.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from ottla.protocol.messages.k56_alter_partition import (
 
 
 def alter_partition(state: ControllerState, request: AlterPartitionRequest) -> Effects[MetadataRecord, AlterPartitionResponse]:
-    """Decides a whole request. Raises Rejected (STALE_BROKER_EPOCH)."""
+    """Decide a request. Raises Rejected (STALE_BROKER_EPOCH)."""
     state.broker(request.broker_id, request.broker_epoch)
     records: list[MetadataRecord] = []
     results = []
@@ -66,12 +68,12 @@ def _alter(
 
 
 def _problem(state: ControllerState, topic: TopicImage, broker_id: int, asked: PartitionData, members: Sequence[BrokerState]) -> ErrorCode:
-    """Why the change cannot be made, NONE where it can (`validateAlterPartitionData`)."""
+    """Return why the change cannot be made, NONE if it can (`validateAlterPartitionData`)."""
     now = topic.partitions.get(asked.partition_index)
     if now is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     if asked.leader_epoch > now.leader_epoch or asked.partition_epoch > now.partition_epoch:
-        return ErrorCode.NOT_CONTROLLER  # the leader has read what this controller has not: there is another
+        return ErrorCode.NOT_CONTROLLER  # the leader has newer metadata, so another controller is active
     if asked.leader_epoch < now.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != now.leader:

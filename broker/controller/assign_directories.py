@@ -1,6 +1,6 @@
-"""Deciding AssignReplicasToDirs: a broker says in which of its directories replicas lie (Kafka's `handleAssignReplicasToDirs`; KIP-858).
+"""Decides AssignReplicasToDirs: a broker reports in which of its directories replicas lie (Kafka's `handleAssignReplicasToDirs`; KIP-858).
 
-A replica in a directory that is offline is out of sync and leads nothing: that is a second record of its partition, after the first.
+A replica in an offline directory leaves the ISR and leadership, by a second record for its partition after the first.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
 def assign_directories(
     state: ControllerState, request: AssignReplicasToDirsRequest
 ) -> Effects[MetadataRecord, AssignReplicasToDirsResponse]:
-    """Decides a whole request. Raises Rejected: UNSUPPORTED_VERSION below metadata.version 17, STALE_BROKER_EPOCH."""
+    """Decide a request. Raises Rejected: UNSUPPORTED_VERSION below metadata.version 17, STALE_BROKER_EPOCH."""
     if state.metadata_level < DIRECTORIES:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = state.broker(request.broker_id, request.broker_epoch)

@@ -1,4 +1,4 @@
-"""How much one request may change: its records are one batch, which is made, written and read whole (Kafka's `MAX_RECORDS_PER_USER_OP`)."""
+"""Limits the changes of one request: its records are one batch, written and read whole (Kafka's `MAX_RECORDS_PER_USER_OP`)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 
 RECORDS_PER_REQUEST_MAX: Final = 10_000
-"""At some 300 bytes a record the batch stays near 3 MB; a batch of the metadata log may have 8 MiB."""
+"""At some 300 bytes per record the batch stays near 3 MB; a batch of the metadata log may have 8 MiB."""
 
 
 def check_size(records: Sized) -> None:
-    """Raises Rejected (POLICY_VIOLATION) for more records than one request may make."""
+    """Raise Rejected (POLICY_VIOLATION) for more records than one request may make."""
     if len(records) > RECORDS_PER_REQUEST_MAX:
         raise Rejected(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")

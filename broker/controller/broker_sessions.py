@@ -1,14 +1,14 @@
-"""What the controller keeps in memory of the brokers: when each was heard of, and how far it has read the metadata.
+"""Broker state that the controller keeps only in memory: last contact and metadata offset of each broker.
 
-Rules that hold inside:
-- Nothing of this is in the log. A controller that starts gives every broker that is not fenced a whole session again.
-- A session is measured in time in which the controller ran. A loop that stalls for longer than a session fences nobody. (Kafka's controller
+Invariants:
+- None of this is in the log. A controller that starts gives every unfenced broker a full session.
+- A session counts only time in which the controller ran: a stall of the loop longer than a session fences nobody. (Kafka's controller
   fences brokers after its own pause.)
-- A session belongs to one epoch of a broker: who beats with an old epoch keeps nothing alive.
-- A change of a broker's registration makes the offset that it told unknown (-1) until it beats again. Kafka does so too, and with it a
-  broker that shuts down waits for one more beat of the others, not for one less.
+- A session belongs to one broker epoch; a heartbeat with an older epoch does not extend it.
+- A change of a broker's registration resets its metadata offset to unknown (-1) until its next heartbeat. Kafka does so, too; a broker in
+  controlled shutdown then waits for one more heartbeat of the others, never for one too few.
 
-Source: KAFKA BrokerHeartbeatManager, BrokerHeartbeatTracker.
+Source: Kafka's BrokerHeartbeatManager, BrokerHeartbeatTracker.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OFFSET_MAX: Final = 2**63 - 1
 
 
 class BrokerState(Enum):
-    """What a broker is, and what a heartbeat can make of it (Kafka's `BrokerControlState`)."""
+    """A broker's state, as a heartbeat can change it (Kafka's `BrokerControlState`)."""
 
     FENCED = "fenced"
     UNFENCED = "unfenced"
@@ -30,19 +30,19 @@ class BrokerState(Enum):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether it neither leads nor is in sync."""
+        """Whether the broker neither leads nor is in an ISR."""
         return self in {BrokerState.FENCED, BrokerState.SHUTDOWN_NOW}
 
 
 class Contact(NamedTuple):
-    """Whose session it is."""
+    """The broker and epoch that a session belongs to."""
 
     broker_id: int
     epoch: int
 
 
 class _Heard(NamedTuple):
-    """`shutdown_offset`: the metadata offset that the others must have read before the broker may end; -1 while it does not shut down."""
+    """A broker's reported state. `shutdown_offset`: the offset that the others must reach before it may shut down; -1 while it runs."""
 
     fenced: bool
     metadata_offset: int = UNKNOWN_OFFSET
@@ -50,38 +50,38 @@ class _Heard(NamedTuple):
 
 
 class BrokerSessions:
-    """Times are monotonic milliseconds."""
+    """The sessions and reported states of all brokers. Times are monotonic ms."""
 
     def __init__(self, session_timeout_ms: int) -> None:
         self._timeout_ms = session_timeout_ms
-        self._contacts: dict[Contact, int] = {}  # in the order of their times
+        self._contacts: dict[Contact, int] = {}  # ordered by time
         self._heard: dict[int, _Heard] = {}
 
     # --- contact -----------------------------------------------------------------------------------------------------------------
 
     def touch(self, contact: Contact, now_ms: int) -> None:
-        """The broker was heard of: to be called when a heartbeat comes in, before it waits for its turn."""
+        """Extend a session; call it when a heartbeat arrives, before it is queued."""
         self._contacts.pop(contact, None)
         self._contacts[contact] = now_ms
 
     def not_listened(self, ms: int, now_ms: int) -> None:
-        """The controller did not run for the last `ms`: it could receive no heartbeat then, so that time ends no session.
+        """Extend all sessions by the last `ms`, in which the controller did not run and so could not receive heartbeats.
 
-        In one process with its brokers, they could not send one either.
+        Brokers in the same process could not send any either.
         """
         self._contacts = {contact: min(at_ms + ms, now_ms) for contact, at_ms in self._contacts.items()}
 
     def forget(self, contact: Contact) -> None:
-        """This session has ended."""
+        """End a session."""
         self._contacts.pop(contact, None)
 
     def is_valid(self, contact: Contact, now_ms: int) -> bool:
-        """Whether the session was not silent for too long."""
+        """Return whether the session has not timed out."""
         at_ms = self._contacts.get(contact)
         return at_ms is not None and not self._is_over(at_ms, now_ms)
 
     def expired(self, now_ms: int) -> Contact | None:
-        """The session that was silent for the longest, if it was so for too long."""
+        """Return the session with the oldest contact, if it has timed out."""
         for contact, at_ms in self._contacts.items():
             return contact if self._is_over(at_ms, now_ms) else None
         return None
@@ -89,40 +89,40 @@ class BrokerSessions:
     def _is_over(self, at_ms: int, now_ms: int) -> bool:
         return at_ms + self._timeout_ms < now_ms
 
-    # --- what brokers are and have read -------------------------------------------------------------------------------------------
+    # --- reported states ----------------------------------------------------------------------------------------------------------
 
     def register(self, broker_id: int, *, fenced: bool) -> None:
-        """The broker's registration is new or has changed, and says whether it is fenced."""
+        """Note a new or changed registration of the broker."""
         heard = self._heard.get(broker_id, _Heard(fenced))
         self.told(broker_id, fenced=fenced, offset=heard.metadata_offset if heard.fenced != fenced else UNKNOWN_OFFSET)
 
     def told(self, broker_id: int, *, fenced: bool, offset: int) -> None:
-        """The broker has read the metadata up to this offset. One that is fenced is not shutting down any more."""
+        """Note the metadata offset that the broker has published. A fenced broker is not shutting down any more."""
         shutdown_offset = UNKNOWN_OFFSET if fenced or broker_id not in self._heard else self._heard[broker_id].shutdown_offset
         self._heard[broker_id] = _Heard(fenced, offset, shutdown_offset)
 
     def shut_down_at(self, broker_id: int, offset: int) -> None:
-        """The broker shuts down, and may end when the others have read up to this offset; the first one counts."""
+        """Let the broker shut down when the others have reached this offset; only the first call counts."""
         heard = self._heard[broker_id]
         if heard.shutdown_offset == UNKNOWN_OFFSET:
             self._heard[broker_id] = heard._replace(shutdown_offset=offset)
 
     def remove(self, broker_id: int) -> None:
-        """There is no such broker any more, or it is another incarnation."""
+        """Remove a broker that was unregistered or restarted."""
         self._heard.pop(broker_id, None)
 
     def state(self, broker_id: int) -> BrokerState:
-        """What the broker is. Raises KeyError for one that is not registered."""
+        """Return the broker's state. Raises KeyError for an unregistered one."""
         heard = self._heard[broker_id]
         if heard.shutdown_offset != UNKNOWN_OFFSET:
             return BrokerState.CONTROLLED_SHUTDOWN
         return BrokerState.FENCED if heard.fenced else BrokerState.UNFENCED
 
     def may_end(self, broker_id: int) -> bool:
-        """Whether all active brokers have seen what moved away from this one."""
+        """Return whether all active brokers have seen the changes that moved leadership away from this one."""
         active = (heard.metadata_offset for heard in self._heard.values() if not heard.fenced and heard.shutdown_offset == UNKNOWN_OFFSET)
         return self._heard[broker_id].shutdown_offset <= min(active, default=OFFSET_MAX)
 
     def usable(self) -> dict[int, bool]:
-        """The brokers that new replicas can be given to, and whether each is fenced: all but those that shut down."""
+        """Return the brokers that may get new replicas, and whether each is fenced: all that are not shutting down."""
         return {broker_id: heard.fenced for broker_id, heard in self._heard.items() if heard.shutdown_offset == UNKNOWN_OFFSET}

@@ -1,6 +1,6 @@
-"""Who is eligible depends on the minimum of in-sync replicas: where that changes, nobody is any more (KIP-966).
+"""Clears eligible leader replicas when `min.insync.replicas` changes, because eligibility depends on it (KIP-966).
 
-Source: KAFKA ConfigurationControlManager.createClearElrRecordsAsNeeded.
+Source: Kafka's ConfigurationControlManager.createClearElrRecordsAsNeeded.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ MIN_ISR: Final = "min.insync.replicas"
 
 
 def cleared_elr(records: Iterable[MetadataRecord]) -> Iterator[ClearElrRecord]:
-    """What follows these records in a cluster that uses eligible leader replicas."""
+    """Yield the records that must follow these in a cluster with eligible leader replicas."""
     for record in records:
         if isinstance(record, ConfigRecord) and record.name == MIN_ISR:
             yield ClearElrRecord(record.resource_name if record.resource_type == ResourceType.TOPIC else "")

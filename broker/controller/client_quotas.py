@@ -1,11 +1,11 @@
-"""Deciding AlterClientQuotas: how much users, client ids and addresses may use. Quotas are kept for brokers that obey them.
+"""Decides AlterClientQuotas: quotas of users, client ids and addresses. Brokers enforce them.
 
-Rules that hold inside:
-- One entity's mistake refuses that entity whole and no other. Where an entity is named again, the first is done, and the answer says so.
-- A quota is of a user, a client id or both, each by name or (without one) for all that have none of their own; or of an address alone.
-- What is as it was makes no record; a quota that there is not is removed without an error.
+Invariants:
+- A mistake rejects the whole entity, and no other. If an entity is named twice, the first change is applied, and the error says so.
+- An entity is a user, a client id or both, each by name or as the default for those without a quota of their own; or an address alone.
+- An unchanged quota makes no record; removing a quota that does not exist is not an error.
 
-Source: KAFKA ClientQuotaControlManager, QuotaConfig.
+Source: Kafka's ClientQuotaControlManager, QuotaConfig.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from ottla.protocol.messages.k49_alter_client_quotas import EntryData, OpData
 
 _CLIENT_ID, _USER, _IP = "client-id", "user", "ip"
 _TYPES: Final = (_IP, _CLIENT_ID, _USER)
-"""In the order in which Kafka writes and tells them: that of a HashMap."""
+"""The order in which Kafka writes and reports them: that of a Java HashMap."""
 _OF_CLIENTS: Final[Mapping[str, int | None]] = {
     "producer_byte_rate": INT64_MAX,
     "consumer_byte_rate": INT64_MAX,
     "request_percentage": None,
     "controller_mutation_rate": None,
 }
-"""The quotas of users and client ids: whole numbers up to this one, None for any number."""
+"""The quotas of users and client ids: the largest allowed whole number, or None if any number is allowed."""
 _OF_ADDRESSES: Final[Mapping[str, int | None]] = {"connection_creation_rate": INT32_MAX}
 _FRACTION_MAX: Final = 1e-6
 
 
 def is_address(text: str) -> bool:
-    """Whether it is an IP address. A name is none: nobody is asked for its address while a decision is made."""
+    """Return whether the text is an IP address. Names are not accepted, because a decision must not wait for a DNS look-up."""
     try:
         ip_address(text)
     except ValueError:
@@ -48,7 +48,7 @@ def is_address(text: str) -> bool:
 def alter_client_quotas(
     image: MetadataImage, entries: Sequence[EntryData], is_host: Callable[[str], bool] = is_address
 ) -> Effects[MetadataRecord, dict[QuotaTarget, Rejected | None]]:
-    """An error or None for each entity. `is_host`: whether something is an address, or a name that has one."""
+    """Decide a request. Return an error or None per entity. `is_host`: whether a text is an address, or a name that resolves."""
     records: list[MetadataRecord] = []
     results: dict[QuotaTarget, Rejected | None] = {}
     for entry in entries:
@@ -56,7 +56,7 @@ def alter_client_quotas(
         target = frozenset(entity.items())
         keys = [op.key for op in entry.ops]
         if target in results or len(set(keys)) < len(keys):
-            results[target] = _invalid(f"Ignoring duplicate entity {_told(entity)}")
+            results[target] = _invalid(f"Ignoring duplicate entity {_entity_text(entity)}")
             continue
         try:
             records += _changes(image, entity, entry.ops, is_host)
@@ -82,7 +82,7 @@ def _changes(
 
 
 def _allowed(entity: Mapping[str, str | None], is_host: Callable[[str], bool]) -> Mapping[str, int | None]:
-    """The quotas that such an entity can have. Raises `Rejected(INVALID_REQUEST)`."""
+    """Return the quotas that such an entity can have. Raises `Rejected(INVALID_REQUEST)`."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in entity.items():
@@ -113,7 +113,7 @@ def _check_value(allowed: Mapping[str, int | None], op: OpData) -> None:
         raise _invalid(f"{op.key} cannot be a fractional value.")
 
 
-def _told(entity: Mapping[str, str | None]) -> str:
+def _entity_text(entity: Mapping[str, str | None]) -> str:
     named = ", ".join(f"{kind}={'null' if entity[kind] is None else entity[kind]}" for kind in _TYPES if kind in entity)
     return f"ClientQuotaEntity(entries={{{named}}})"
 

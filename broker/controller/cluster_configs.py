@@ -1,13 +1,13 @@
-"""Deciding AlterConfigs and IncrementalAlterConfigs for a cluster: `alter_configs`, with what only a controller of several brokers knows.
+"""Decides AlterConfigs and IncrementalAlterConfigs in a cluster: `alter_configs`, with the rules for several brokers.
 
-Rules that hold inside:
-- A broker's setting is checked by that broker before it forwards the request. Here its record is written even where nothing changes: it has
-  the broker read again what the setting names (KAFKA-14136).
-- With eligible leader replicas `min.insync.replicas` is one for all brokers, and no replica is eligible any more when it changes (KIP-966).
-- What is named stands before what AlterConfigs deletes by not naming it.
-- A value of null deletes. A broker refuses one before it forwards; who asks a controller itself means that.
+Invariants:
+- A broker checks its own settings before it forwards the request. Here their records are written even without a change, so that the
+  broker reloads the files that the setting names (KAFKA-14136).
+- With eligible leader replicas `min.insync.replicas` is set cluster-wide only, and a change clears all eligible replicas (KIP-966).
+- The settings that AlterConfigs names come before those that it deletes by not naming them.
+- A null value deletes. A broker rejects null before forwarding; a client of the controller itself means deletion.
 
-Source: KAFKA ConfigurationControlManager, ControllerConfigurationValidator.
+Source: Kafka's ConfigurationControlManager, ControllerConfigurationValidator.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 def alter_cluster_configs(
     state: ControllerState, resources: Sequence[AlterResource], *, forwarded: bool
 ) -> Effects[MetadataRecord, list[Rejected | None]]:
-    """Decides a whole request; one error or None for each resource, in the request's order. `forwarded`: a broker has checked it."""
+    """Decide a request. Return an error or None per resource, in the request's order. `forwarded`: a broker has checked it."""
     malformed = form_errors(resources)
     records: list[MetadataRecord] = []
     results: list[Rejected | None] = []
@@ -80,7 +80,7 @@ def _resource_records(state: ControllerState, resource: AlterResource, *, forwar
 
 
 def form_errors(resources: Sequence[AlterResource]) -> dict[int, Rejected]:
-    """Return an error, by place, for each resource that Kafka's controller refuses before it authorizes any (`ControllerApis`)."""
+    """Return an error, by index, for each resource that Kafka's controller rejects before authorization (`ControllerApis`)."""
     twice = named_twice(resources)
     errors = ((index, _form_error(resource, twice)) for index, resource in enumerate(resources))
     return {index: error for index, error in errors if error is not None}
@@ -98,11 +98,11 @@ def _form_error(resource: AlterResource, twice: set[tuple[int, str]]) -> Rejecte
 
 
 def _check_operations(resource: AlterResource) -> None:
-    if is_of_loggers(resource):  # no record says their levels: the node that is asked sets them itself
+    if is_of_loggers(resource):  # logger levels are in no record; each node sets its own
         raise Rejected(ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
     check_operations(resource)
     nothing = [op.name for op in resource.ops if op.value is None and op.op in {OpType.APPEND, OpType.SUBTRACT}]
-    if nothing:  # Kafka's controller fails over such a one
+    if nothing:  # Kafka's controller fails on such an operation
         raise Rejected(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {', '.join(nothing)}")
 
 
@@ -130,7 +130,7 @@ def _check_broker_setting(state: ControllerState, broker: str, name: str, value:
 
 
 def _check_min_isr(value: str) -> None:
-    """The controller obeys it. Kafka's takes any text from who asks it itself, and fails at the next decision on a partition."""
+    """Check a value that the controller itself uses. Kafka accepts any text here and fails at its next decision about a partition."""
     try:
         parse_setting(MIN_ISR, value)
     except Rejected as error:
@@ -142,7 +142,7 @@ def _items(value: str | None) -> set[str]:
 
 
 def _check_node(state: ControllerState, name: str) -> None:
-    """Raises Rejected unless it is all brokers, or a node of the cluster."""
+    """Raise Rejected unless the name stands for all brokers or for a node of the cluster."""
     if name == CLUSTER_DEFAULT:
         return
     if _INTEGER.fullmatch(name) is None:

@@ -1,10 +1,10 @@
-"""Deciding CreateTopics and CreatePartitions (Kafka's `ReplicationControlManager`): checks, and the records that make it so.
+"""Decides CreateTopics and CreatePartitions (Kafka's `ReplicationControlManager`).
 
-Rules that hold inside:
-- Nothing here changes state; all records of one request are one batch, so that a crash leaves each topic whole or absent.
-- One topic's mistake refuses that topic only; a name that appears twice in a request is refused everywhere it appears.
-- The order of checks is Kafka's: name, existence, configs, assignment or counts. So are the texts, and the order of records.
-- A partition is made only where one of its replicas at least can be in sync.
+Invariants:
+- Nothing here changes state. All records of one request are one batch, so a crash leaves each topic whole or absent.
+- A mistake rejects only its topic. A name that appears twice in a request is rejected.
+- The order of checks is Kafka's: name, existence, configs, assignment or counts. The texts and the order of records are Kafka's, too.
+- A partition is created only if at least one of its replicas can be in the ISR.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.topic_names import name_problem
 
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
-"""Kafka's own bound on one request's new partitions; at some 300 bytes a record the batch stays near 3 MB."""
+"""Kafka's limit of new partitions per request; at some 300 bytes per record the batch stays near 3 MB."""
 
 DEFAULT_COUNT: Final = -1
-"""A partition count or replication factor that the client leaves to the broker."""
+"""A partition count or replication factor for which the broker's default is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. `assignments` are (partition, broker ids); with them both counts must be -1. A null config value is refused."""
+    """A topic to create. `assignments` are (partition, broker ids); with them both counts must be -1. A null config value is rejected."""
 
     name: str
     num_partitions: int = DEFAULT_COUNT
@@ -47,7 +47,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """The answer for one topic: `error` is None when it was (or, when only validating, would be) created."""
+    """The result for one topic: `error` is None if it was created, or would be without validate_only."""
 
     name: str
     error: Rejected | None = None
@@ -59,7 +59,7 @@ class CreatedTopic:
 
 @dataclass(frozen=True, slots=True)
 class MorePartitions:
-    """Grow `name` to `count` partitions; `assignments` (broker ids, one list for each added partition) or None."""
+    """Grow `name` to `count` partitions; `assignments` (one list of broker ids per added partition) or None."""
 
     name: str
     count: int
@@ -67,7 +67,7 @@ class MorePartitions:
 
 
 CheckConfigs = Callable[[Mapping[str, str]], None]
-"""Raises `Rejected(INVALID_CONFIG)` when a topic could not have these overrides."""
+"""Raises `Rejected(INVALID_CONFIG)` if a topic cannot have these overrides."""
 
 
 def create_topics(
@@ -79,10 +79,10 @@ def create_topics(
     *,
     charge: Callable[[int], None] = lambda _: None,
 ) -> Effects[MetadataRecord, list[CreatedTopic]]:
-    """Decides a whole request; answers come in the request's order, one for each name. `charge` is told how many partitions are made of
-    a topic, and raises Rejected where that is too much now (KIP-599).
+    """Decide a request. Return one result per name, in the request's order.
 
-    Raises `Rejected(POLICY_VIOLATION)` when the request asks for more partitions than one request may.
+    `charge` gets the partition count of each new topic, and raises Rejected if that exceeds the client's quota (KIP-599). Raises
+    `Rejected(POLICY_VIOLATION)` if the request has too many partitions.
     """
     _check_total(topics, placement)
     seen = Counter(topic.name for topic in topics)
@@ -126,14 +126,14 @@ def _creation(
 
 
 def form_error(name: str, times: int) -> Rejected | None:
-    """Return the error, if any, that Kafka returns before it authorizes the creation of a topic that the request names so many times."""
+    """Return the error, if any, that Kafka returns before authorization for a topic that the request names `times` times."""
     if times == 1 and name == CLUSTER_METADATA:
         return Rejected(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {CLUSTER_METADATA} is prohibited.")
     return duplicate_error(times)
 
 
 def duplicate_error(times: int) -> Rejected | None:
-    """Return the error, if any, of a topic that a request names so many times. Kafka returns it before it authorizes the topic."""
+    """Return the error of a topic that a request names more than once. Kafka returns it before authorization."""
     return Rejected(ErrorCode.INVALID_REQUEST, "Duplicate topic name.") if times > 1 else None
 
 
@@ -205,7 +205,7 @@ def _check_manual(brokers: Sequence[int], factor: int | None, index: int, placem
 def create_partitions(
     catalog: Catalog, topics: Sequence[MorePartitions], placement: Placement, charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[tuple[str, Rejected | None]]]:
-    """Decides a whole request; one (name, error or None) for each name."""
+    """Decide a request. Return one (name, error or None) per name."""
     seen = Counter(topic.name for topic in topics)
     records: list[MetadataRecord] = []
     results: dict[str, Rejected | None] = {}
@@ -259,10 +259,10 @@ def _check_growth(topic: TopicImage, wanted: MorePartitions, most: int) -> None:
     if wanted.count - current > most:
         raise Rejected(ErrorCode.POLICY_VIOLATION, f"More than {PARTITIONS_PER_REQUEST_MAX} partitions in one request.")
     if is_internal(topic.name):
-        # A group or transaction belongs to hash(id) mod the partition count: growth would orphan every one of them.
+        # A group or transaction belongs to hash(id) mod the partition count, so growth would orphan all of them.
         raise Rejected(ErrorCode.INVALID_TOPIC_EXCEPTION, f"The number of partitions of the internal topic {topic.name} is fixed.")
 
 
 def config_record(resource_type: int, resource_name: str, name: str, value: str | None) -> ConfigRecord:
-    """Sets, or with None deletes, one configuration of a resource."""
+    """Return the record that sets one setting of a resource, or deletes it with None."""
     return ConfigRecord(resource_type=int(resource_type), resource_name=resource_name, name=name, value=value)

@@ -1,20 +1,21 @@
-"""Deciding what becomes of delegation tokens, with which others act for their owners (KIP-48).
+"""Decides about delegation tokens, with which clients act for a token's owner (KIP-48).
 
-Rules that hold inside:
-- What proves a token is made of its id and of the secret that all nodes share; it is in no record.
-- A token ends when it expires, and may be renewed until its last moment by its owner and by those that were named at its beginning.
+Invariants:
+- A token's HMAC derives from its id and the secret that all nodes share; it is in no record.
+- A token ends when it expires. Until its maximum lifetime its owner and its renewers can renew it.
 - Without a secret there are no tokens.
 
-Times are milliseconds of the wall clock. Source: KAFKA DelegationTokenControlManager.
+Times are wall clock ms. Source: Kafka's DelegationTokenControlManager.
 """
 
 from __future__ import annotations
 
 import hmac
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord, MetadataRecord, RemoveDelegationTokenRecord
 from ottla.broker.cluster.record_versions import DELEGATION_TOKENS
 from ottla.broker.cluster.topic_ids import id_text, new_topic_id
@@ -22,16 +23,13 @@ from ottla.broker.core.config_keys import INT64_MAX
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.principal import USER, Principal
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.security.tokens import token_hmac
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest
 from ottla.protocol.messages.k39_renew_delegation_token import RenewDelegationTokenRequest
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest
 from ottla.protocol.schema import Buffer
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import MetadataImage
-    from ottla.broker.core.settings import BrokerSettings
 
 REMOVED_AT_ONCE_MAX: Final = 1000
 
@@ -45,7 +43,7 @@ class TokenRules(NamedTuple):
 
 
 def rules_of(settings: BrokerSettings) -> TokenRules:
-    """Of a node; an empty secret is none."""
+    """Return the rules in a node's settings; an empty secret counts as none."""
     return TokenRules(
         settings.delegation_token_secret_key or None,
         settings.delegation_token_max_lifetime_ms,
@@ -54,7 +52,7 @@ def rules_of(settings: BrokerSettings) -> TokenRules:
 
 
 class NewToken(NamedTuple):
-    """A token, and what proves it."""
+    """A token and its HMAC."""
 
     record: DelegationTokenRecord
     hmac: bytes
@@ -69,7 +67,7 @@ def create_token(
     *,
     random_bytes: Callable[[int], bytes],
 ) -> Effects[MetadataRecord, NewToken]:
-    """A token for the owner that is named, or for who asks. Raises Rejected."""
+    """Create a token for the named owner, or else for the requester. Raises Rejected."""
     secret = _secret(image, rules)
     owner = owner_of(request, requester)
     lifetime_ms = min(request.max_lifetime_ms, rules.max_lifetime_ms) if request.max_lifetime_ms > 0 else rules.max_lifetime_ms
@@ -88,13 +86,13 @@ def create_token(
 
 
 def check_renewers(request: CreateDelegationTokenRequest) -> None:
-    """Raises Rejected."""
+    """Raise Rejected if a renewer is not a user."""
     if any(renewer.principal_type != USER for renewer in request.renewers):
         raise Rejected(ErrorCode.INVALID_PRINCIPAL_TYPE)
 
 
 def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Principal:
-    """Whose token it is to be."""
+    """Return the owner of the new token."""
     named = request.owner_principal_name
     return Principal(request.owner_principal_type or "", named) if named else requester
 
@@ -102,7 +100,7 @@ def owner_of(request: CreateDelegationTokenRequest, requester: Principal) -> Pri
 def renew_token(
     image: MetadataImage, rules: TokenRules, requester: Principal, request: RenewDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
-    """When the token expires now. A period of 0 or less is as long as one can ask for. Raises Rejected."""
+    """Renew a token and return when it expires. A period of 0 or less means the longest allowed. Raises Rejected."""
     token = _found(image, rules, request.hmac)
     _check_lasts(token, now_ms)
     _check_may_renew(token, requester)
@@ -113,7 +111,7 @@ def renew_token(
 def expire_token(
     image: MetadataImage, rules: TokenRules, requester: Principal, request: ExpireDelegationTokenRequest, now_ms: int
 ) -> Effects[MetadataRecord, int]:
-    """When the token expires now: at once, if the period is negative. Raises Rejected."""
+    """Change a token's expiry and return when it expires: at once if the period is negative. Raises Rejected."""
     token = _found(image, rules, request.hmac)
     _check_may_renew(token, requester)
     if request.expiry_time_period_ms < 0:
@@ -123,7 +121,7 @@ def expire_token(
 
 
 def remove_expired_tokens(image: MetadataImage, now_ms: int) -> Effects[MetadataRecord, bool]:
-    """Whether there may be more of them."""
+    """Remove expired tokens, a bounded number. Return whether there may be more."""
     records: list[MetadataRecord] = [RemoveDelegationTokenRecord(token.token_id) for token in _expired(image, now_ms)]
     return Effects(records[:REMOVED_AT_ONCE_MAX], len(records) >= REMOVED_AT_ONCE_MAX)
 

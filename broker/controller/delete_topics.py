@@ -1,9 +1,8 @@
-"""Deciding DeleteTopics (Kafka's `ControllerApis.deleteTopics`): by name or by id, each topic at most once.
+"""Decides DeleteTopics (Kafka's `ControllerApis.deleteTopics`): by name or by id, each topic at most once.
 
-Rules that hold inside:
-- A name or an id that appears twice is refused. So is a topic that was asked for by name and by id, with one answer for both. Nothing is
-  deleted for either.
-- Internal topics are not deletable here: group and transaction state would vanish under a running coordinator (Kafka allows it).
+Invariants:
+- A name or id that appears twice is rejected. So is a topic requested both by name and by id, with one result for both. Neither is deleted.
+- Internal topics cannot be deleted: group and transaction state would vanish under a running coordinator (Kafka allows it).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class TopicRef:
-    """A topic as a request names it: by name, or (name None) by id."""
+    """A topic in a request: by name, or (if the name is None) by id."""
 
     name: str | None = None
     topic_id: bytes = ZERO_ID
@@ -31,7 +30,7 @@ class TopicRef:
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """The answer for one reference: `error` None means deleted; then both name and id are set."""
+    """The result for one reference: without an error the topic was deleted, and both name and id are set."""
 
     name: str | None
     topic_id: bytes
@@ -41,7 +40,7 @@ class DeletedTopic:
 def delete_topics(
     catalog: Catalog, refs: Sequence[TopicRef], charge: Callable[[int], None] = lambda _: None
 ) -> Effects[MetadataRecord, list[DeletedTopic]]:
-    """Decides a whole request; one answer for each distinct reference, in the request's order. `charge` is as for `create_topics`."""
+    """Decide a request. Return one result per distinct reference, in the request's order. `charge` is that of `create_topics`."""
     seen = Counter(refs)
     asked_ids = {ref.topic_id for ref in refs if ref.name is None}
     asked_names = {ref.name for ref in refs if ref.topic_id == ZERO_ID and seen[ref] == 1}
@@ -68,7 +67,7 @@ def delete_topics(
 
 
 def form_error(ref: TopicRef, times: int) -> Rejected | None:
-    """Return the error, if any, that Kafka returns before it authorizes the deletion of a topic that the request names so many times."""
+    """Return the error, if any, that Kafka returns before authorization for a topic that the request names `times` times."""
     problem = None
     if times > 1:
         problem = f"Duplicate topic {'name' if ref.name is not None else 'id'}."
@@ -80,7 +79,7 @@ def form_error(ref: TopicRef, times: int) -> Rejected | None:
 
 
 def find_topic(catalog: Catalog, ref: TopicRef) -> TopicImage:
-    """Return the topic. Raise `Rejected` where it does not exist."""
+    """Return the topic. Raises `Rejected` if it does not exist."""
     topic = catalog.topic_by_id(ref.topic_id) if ref.name is None else catalog.topic(ref.name)
     if topic is None:
         code = ErrorCode.UNKNOWN_TOPIC_ID if ref.name is None else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

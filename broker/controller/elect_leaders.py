@@ -1,11 +1,12 @@
-"""Deciding elections: those that a client asks for (ElectLeaders; KIP-183, KIP-460), and those that the controller makes now and then.
+"""Decides leader elections: those that a client requests (ElectLeaders; KIP-183, KIP-460) and the controller's periodic ones.
 
-Rules that hold inside:
-- The preferred replica, the first of the list, leads if it is in sync. Who is not in sync leads only where nobody leads.
-- Whatever is elected is success: of a partition without a leader another than the preferred replica may be elected.
-- Of its own accord the controller makes a bounded number of elections at a time, and says whether there may be more.
+Invariants:
+- The preferred replica, the first in the replica list, becomes leader if it is in the ISR. A replica outside the ISR becomes leader only
+  of a partition without a leader.
+- Any elected leader counts as success: a partition without a leader may get another than the preferred one.
+- A periodic run makes a bounded number of elections and returns whether there may be more.
 
-Source: KAFKA ReplicationControlManager.electLeaders, maybeBalancePartitionLeaders, maybeElectUncleanLeaders.
+Source: Kafka's ReplicationControlManager.electLeaders, maybeBalancePartitionLeaders, maybeElectUncleanLeaders.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ottla.protocol.messages.k43_elect_leaders import (
 )
 
 ELECTIONS_AT_ONCE_MAX: Final = 1_000
-"""Of elections that the controller makes of its own accord (`MAX_ELECTIONS_PER_IMBALANCE`): some 50 ms of its turn."""
+"""Elections in one periodic run (`MAX_ELECTIONS_PER_IMBALANCE`): they take some 50 ms."""
 
 _KINDS: Final = {0: ElectionKind.PREFERRED, 1: ElectionKind.UNCLEAN}
 _NOT_POSSIBLE: Final = {
@@ -40,10 +41,10 @@ _NOT_POSSIBLE: Final = {
 
 
 def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effects[MetadataRecord, ElectLeadersResponse]:
-    """Decides a whole request; without a list, for every partition, of which those that need no election are not answered.
+    """Decide a request. Without a list it is about every partition, and partitions that need no election get no result.
 
-    An empty list asks for nothing, whatever the kind. Raises Rejected: INVALID_REQUEST for no kind of election, POLICY_VIOLATION for too
-    many elections.
+    An empty list requests nothing, whatever the type. Raises Rejected: INVALID_REQUEST for an unknown election type, POLICY_VIOLATION for
+    too many elections.
     """
     if request.topic_partitions == []:
         return Effects([], ElectLeadersResponse())
@@ -66,17 +67,17 @@ def elect_leaders(state: ControllerState, request: ElectLeadersRequest) -> Effec
 
 
 def balance_leaders(state: ControllerState) -> Effects[MetadataRecord, bool]:
-    """Elects preferred replicas that do not lead; whether there may be more to elect."""
+    """Elect preferred replicas that are not leaders. Return whether there may be more to elect."""
     return _some(_preferred_leaders(state))
 
 
 def elect_unclean_leaders(state: ControllerState) -> Effects[MetadataRecord, bool]:
-    """Elects who lives of the partitions without a leader whose topics allow that; whether there may be more to elect."""
+    """Elect live replicas for partitions without a leader whose topics allow unclean elections. Return whether there may be more."""
     return _some(_unclean_leaders(state))
 
 
 def has_preferred_leader(partition: PartitionRegistration) -> bool:
-    """Whether the first replica leads."""
+    """Return whether the first replica is the leader."""
     return partition.leader == next(iter(partition.replicas), NO_LEADER)
 
 

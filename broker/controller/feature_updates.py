@@ -1,13 +1,13 @@
-"""Deciding UpdateFeatures: the levels of the cluster's features go up, or down where no metadata is lost.
+"""Decides UpdateFeatures: raises feature levels, or lowers them if no metadata is lost.
 
-Rules that hold inside:
-- All of a request or nothing.
-- A level must be one that this controller, every registered broker (fenced ones too) and every controller of the quorum knows.
-- `metadata.version` goes down only over levels that brought no new records: nothing that is in the metadata could be lost. Not even an
-  "unsafe" downgrade does more, as in Kafka 4.3.
-- The quorum of this controller has one voter for good, so `kraft.version` stays what it is.
+Invariants:
+- A request is applied as a whole or not at all.
+- A level must be supported by this controller, every registered broker (fenced ones, too) and every controller of the quorum.
+- `metadata.version` goes down only over levels that introduced no records, so that no metadata can be lost. An "unsafe" downgrade allows
+  no more than that, as in Kafka 4.3.
+- This controller's quorum always has a single voter, so `kraft.version` never changes.
 
-Source: KAFKA FeatureControlManager, ConfigurationControlManager (updateFeatures, maybeGenerateElrSafetyRecords), MetadataVersion.
+Source: Kafka's FeatureControlManager, ConfigurationControlManager (updateFeatures, maybeGenerateElrSafetyRecords), MetadataVersion.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ottla.protocol.error_codes import ErrorCode
 _LEVELS_THAT_BROUGHT_RECORDS: Final = frozenset({7, 8, 11, 13, 14, 15, 17, 23, 30})
 _DISABLED: Final = (0, 0)
 _NEEDS: Final[Mapping[str, int]] = {ELR_VERSION: ELIGIBLE_LEADER_REPLICAS}
-"""The metadata.version that a feature needs, where that is above the lowest one."""
+"""The metadata.version that a feature requires, if it is above the lowest one."""
 
 
 class UpgradeType(IntEnum):
-    """What a level may be changed for (KIP-778)."""
+    """The kind of change that a request allows (KIP-778)."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -41,7 +41,7 @@ class UpgradeType(IntEnum):
 
 
 class FeatureUpdate(NamedTuple):
-    """One feature's new level, 0 to take it out; `upgrade_type` as it was asked for, be it known or not."""
+    """One feature's new level, 0 to remove it; `upgrade_type` as in the request, known or not."""
 
     name: str
     level: int
@@ -49,7 +49,7 @@ class FeatureUpdate(NamedTuple):
 
 
 def update_features(state: ControllerState, updates: Sequence[FeatureUpdate]) -> Effects[MetadataRecord, None]:
-    """Raises Rejected (INVALID_UPDATE_VERSION) for the first feature whose level cannot be changed so."""
+    """Decide a request. Raises Rejected (INVALID_UPDATE_VERSION) for the first feature whose level cannot be changed so."""
     by_name = {update.name: update for update in updates}
     proposed = {**state.image.features, **{update.name: update.level for update in by_name.values()}}
     records: list[MetadataRecord] = []
@@ -72,7 +72,7 @@ def _check_type(update: FeatureUpdate) -> None:
 
 
 def _unsupported(state: ControllerState, update: FeatureUpdate) -> str | None:
-    """Who does not support the level, or may not; None where everybody does."""
+    """Return which node does not support the level, or may not; None if all do."""
     own_id, name, level = state.settings.node_id, update.name, update.level
     known: dict[str, tuple[int, int]] = {f"Local controller {own_id}": REGISTERED.get(name, _DISABLED)}
     for broker_id, broker in sorted(state.image.brokers.items()):
@@ -132,11 +132,11 @@ def _check_metadata_downgrade(current: int, update: FeatureUpdate) -> None:
 
 
 def _kraft_version(state: ControllerState, update: FeatureUpdate) -> list[MetadataRecord]:
-    """A record to wait for where nothing changes, as Kafka writes one."""
+    """Return a no-op record if nothing changes, as Kafka does, so that the response waits for a commit."""
     if update.level < state.kraft_version:
         raise _invalid(update, "Can't downgrade the version of this feature.")
     if update.level > state.kraft_version:
-        raise _invalid(update, "The quorum of this controller has one voter for good.")
+        raise _invalid(update, "The quorum of this controller always has a single voter.")
     return [NoOpRecord()] if update.upgrade_type == UpgradeType.UPGRADE else []
 
 
@@ -150,7 +150,7 @@ def _check_needs(update: FeatureUpdate, proposed: Mapping[str, int]) -> None:
 
 
 def _elr_safety(state: ControllerState) -> list[MetadataRecord]:
-    """With eligible leader replicas `min.insync.replicas` holds for all brokers alike, so that it means one thing for each partition."""
+    """Set `min.insync.replicas` cluster-wide only, because eligibility needs one value per partition."""
     records: list[MetadataRecord] = []
     if MIN_ISR not in state.catalog.configs(ResourceType.BROKER, CLUSTER_DEFAULT):
         records.append(ConfigRecord(ResourceType.BROKER, CLUSTER_DEFAULT, MIN_ISR, str(state.settings.value(MIN_ISR))))

@@ -1,12 +1,12 @@
-"""Deciding what a broker's heartbeat, or its silence, makes of it.
+"""Decides how a broker's heartbeat, or its missing heartbeats, change its state.
 
-Rules that hold inside:
-- A broker is fenced by records, and learns of it from the metadata. What was moved away from it stands before the record that fences it;
-  what it can lead again stands after the record that lets it in.
-- A broker that shuts down may end when it leads nothing, and every active broker has read that.
-- Broken directories are told again with every heartbeat; only those that were still in the registration change anything.
+Invariants:
+- A broker is fenced by records, and learns of it from the metadata. The changes that move leadership away come before the record that
+  fences it; the changes that let it lead again come after the record that unfences it.
+- A broker in controlled shutdown may end when it leads nothing, and every active broker has seen that.
+- Each heartbeat repeats the failed directories; only those still in the registration change anything.
 
-Source: KAFKA BrokerHeartbeatManager, ReplicationControlManager (processBrokerHeartbeat, maybeFenceOneStaleBroker).
+Source: Kafka's BrokerHeartbeatManager, ReplicationControlManager (processBrokerHeartbeat, maybeFenceOneStaleBroker).
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The answer to a heartbeat. `is_caught_up`: the broker has read its own registration."""
+    """The result of a heartbeat. `is_caught_up`: the broker has published its own registration."""
 
     is_caught_up: bool
     state: BrokerState
 
     @property
     def should_shut_down(self) -> bool:
-        """Whether nothing is left that the broker has to stay for."""
+        """Whether the broker may shut down now."""
         return self.state is BrokerState.SHUTDOWN_NOW
 
 
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effects[MetadataRecord, Beat]:
-    """What a heartbeat changes. The session is not its affair: that was touched when the request came in.
+    """Decide a heartbeat. The session is not extended here: that happened when the request arrived.
 
     Raises Rejected (STALE_BROKER_EPOCH).
     """
@@ -68,9 +68,9 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> Effect
 
 
 def fence_stale(state: ControllerState, now_ms: int) -> Effects[MetadataRecord, Contact | None]:
-    """Ends the session that was silent for the longest, if that was for too long, and fences whose it is. Its owner: there may be another.
+    """End the session with the oldest contact if it has timed out, and fence its broker. Return the session; there may be more.
 
-    One at a time, so that what fencing the one changed is seen before the next is fenced.
+    One broker is fenced at a time, so that the next decision sees the changes.
     """
     contact = state.sessions.expired(now_ms)
     if contact is None:

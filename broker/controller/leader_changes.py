@@ -1,12 +1,12 @@
-"""What becomes of leaders and in-sync sets when a broker comes, goes or loses a directory (Kafka's `ReplicationControlManager.handle…`).
+"""Decides leader and ISR changes when a broker registers, leaves or loses a directory (Kafka's `ReplicationControlManager.handle…`).
 
-Rules that hold inside:
-- Who is fenced, unregistered, shut down or restarted leaves the in-sync sets, and leads nothing more.
-- Who comes back leads what nobody leads, if it may. That it is back counts before there is a record of it.
-- All is decided of the state as it is: of two decisions for one batch of records neither sees what the other decided.
-- Partitions come in the order in which their topics came into the metadata, and by index. Kafka's own order is that of hash tables that
-  remember how large they were once; records of different partitions do not depend on each other.
-- All partitions are looked at: a few milliseconds for 10,000, which is less than what an index costs to keep at every change.
+Invariants:
+- A broker that is fenced, unregistered, shut down or restarted leaves all ISRs and leads nothing.
+- A broker that returns becomes leader of partitions without a leader, if it may. It counts as returned before its record is applied.
+- Every decision is made on the current state: of two decisions for one batch of records neither sees the other's changes.
+- Partitions are ordered by their topics' creation, and by index. Kafka's order is that of hash tables whose size depends on history;
+  records of different partitions are independent.
+- All partitions are scanned: a few ms for 10,000, which is cheaper than maintaining an index at every change.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from ottla.broker.controller.topic_rules import TopicRules
 FENCE: Final = 1
 UNFENCE: Final = -1
 IN_CONTROLLED_SHUTDOWN: Final = 1
-"""What a `BrokerRegistrationChangeRecord` says."""
+"""Values in a `BrokerRegistrationChangeRecord`."""
 
 _NOBODY: Final = -1
 Holds = Callable[[PartitionRegistration], bool]
 
 
 class _Who(NamedTuple):
-    """Who leaves, who comes, and who may lack what it had."""
+    """The brokers that a change is about: one that leaves, one that returns, one that may lack records it had."""
 
     removed: int = _NOBODY
     added: int = _NOBODY
@@ -44,13 +44,13 @@ class _Who(NamedTuple):
 
 
 def broker_fenced(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """The broker may not serve any more: its session is over, or it stops."""
+    """Fence a broker: its session timed out, or it stops."""
     epoch = state.image.brokers[broker_id].epoch
     return [*broker_gone(state, broker_id), BrokerRegistrationChangeRecord(broker_id, epoch, fenced=FENCE)]
 
 
 def broker_unfenced(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """The broker has read what it missed, and serves."""
+    """Unfence a broker: it has caught up with the metadata."""
     epoch = state.image.brokers[broker_id].epoch
     return [
         BrokerRegistrationChangeRecord(broker_id, epoch, fenced=UNFENCE),
@@ -59,7 +59,7 @@ def broker_unfenced(state: ControllerState, broker_id: int) -> list[MetadataReco
 
 
 def broker_unregistered(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """The broker is no more."""
+    """Unregister a broker."""
     return [
         *broker_gone(state, broker_id),
         *_changes(state, lambda partition: broker_id in partition.elr, _Who(removed=broker_id)),
@@ -68,16 +68,16 @@ def broker_unregistered(state: ControllerState, broker_id: int) -> list[Metadata
 
 
 def broker_shutting_down(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """The broker hands over what it leads before it stops."""
+    """Start a broker's controlled shutdown: its leaderships move away before it stops."""
     broker = state.image.brokers[broker_id]
     told = [BrokerRegistrationChangeRecord(broker_id, broker.epoch, in_controlled_shutdown=IN_CONTROLLED_SHUTDOWN)]
     return [*(told if not broker.in_controlled_shutdown else ()), *broker_gone(state, broker_id)]
 
 
 def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -> list[MetadataRecord]:
-    """Another process registers as the broker: before its registration the partitions are told that the one before is gone.
+    """Remove the broker's former incarnation from all ISRs, before the registration of the new one is written.
 
-    After an unclean stop it may lack what it had, and is not eligible any more (KIP-966).
+    After an unclean shutdown the broker may lack records, and is not an eligible leader any more (KIP-966).
     """
     if cleanly or not state.has_elr:
         return broker_gone(state, broker_id)
@@ -88,12 +88,12 @@ def broker_restarted(state: ControllerState, broker_id: int, *, cleanly: bool) -
 
 
 def broker_gone(state: ControllerState, broker_id: int) -> list[MetadataRecord]:
-    """The broker leaves the in-sync sets."""
+    """Remove the broker from all ISRs."""
     return _changes(state, lambda partition: broker_id in partition.isr, _Who(removed=broker_id))
 
 
 def directories_failed(state: ControllerState, broker_id: int, failed: Collection[bytes]) -> list[MetadataRecord]:
-    """Of the broker's directories these are offline: its replicas there are out of sync and lead nothing. Nothing, where that was known."""
+    """Take the replicas in a broker's failed directories out of ISR and leadership. No records if the failure is known already."""
     broker = state.image.brokers[broker_id]
     records: list[MetadataRecord] = []
     for directory in broker.directories:
@@ -106,7 +106,7 @@ def directories_failed(state: ControllerState, broker_id: int, failed: Collectio
 
 
 def replicas_lost(state: ControllerState, broker_id: int, places: Collection[tuple[bytes, int]]) -> list[MetadataRecord]:
-    """The broker has the partitions, by topic id and index, in a directory that is offline."""
+    """Take the broker's replicas of these partitions, by topic id and index, out of ISR and leadership: their directory is offline."""
     records: list[MetadataRecord] = []
     for topic in state.image.topics.values():
         chosen = [index for index in topic.partitions if (topic.topic_id, index) in places]
@@ -115,7 +115,7 @@ def replicas_lost(state: ControllerState, broker_id: int, places: Collection[tup
 
 
 def leads_something(state: ControllerState, broker_id: int) -> bool:
-    """Whether the broker leads a partition."""
+    """Return whether the broker leads any partition."""
     return any(partition.leader == broker_id for topic in state.image.topics.values() for partition in topic.partitions.values())
 
 
@@ -124,7 +124,7 @@ def _lies_in(directory: bytes) -> Holds:
 
 
 def _changes(state: ControllerState, holds: Holds, who: _Who) -> list[MetadataRecord]:
-    """For the partitions of which it holds (`generateLeaderAndIsrUpdates`)."""
+    """Return the changes of all partitions for which `holds` is true (`generateLeaderAndIsrUpdates`)."""
     records: list[MetadataRecord] = []
     for topic in state.image.topics.values():
         records += _of_topic(state, topic, [index for index, partition in topic.partitions.items() if holds(partition)], who)

@@ -1,10 +1,10 @@
-"""What becomes of one partition when its in-sync set, its replicas or those that may lead it change (Kafka's `PartitionChangeBuilder`).
+"""Decides how one partition changes with its ISR, its replicas or the brokers that may lead it (Kafka's `PartitionChangeBuilder`).
 
-Rules that hold inside:
-- Pure: from the partition as it is, what is wanted of it, and the rules of the moment to the record that says the difference, or None.
-- The steps come in Kafka's order: a reassignment that can end does; eligible leader replicas (KIP-966); the election; epochs; fields.
-- Without eligible leader replicas an in-sync set is never written empty: its last member stays, and only it may lead again.
-- The last known leader (KIP-966's balanced recovery) is who led last. It is kept from when nobody leads until somebody does.
+Invariants:
+- Pure code: the partition, its target and the current rules give the change record, or None.
+- The steps have Kafka's order: complete a reassignment, eligible leader replicas (KIP-966), election, epochs, other fields.
+- Without eligible leader replicas an ISR is never written empty: its last replica stays, and only that one may lead again.
+- The last known leader (KIP-966's balanced recovery) is recorded when a partition loses its leader, and cleared at the next election.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from ottla.broker.cluster.record_versions import DIRECTORIES
 from ottla.broker.core.java_hash import in_hash_order
 
 EPOCH_KEPT_BY_SHRINKING: Final = 12
-"""The level of metadata.version, 3.6-IV0, from which on an in-sync set that shrinks begins no leader epoch (KAFKA-15021)."""
+"""The metadata.version, 3.6-IV0, from which a shrinking ISR begins no leader epoch (KAFKA-15021)."""
 
 
 class ElectionKind(Enum):
-    """Who may be elected."""
+    """Which replicas may be elected."""
 
     ONLINE = auto()
-    """The leader stays if it may; else the first in-sync replica."""
+    """The leader stays if it may; otherwise the first ISR member becomes leader."""
     PREFERRED = auto()
-    """The first replica leads, if it is in sync."""
+    """The first replica becomes leader if it is in the ISR."""
     UNCLEAN = auto()
-    """As online; where nobody is in sync, any replica: what only others had is lost."""
+    """As ONLINE, but without an ISR member any replica may become leader; records that only others had are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionRules:
-    """What holds for the partition at the moment. `default_directory` is where a new replica of a broker lies."""
+    """The current rules for the partition. `default_directory` returns the directory of a new replica on a broker."""
 
     metadata_level: int
     has_elr: bool
@@ -52,7 +52,7 @@ class PartitionRules:
 
 @dataclass(frozen=True, slots=True)
 class PartitionTarget:
-    """What is wanted; None: as it is. `directories` are of the brokers that are named; `lost` are brokers that may lack what they had."""
+    """The wanted state; None: unchanged. `directories` are by broker; brokers in `lost` may lack records that they had."""
 
     isr: Sequence[int] | None = None
     replicas: Sequence[int] | None = None
@@ -64,7 +64,7 @@ class PartitionTarget:
 
 
 class _Sets(NamedTuple):
-    """The sets of replicas that the partition is to have."""
+    """The replica sets that the partition will have."""
 
     isr: Sequence[int]
     replicas: Sequence[int]
@@ -76,7 +76,7 @@ class _Sets(NamedTuple):
 def partition_change(
     topic_id: bytes, index: int, before: PartitionRegistration, target: PartitionTarget, rules: PartitionRules
 ) -> PartitionChangeRecord | None:
-    """The record that makes the partition what it is to be; None where it is so already."""
+    """Return the record that changes the partition to its target; None if it is there already."""
     sets = _Sets(
         before.isr if target.isr is None else target.isr,
         before.replicas if target.replicas is None else target.replicas,
@@ -88,7 +88,7 @@ def partition_change(
     record = PartitionChangeRecord(index, topic_id)
     sets = _elect(record, sets, before, rules)
     if record.leader == LEADER_UNCHANGED and not set(before.replicas) <= set(sets.replicas):
-        record.leader = before.leader  # who was removed must see that its leader epoch is over
+        record.leader = before.leader  # a new epoch, so that a removed replica sees that its own is over
     _set_in_sync(record, sets, before, rules)
     _set_last_known_leader(record, before, rules)
     _set_replicas(record, sets, before, target, rules)
@@ -98,7 +98,7 @@ def partition_change(
 
 
 def _reassigned(sets: _Sets) -> _Sets:
-    """The sets after the reassignment, where it can end (`PartitionReassignmentReplicas.maybeCompleteReassignment`)."""
+    """Return the sets after the reassignment, if it can complete (`PartitionReassignmentReplicas.maybeCompleteReassignment`)."""
     if not sets.removing and not sets.adding:
         return sets
     isr = [replica for replica in sets.isr if replica not in sets.removing]
@@ -108,12 +108,12 @@ def _reassigned(sets: _Sets) -> _Sets:
     if not set(sets.adding) <= set(isr):
         return sets
     if len(sets.adding) < len(sets.removing) and not set(replicas) <= set(isr):
-        return sets  # fewer replicas than before, and not all in sync: to end it would leave a smaller in-sync set than there is
+        return sets  # fewer replicas than before, and not all in sync: completing would shrink the ISR
     return sets._replace(isr=isr, replicas=replicas, removing=(), adding=())
 
 
 def _with_elr(sets: _Sets, before: PartitionRegistration, lost: Collection[int], rules: PartitionRules) -> _Sets:
-    """Who left an in-sync set that is below its minimum stays eligible: the high watermark cannot have passed what it has."""
+    """Keep replicas that leave an ISR below its minimum as eligible: the high watermark cannot have passed their records."""
     if not rules.has_elr:
         return sets
     if len(sets.isr) >= rules.min_isr:
@@ -137,7 +137,7 @@ def _elect(record: PartitionChangeRecord, sets: _Sets, before: PartitionRegistra
 
 
 def _elected(sets: _Sets, before: PartitionRegistration, rules: PartitionRules) -> tuple[int, bool]:
-    """Who leads, and whether it may lack acknowledged records."""
+    """Return the leader, and whether it may lack acknowledged records."""
     valid = sets.isr or sets.elr
 
     def first_of(replicas: Sequence[int]) -> int | None:

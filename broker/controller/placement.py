@@ -1,12 +1,12 @@
-"""Where new partitions go: which brokers there are for them, and what a new partition begins as.
+"""Decides where new partitions are placed, and their first state.
 
-Rules that hold inside:
-- A new partition is in sync where its brokers are active, and is led by the first of these.
-- A broker that shuts down, or all of whose directories are cordoned, gets no new replica unless it is named. One that has shut down gets
-  some, as others that are fenced: it will come back.
-- A node that decides for itself is one registered broker.
+Invariants:
+- A new partition's ISR has the replicas whose brokers are active, and the first of these is the leader.
+- A broker that is shutting down, or has only cordoned directories, gets no new replica unless it is named. A broker that has shut down
+  does get replicas, like other fenced brokers, because it will return.
+- A standalone node counts as the only registered broker.
 
-Source: KAFKA ReplicationControlManager, ClusterControlManager (usableBrokers, defaultDir), BrokerRegistration.
+Source: Kafka's ReplicationControlManager, ClusterControlManager (usableBrokers, defaultDir), BrokerRegistration.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """`brokers` are all that are registered; the counts are for clients that do not say; `below` draws at random."""
+    """The brokers and defaults of a placement. `brokers` are all registered ones; `below` returns a random number."""
 
     brokers: Mapping[int, BrokerRegistration]
     num_partitions: int
@@ -40,11 +40,11 @@ class Placement:
     metadata_level: int = METADATA_LEVEL
     has_elr: bool = False
     leaving: Collection[int] = ()
-    """Who shuts down."""
+    """Brokers that are shutting down."""
 
     @classmethod
     def on_one(cls, node_id: int, num_partitions: int = 1, replication_factor: int = 1) -> Placement:
-        """Everything is on the node that decides."""
+        """Return a placement on a standalone node."""
         node = BrokerRegistration(
             broker_id=node_id,
             epoch=0,
@@ -62,7 +62,7 @@ class Placement:
 
     @classmethod
     def in_cluster(cls, state: ControllerState) -> Placement:
-        """On the brokers of the cluster."""
+        """Return a placement on the brokers of the cluster."""
         settings = state.settings
         return cls(
             state.image.brokers,
@@ -75,15 +75,15 @@ class Placement:
         )
 
     def place(self, partitions: int, replicas: int) -> list[list[int]]:
-        """For each new partition its brokers. Raises Rejected (INVALID_REPLICATION_FACTOR)."""
+        """Return the brokers of each new partition. Raises Rejected (INVALID_REPLICATION_FACTOR)."""
         return place_replicas(self._usable(), partitions, replicas, self.below)
 
     def in_sync(self, replicas: Sequence[int]) -> list[int]:
-        """Those of the replicas that begin in sync."""
+        """Return the replicas that are in the first ISR."""
         return [replica for replica in replicas if (broker := self.brokers.get(replica)) is not None and broker.is_active]
 
     def partition_record(self, topic_id: bytes, index: int, replicas: Sequence[int], leader_epoch: int = 0) -> PartitionRecord:
-        """A new partition, of which one replica at least can be in sync."""
+        """Return the record of a new partition, with at least one replica that can be in the ISR."""
         isr = self.in_sync(replicas)
         with_directories = self.metadata_level >= DIRECTORIES
         return PartitionRecord(
@@ -105,14 +105,14 @@ class Placement:
 
 
 def default_directory(broker: BrokerRegistration | None) -> bytes:
-    """Where a new replica of the broker lies: in its directory, if it has one alone; of several it chooses itself. None: not registered."""
+    """Return the directory of a new replica on the broker: its only one, or UNASSIGNED if it must choose. None: not registered."""
     if broker is None or len(broker.directories) > 1:
         return UNASSIGNED
     return broker.directories[0] if broker.directories else MIGRATING
 
 
 def check_assignment(registered: Collection[int], replicas: Sequence[int], factor: int | None = None) -> None:
-    """Raises Rejected (INVALID_REPLICA_ASSIGNMENT); `factor` is what other partitions have, None where that does not matter."""
+    """Raise Rejected (INVALID_REPLICA_ASSIGNMENT) for an invalid assignment. `factor`: the other partitions' replica count, or None."""
     code, what = ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes"
     if not replicas:
         raise Rejected(code, f"{what} an empty replica list.")

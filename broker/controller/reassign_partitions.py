@@ -1,12 +1,13 @@
-"""Deciding AlterPartitionReassignments and ListPartitionReassignments: partitions move to other brokers (KIP-455, KIP-860).
+"""Decides AlterPartitionReassignments and ListPartitionReassignments: moves partitions to other brokers (KIP-455, KIP-860).
 
-Rules that hold inside:
-- A move adds the new replicas first and removes the old ones when the new ones are in sync: it ends in whatever change comes then
-  (`partition_change`), be it this one.
-- Moving anew what moves already goes from the replicas of now: who was to be added and is wanted no more is to be removed.
-- Calling a move off keeps the replicas there were. Where only added ones are in sync, that is an unclean election.
+Invariants:
+- A reassignment first adds the new replicas, and removes the old ones when the new ones are in the ISR. Any later change of the partition
+  completes it (`partition_change`), or this one does.
+- A reassignment of a partition that is already moving starts from its current replicas: a replica being added but not wanted any more is
+  removed.
+- Cancelling a reassignment keeps the old replicas. If only added replicas are in the ISR, that is an unclean election.
 
-Source: KAFKA ReplicationControlManager.alterPartitionReassignment, PartitionReassignmentReplicas, PartitionReassignmentRevert.
+Source: Kafka's ReplicationControlManager.alterPartitionReassignment, PartitionReassignmentReplicas, PartitionReassignmentRevert.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from ottla.protocol.messages.k46_list_partition_reassignments import (
 def alter_partition_reassignments(
     state: ControllerState, request: AlterPartitionReassignmentsRequest
 ) -> Effects[MetadataRecord, AlterPartitionReassignmentsResponse]:
-    """Decides a whole request. Raises Rejected (POLICY_VIOLATION) for too many partitions."""
+    """Decide a request. Raises Rejected (POLICY_VIOLATION) for too many partitions."""
     may_resize = request.allow_replication_factor_change
     records: list[MetadataRecord] = []
     responses = []
@@ -61,7 +62,7 @@ def alter_partition_reassignments(
 
 
 def list_partition_reassignments(state: ControllerState, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
-    """The moves under way, of all partitions or of those that are asked for; topics without any are left out."""
+    """Return the reassignments under way, of all or the requested partitions; topics without any are left out."""
     image = state.image
     if request.topics is None:
         found = [_under_way(topic, topic.partitions) for topic in image.topics.values()]
@@ -111,7 +112,7 @@ def _moved(rules: TopicRules, index: int, wanted: Sequence[int]) -> PartitionCha
     adding = sorted(set(wanted) - set(now.replicas))
     target = PartitionTarget(
         replicas=[*wanted, *removing],
-        removing=removing or None,  # as Kafka: what an earlier move was about stays where this one has nothing to say
+        removing=removing or None,  # as in Kafka, None keeps the set of an earlier reassignment
         adding=adding or None,
     )
     return rules.change(index, target, ElectionKind.ONLINE)

@@ -1,12 +1,12 @@
-"""Deciding who belongs to the cluster: registration of brokers and controllers, and the end of a registration.
+"""Decides registrations of brokers and controllers, and their end.
 
-Rules that hold inside:
+Invariants:
 - The order of checks is Kafka's.
-- A broker's epoch is the offset at which its registration will be written. It stays while the same incarnation registers again.
-- What a former incarnation leaves (leaderships, places in in-sync sets) is cleaned up before the registration's record: after a crash in
-  between the broker registers again, and the rest is done then.
+- A broker's epoch is the offset of its registration record. It is kept when the same incarnation registers again.
+- The leaderships and ISR places of a former incarnation are removed before the registration record. After a crash in between the broker
+  registers again, and the rest is done then.
 
-Source: KAFKA ClusterControlManager, ReplicationControlManager.
+Source: Kafka's ClusterControlManager, ReplicationControlManager.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRe
 from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest
 
 NEVER_REGISTERED: Final = -2
-"""Equal to no epoch that a broker can tell as its last one: -1 is "I do not know"."""
+"""A value that no broker reports as its previous epoch: -1 means "unknown"."""
 _HALVES: Final = struct.Struct(">qq")
 _RESERVED_IDS: Final = 100
 _SECURITY_PROTOCOLS: Final = range(4)
@@ -44,7 +44,7 @@ _PORTS: Final = range(1, 2**16)
 
 
 class _Named(Protocol):
-    """A listener as a request has it."""
+    """A listener in a request."""
 
     name: str
     host: str
@@ -53,7 +53,7 @@ class _Named(Protocol):
 
 
 class _Ranged(Protocol):
-    """A feature as a request has it."""
+    """A feature in a request."""
 
     name: str
     min_supported_version: int
@@ -63,10 +63,10 @@ class _Ranged(Protocol):
 def register_broker(
     state: ControllerState, request: BrokerRegistrationRequest, next_offset: int, now_ms: int, *, tells_last_epoch: bool = True
 ) -> Effects[MetadataRecord, int]:
-    """The broker's epoch. `next_offset` is where the next record of the log will be written; `tells_last_epoch` is false for requests below
-    version 3, which cannot say that the broker stopped cleanly.
+    """Register a broker and return its epoch.
 
-    Raises Rejected.
+    `next_offset` is the offset of the next record in the log. `tells_last_epoch` is false for requests below version 3, which cannot report
+    a clean shutdown. Raises Rejected.
     """
     known = state.image.brokers.get(request.broker_id)
     _check_identity(state, request, known, now_ms)
@@ -91,7 +91,7 @@ def register_broker(
 
 
 def register_controller(state: ControllerState, request: ControllerRegistrationRequest) -> Effects[MetadataRecord, None]:
-    """Raises Rejected."""
+    """Register a controller. Raises Rejected."""
     if state.metadata_level < CONTROLLER_REGISTRATION:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current MetadataVersion is too old to support controller registrations.")
     record = RegisterControllerRecord(
@@ -104,7 +104,7 @@ def register_controller(state: ControllerState, request: ControllerRegistrationR
 
 
 def unregister_broker(state: ControllerState, broker_id: int) -> Effects[MetadataRecord, None]:
-    """A broker that runs on is told STALE_BROKER_EPOCH from then on. Raises Rejected (BROKER_ID_NOT_REGISTERED)."""
+    """Unregister a broker; one that still runs gets STALE_BROKER_EPOCH from then on. Raises Rejected (BROKER_ID_NOT_REGISTERED)."""
     if broker_id not in state.image.brokers:
         raise Rejected(ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {broker_id} is not currently registered")
     return Effects(broker_unregistered(state, broker_id), None)
@@ -141,13 +141,13 @@ def _check_directories(state: ControllerState, request: BrokerRegistrationReques
 
 
 def _is_reserved(directory: bytes) -> bool:
-    """Whether it is one of the first hundred ids, as Kafka counts them: halves are signed."""
+    """Return whether it is one of the first hundred ids, in Kafka's order with signed halves."""
     high, low = _HALVES.unpack(directory)
     return bool(high == 0 and low < _RESERVED_IDS)
 
 
 def _checked_features(state: ControllerState, request: BrokerRegistrationRequest) -> list[FeatureRange]:
-    """The features, all of which the broker supports at the level in force, as it does those that it does not name. Raises Rejected."""
+    """Return the broker's features. Raises Rejected if it does not support a finalized level; a feature it does not name is range 0-0."""
     finalized = {**state.image.features, KRAFT_VERSION: state.kraft_version}
     for feature in request.features:
         _check_level(feature.name, finalized.get(feature.name, 0), feature.min_supported_version, feature.max_supported_version)

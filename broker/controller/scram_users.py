@@ -1,17 +1,18 @@
-"""Deciding AlterUserScramCredentials: which users can prove who they are, and by what. Kept for brokers that ask for it.
+"""Decides AlterUserScramCredentials: creates and deletes users' SCRAM credentials. Brokers authenticate against them.
 
-Rules that hold inside:
-- A user is altered once in a request: who is named again is refused, and nothing of that user changes.
-- The request brings the password salted and hashed; what is kept of it proves a client, and does not let anybody be one (RFC 5802).
+Invariants:
+- A user may appear once in a request: a user named twice is rejected, and nothing of that user changes.
+- The request has the salted and hashed password. What is stored can verify a client, but not impersonate one (RFC 5802).
 
-Source: KAFKA ScramControlManager.
+Source: Kafka's ScramControlManager.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 from ottla.broker.cluster.features import METADATA_VERSION
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import MetadataRecord, RemoveUserScramCredentialRecord, UserScramCredentialRecord
 from ottla.broker.cluster.record_versions import SCRAM
 from ottla.broker.core.effects import Effects
@@ -24,9 +25,6 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import MetadataImage
-
 Change: TypeAlias = ScramCredentialDeletion | ScramCredentialUpsertion
 
 _KINDS: Final = {kind.number: kind for kind in SCRAM_KINDS.values()}
@@ -34,14 +32,14 @@ _ITERATIONS: Final = range(SHA_256.min_iterations, SHA_256.max_iterations + 1)
 
 
 class Decider(Protocol):
-    """Whose metadata the decision is about: a controller's state, or the catalog of a node of its own."""
+    """The owner of the metadata: a controller's state, or the catalog of a standalone node."""
 
     @property
     def image(self) -> MetadataImage: ...
 
 
 def alter_scram_users(state: Decider, request: AlterUserScramCredentialsRequest) -> Effects[MetadataRecord, dict[str, Rejected | None]]:
-    """An error or None for each user."""
+    """Decide a request. Return an error or None per user."""
     wanted: dict[str, Change] = {}
     results: dict[str, Rejected | None] = {}
     changes: list[Change] = [*request.deletions, *request.upsertions]
@@ -68,7 +66,7 @@ def alter_scram_users(state: Decider, request: AlterUserScramCredentialsRequest)
 
 
 def _check(image: MetadataImage, change: Change) -> None:
-    """Raises Rejected."""
+    """Raise Rejected for an invalid change."""
     if image.features.get(METADATA_VERSION, 0) < SCRAM:
         raise Rejected(ErrorCode.UNSUPPORTED_VERSION, "The current metadata.version does not support SCRAM")
     if not change.name:

@@ -1,11 +1,11 @@
-"""What the controller of a cluster decides upon: the metadata, what it keeps in memory of the brokers, and what it was told at its start.
+"""The state that the controller's decisions read: the metadata, the brokers' sessions, and the node's settings.
 
-Rules that hold inside:
-- Decisions are functions `decide(state, request, …) -> Effects[MetadataRecord, answer]`. They only read the state, and raise `Rejected`.
-- The state changes in one place: `carry_out`, called with what was decided when its records are in the log. A decision that also changes
-  what is kept in memory only says so in `SoftEffects`.
+Invariants:
+- Decisions are functions `decide(state, request, …) -> Effects[MetadataRecord, response]`. They only read the state, and raise `Rejected`.
+- The state changes only in `carry_out`, which is called with a decision when its records are in the log. A decision that also changes
+  in-memory state returns `SoftEffects`.
 
-Source: KAFKA QuorumController, ClusterControlManager.
+Source: Kafka's QuorumController, ClusterControlManager.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ _MARKS: Final = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionR
 
 @dataclass(frozen=True, slots=True)
 class SoftEffects(Effects[MetadataRecord, ResponseT]):
-    """Effects that also change what is in no record: `settle` is called with the offset of the last record, after they were applied.
+    """Effects that also change in-memory state: `settle` is called with the offset of the last record after all were applied.
 
-    Without records it is the offset of the last record of the log.
+    Without records it gets the offset of the log's last record.
     """
 
     settle: Callable[[int], None]
@@ -53,7 +53,7 @@ class SoftEffects(Effects[MetadataRecord, ResponseT]):
 
 @dataclass(slots=True)
 class ControllerState:
-    """`voters` are the ids of all nodes of the quorum, this one's (`settings.node_id`) among them. `random` gives ids and placements."""
+    """The controller's state. `voters` are the ids of all quorum voters, this node's among them. `random` is for ids and placement."""
 
     cluster_id: str
     settings: BrokerSettings
@@ -62,7 +62,7 @@ class ControllerState:
     kraft_version: int = 0
     catalog: Catalog = field(default_factory=Catalog)
     registered_at: dict[int, int] = field(default_factory=dict)
-    """By broker the offset that it has to have read to be let in: at or after its registration."""
+    """By broker the offset that it must publish before it can be unfenced: at or after its registration."""
     sessions: BrokerSessions = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,12 +70,12 @@ class ControllerState:
         assert isinstance(session_timeout_ms, int)
         self.sessions = BrokerSessions(session_timeout_ms)
 
-    # --- what changes it ---------------------------------------------------------------------------------------------------------
+    # --- changes -----------------------------------------------------------------------------------------------------------------
 
     def load(self, image: MetadataImage, last_offset: int, now_ms: int) -> None:
-        """What a log said up to and with this offset, when this node becomes the controller.
+        """Load the image of the log up to and including this offset, when this node becomes the controller.
 
-        Every broker that is not fenced gets a session from now on: nobody is fenced for what the controller missed (KAFKA-18138).
+        Every unfenced broker gets a full session: no broker is fenced for heartbeats that the controller missed (KAFKA-18138).
         """
         self.catalog.publish(image, difference(self.image, image))
         self.registered_at = dict.fromkeys(image.brokers, last_offset)
@@ -85,7 +85,7 @@ class ControllerState:
                 self.sessions.touch(Contact(broker.broker_id, broker.epoch), now_ms)
 
     def carry_out(self, effects: Effects[MetadataRecord, ResponseT], base_offset: int) -> ImageChanges:
-        """Makes true what was decided; what that changed. The first of its records has this offset in the log."""
+        """Apply a decision whose first record has offset `base_offset`, and return the changes."""
         changes = self.catalog.apply(record for record in effects.records if not isinstance(record, _MARKS))
         for offset, record in enumerate(effects.records, base_offset):
             self._applied(record, offset)
@@ -105,16 +105,16 @@ class ControllerState:
             case BrokerRegistrationChangeRecord(broker_id=broker_id):
                 self.sessions.register(broker_id, fenced=self.image.brokers[broker_id].fenced)
 
-    # --- what is asked of it -----------------------------------------------------------------------------------------------------
+    # --- queries -----------------------------------------------------------------------------------------------------------------
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata, with everything that was carried out."""
+        """The metadata, with every decision applied."""
         return self.catalog.image
 
     @property
     def metadata_level(self) -> int:
-        """The level of `metadata.version`. Raises KeyError before there is one."""
+        """The level of `metadata.version`. Raises KeyError before it is set."""
         return self.image.metadata_level
 
     @property
@@ -123,7 +123,7 @@ class ControllerState:
         return self.image.features.get(ELR_VERSION, 0) >= 1
 
     def broker(self, broker_id: int, epoch: int) -> BrokerRegistration:
-        """The broker, if it is registered with this epoch. Raises Rejected (STALE_BROKER_EPOCH)."""
+        """Return the broker if it is registered with this epoch. Raises Rejected (STALE_BROKER_EPOCH)."""
         broker = self.image.brokers.get(broker_id)
         if broker is None:
             raise Rejected(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
@@ -132,14 +132,14 @@ class ControllerState:
         return broker
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether the broker may lead and be in sync: it is registered, not fenced and does not shut down."""
+        """Return whether the broker may lead and be in an ISR: it is registered, unfenced and not shutting down."""
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.is_active
 
     def topic_setting(self, topic: str, name: str) -> str:
-        """What is in force of `MIN_ISR` or `UNCLEAN`: set on the topic, on this node, on all nodes, or in this node's settings.
+        """Return the value of `MIN_ISR` or `UNCLEAN`: the topic's, this node's dynamic, the cluster-wide dynamic, or this node's static.
 
-        A text that is no value of the setting is passed over: Kafka's controller writes any that it is asked for itself.
+        An invalid text is skipped, because Kafka's controller stores any text that a client sends to it directly.
         """
         own = str(self.settings.node_id)
         for kind, resource in (ResourceType.TOPIC, topic), (ResourceType.BROKER, own), (ResourceType.BROKER, CLUSTER_DEFAULT):
@@ -149,16 +149,16 @@ class ControllerState:
         return str(self.settings.value(name))
 
     def min_isr(self, topic: TopicImage) -> int:
-        """How many replicas of a partition have to be in sync: never more than there are (`getTopicEffectiveMinIsr`)."""
+        """Return the minimum ISR size, at most the replication factor (`getTopicEffectiveMinIsr`)."""
         return min(int(self.topic_setting(topic.name, MIN_ISR)), topic.replication_factor)
 
     def may_elect_uncleanly(self, topic: str) -> bool:
-        """Whether a replica that may lack acknowledged records can lead where no other is left."""
+        """Return whether a replica that may lack acknowledged records can become leader if no other is left."""
         return self.topic_setting(topic, UNCLEAN).lower() == "true"
 
 
 def is_a_value(name: str, text: str) -> bool:
-    """Whether a broker's setting can be this."""
+    """Return whether the text is a valid value of a broker setting."""
     try:
         parse_setting(name, text)
     except Rejected:

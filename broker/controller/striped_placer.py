@@ -1,10 +1,10 @@
-"""Spreading replicas over racks, and within racks over brokers (Kafka's `StripedReplicaPlacer`).
+"""Distributes replicas over racks, and within racks over brokers (Kafka's `StripedReplicaPlacer`).
 
-Rules that hold inside:
-- The first replica of a partition is on a broker that is not fenced, no two on one broker; fenced ones come last.
-- Racks, and the brokers of a rack, are taken in turn from a random place on, one further for each partition. When as many partitions were
-  placed as there are brokers that are not fenced, racks and brokers are shuffled.
-- Randomness is drawn in Kafka's order: with Java's random numbers the placement is Kafka's.
+Invariants:
+- A partition's first replica is on an unfenced broker, and no two replicas are on one broker; fenced brokers come last.
+- Racks, and the brokers of a rack, are taken round-robin from a random start, which advances by one per partition. After as many
+  partitions as there are unfenced brokers, racks and brokers are shuffled.
+- Random numbers are drawn in Kafka's order: with Java's generator the placement equals Kafka's.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from ottla.protocol.error_codes import ErrorCode
 
 T = TypeVar("T")
 RandomBelow = Callable[[int], int]
-"""A number from 0 up to, not with, the one that is given."""
+"""Returns a random number from 0 up to, but excluding, its argument."""
 
 
 class UsableBroker(NamedTuple):
-    """A broker on which replicas can be put."""
+    """A broker that can get replicas."""
 
     broker_id: int
     rack: str | None
@@ -30,7 +30,7 @@ class UsableBroker(NamedTuple):
 
 
 def place_replicas(brokers: Iterable[UsableBroker], partitions: int, replicas: int, below: RandomBelow) -> list[list[int]]:
-    """For each partition its brokers, the preferred leader first. Raises Rejected (INVALID_REPLICATION_FACTOR)."""
+    """Return the brokers of each partition, the preferred leader first. Raises Rejected (INVALID_REPLICATION_FACTOR)."""
     racks = _Racks(brokers, below)
     _check(replicas, racks)
     if racks.size == 1:
@@ -53,7 +53,7 @@ def _check(replicas: int, racks: _Racks) -> None:
 
 
 class _Ring:
-    """Brokers that are taken in turn. In each round each is given once, and each round begins one further than the one before."""
+    """Brokers taken round-robin: each once per round, and each round starts one further than the last."""
 
     def __init__(self) -> None:
         self.brokers: list[int] = []
@@ -89,7 +89,7 @@ class _Rack:
 
 
 class _Racks:
-    """The racks in turn; of partitions that are placed one after the other each begins with the next rack."""
+    """The racks, taken round-robin: each partition starts with the next rack."""
 
     def __init__(self, brokers: Iterable[UsableBroker], below: RandomBelow) -> None:
         self._below = below
@@ -118,7 +118,7 @@ class _Racks:
         passed_over = False
         while len(placed) < replicas:
             if at == first_rack and not passed_over:
-                passed_over = True  # it has given the leader
+                passed_over = True  # the leader is from this rack
             elif (found := self._in_turn[at].next(self._round)) is not None:
                 placed.append(found)
             at = (at + 1) % len(self._in_turn)
@@ -127,7 +127,7 @@ class _Racks:
         return placed
 
     def _first(self) -> tuple[int, int]:
-        """The first rack from the offset on that has a broker that is not fenced, and that broker."""
+        """Return the first rack from the offset on with an unfenced broker, and that broker."""
         at = self._offset
         while (found := self._in_turn[at].unfenced.next(self._round)) is None:
             at = (at + 1) % len(self._in_turn)
@@ -142,7 +142,7 @@ class _Racks:
 
 
 def _shuffle(items: list[T], below: RandomBelow) -> None:
-    """As `java.util.Collections.shuffle` does."""
+    """Shuffle like `java.util.Collections.shuffle`."""
     for size in range(len(items), 1, -1):
         other = below(size)
         items[size - 1], items[other] = items[other], items[size - 1]

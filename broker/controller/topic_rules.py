@@ -1,6 +1,6 @@
-"""What holds at the moment for the partitions of one topic, and what becomes of one of them by these rules.
+"""The current rules for a topic's partitions, and a partition's change by these rules.
 
-Sources: KAFKA ReplicationControlManager (LeaderAcceptor, getTopicEffectiveMinIsr).
+Source: Kafka's ReplicationControlManager (LeaderAcceptor, getTopicEffectiveMinIsr).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ AS_IT_IS: Final = PartitionTarget()
 
 
 class TopicRules:
-    """`is_active`: who may lead and be in sync, if others than the brokers that are so now."""
+    """The rules of one topic. `is_active` returns whether a broker may lead and be in an ISR, in place of its current state."""
 
     def __init__(self, state: ControllerState, topic: TopicImage, is_active: Callable[[int], bool] | None = None) -> None:
         self.topic = topic
@@ -28,8 +28,8 @@ class TopicRules:
         self._kind = ElectionKind.UNCLEAN if state.may_elect_uncleanly(topic.name) else ElectionKind.ONLINE
 
     def change(self, index: int, target: PartitionTarget = AS_IT_IS, election: ElectionKind | None = None) -> PartitionChangeRecord | None:
-        """The record that makes the partition what it is to be; None where it is so already. The kind of election is the topic's own, if
-        it is not given."""
+        """Return the record that changes the partition to its target; None if it is there already. The default kind of election is the
+        topic's."""
         partition = self.topic.partitions[index]
         rules = PartitionRules(
             metadata_level=self._state.metadata_level,

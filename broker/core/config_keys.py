@@ -1,10 +1,8 @@
 """The definition of one Kafka configuration key: its name, type, default, allowed values and documentation.
 
-Values arrive as text (command line, environment, file, admin requests) and leave as text (DescribeConfigs). `parse` and `render`
-are inverse to
-each other. Parsing follows Kafka: surrounding whitespace is ignored; a list is split at commas and keeps the first of equal
-items; a boolean is
-`true` or `false` in any case.
+Values arrive as text (command line, environment, file, admin requests) and leave as text (DescribeConfigs). `parse` and `render` are
+inverse to each other. Parsing follows Kafka: surrounding whitespace is ignored; a list is split at commas and keeps the first of equal
+items; a boolean is `true` or `false` in any case.
 """
 
 from __future__ import annotations
@@ -73,8 +71,7 @@ class ConfigKey(NamedTuple):
     * An `internal` key can be set at the start but DescribeConfigs does not return it.
     * A `member` key has an effect only in a cluster.
     * If `has_default` is false, Kafka defines no default. `default` is then the value that a broker without the setting uses, and
-      DescribeConfigs
-      does not return it.
+      DescribeConfigs does not return it.
     """
 
     name: str

@@ -9,9 +9,8 @@ import sys
 from typing import Final
 
 ENOUGH: Final = 65_536
-"""The limit that is asked for: enough for the partitions, connections and syncs of one process. It is not higher because some
-libraries iterate
-over all possible descriptors.
+"""The limit that is asked for: enough for the partitions, connections and syncs of one process. It is not higher because some libraries
+iterate over all possible descriptors.
 """
 _OF_MACOS: Final = 10_240
 """The most that macOS grants, whatever hard limit it reports."""

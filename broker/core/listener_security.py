@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
+from ottla.broker.core.config_keys import Value
 from ottla.broker.core.security_keys import SECURITY_KEYS
-
-if TYPE_CHECKING:
-    from ottla.broker.core.config_keys import Value
-    from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings import BrokerSettings
 
 
 class ListenerSecurity:

@@ -1,8 +1,7 @@
 """The typed configuration of one log.
 
-`topics.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `storage` depends on nothing else.
-It is immutable:
-a change of configuration replaces the object, so every decision uses one consistent set of values.
+`topics.topic_config` makes a `LogConfig` from a topic's overrides and the broker's settings; `storage` depends on nothing else. It is
+immutable: a change of configuration replaces the object, so every decision uses one consistent set of values.
 """
 
 from __future__ import annotations

@@ -6,12 +6,10 @@ The rules about listener names are in `ottla.broker.net.listeners`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.core.quorum_addresses import QuorumAddress, bootstrap_servers, voters
-
-if TYPE_CHECKING:
-    from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.settings import BrokerSettings
 
 MORE_VOTERS: Final = "an Ottla controller is its quorum's only voter; for a quorum of several voters, use Apache Kafka's controllers"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"

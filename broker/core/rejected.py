@@ -14,8 +14,7 @@ class Rejected(Exception):
     """Raised when a rule rejects an operation. The handler turns it into the fields of its own response.
 
     `code` is Kafka's error and `message` the text of the errorMessage field; an empty message means that the code is sufficient.
-    `record_errors` are
-    pairs of (index in the batch, message) for Produce's recordErrors (KIP-467).
+    `record_errors` are pairs of (index in the batch, message) for Produce's recordErrors (KIP-467).
     """
 
     def __init__(self, code: ErrorCode, message: str = "", record_errors: Sequence[tuple[int, str]] = ()) -> None:

@@ -1,8 +1,7 @@
 """Kafka settings that restrict access but are not implemented here: they stop the start.
 
-A broker that ignored `create.topic.policy.class.name` and accepted every request would be worse than one that does not start.
-TLS, SASL and ACL
-settings are implemented (`security_keys`, `acl`).
+A broker that ignored `create.topic.policy.class.name` and accepted every request would be worse than one that does not start. TLS, SASL
+and ACL settings are implemented (`security_keys`, `acl`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The broker's settings. Each is declared once: its name (Kafka's, with `.` written `_`), type, default, validator and documentation.
 
-`BROKER_KEYS` is derived from the attributes of `BrokerSettings`, so every documented setting exists. `settings_load` reads the
-sources (file,
-environment, command line).
+`BROKER_KEYS` is derived from the attributes of `BrokerSettings`, so every documented setting exists. `settings_load` reads the sources
+(file, environment, command line).
 """
 
 from __future__ import annotations

@@ -2,9 +2,8 @@
 
 Rules:
 * All mistakes are collected and stop the start. Each message has the setting's name, its value and the allowed values.
-* An unknown name is a mistake; the message suggests the nearest known name. With `tolerant`, for images that replace Kafka's,
-  unknown names are
-  in `Loaded.warnings` instead, because Kafka starts with them.
+* An unknown name is a mistake; the message suggests the nearest known name. With `tolerant`, for images that replace Kafka's, unknown
+  names are in `Loaded.warnings` instead, because Kafka starts with them.
 * A Kafka setting that restricts access and is not supported here is a mistake.
 * Kafka's other settings without effect here are listed in `Loaded.notes`.
 """
@@ -68,9 +67,8 @@ class Loaded:
 def load(
     cli: Mapping[str, str], env: Mapping[str, str], file: Path | None, *, of_image: Mapping[str, str] | None = None, tolerant: bool = False
 ) -> Loaded:
-    """Read all sources. Raises SettingsError. `env` is the whole environment, of which only `OTTLA_…` and `KAFKA_OPTS` are used.
-    `of_image` has the
-    settings of `KAFKA_…` variables; it overrides the file.
+    """Read all sources. Raises SettingsError. `env` is the whole environment, of which only `OTTLA_…` and `KAFKA_OPTS` are used. `of_image`
+    has the settings of `KAFKA_…` variables; it overrides the file.
     """
     mistakes: list[str] = []
     unknown: list[str] = []

@@ -7,6 +7,7 @@ loop.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from collections.abc import Callable, Iterable
@@ -17,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 from ottla.broker.faults.rules import AT_STEPS, EXCLUSIVE, FaultAction, FaultRule
 
 if TYPE_CHECKING:
-    import asyncio
-
     from ottla.broker.faults.subject import Subject
 
 Continue = Callable[[], object]

@@ -1,2 +1,1 @@
-"""Consumer groups: who is a member of which generation, and which offsets a group committed. Pure machines: no waiting, no clock, no
-files."""
+"""Consumer groups: members, generations, assignments and committed offsets. Pure state machines: no waiting, no clock, no files."""

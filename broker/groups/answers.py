@@ -1,7 +1,7 @@
-"""What a group says to its members, without a word about versions of the wire.
+"""The responses of a group to its members, independent of wire versions.
 
-A caller that may have to wait hands in a `Ticket`; the group keeps it and later returns a `Reply` that names it. What the ticket is does
-not matter here.
+A caller that may have to wait passes a `Ticket`; the group stores it and later returns a `Reply` with it. The ticket's type does not matter
+here.
 """
 
 from collections.abc import Hashable
@@ -14,7 +14,7 @@ Ticket = Hashable
 
 
 class JoinedMember(NamedTuple):
-    """A member as the leader sees it."""
+    """A member as its group's leader sees it."""
 
     member_id: str
     instance_id: str | None
@@ -23,7 +23,7 @@ class JoinedMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JoinAnswer:
-    """The outcome of a join: the generation entered, or an error (then generation −1, no protocol, no leader)."""
+    """The result of a join: the new generation, or an error (then generation -1, no protocol, no leader)."""
 
     error: ErrorCode = ErrorCode.NONE
     member_id: str = ""
@@ -37,7 +37,7 @@ class JoinAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SyncAnswer:
-    """The outcome of a sync: the member's assignment, or an error."""
+    """The result of a sync: the member's assignment, or an error."""
 
     error: ErrorCode = ErrorCode.NONE
     protocol_type: str | None = None

@@ -1,16 +1,16 @@
-"""Who of a consumer group is to read which partition: Kafka's server-side assignors `uniform` and `range`.
+"""Kafka's server-side assignors `uniform` and `range`, which assign partitions to the members of a consumer group.
 
-Rules that hold here:
+Invariants:
 
-* Every partition of a topic that somebody subscribes to has exactly one reader, who subscribes to it. Nobody else's are touched.
-* `uniform` is balanced: no partition can be handed on, directly or in a chain of hand-overs, so that two members' loads get closer.
-  Among balanced assignments it stays with the one there is: whoever keeps its subscription loses a partition only to restore balance.
-* `range` gives each topic's partitions in runs to its subscribers in a fixed order, so that equal topics are split equally
+* Every partition of a subscribed topic has exactly one owner, who subscribes to the topic. Other topics' partitions are not assigned.
+* `uniform` is balanced: no partition can be moved, directly or by a chain of moves, so that two members' loads get closer. Among balanced
+  assignments it keeps most of the current one: a member with an unchanged subscription loses a partition only for balance.
+* `range` assigns each topic's partitions in ranges to its subscribers in a fixed order, so that equal topics are divided equally
   (co-partitioned). It is not sticky.
-* The same input gives the same output: members and topics are always walked in sorted order.
+* The same input gives the same output: members and topics are always processed in sorted order.
 
-Source: KAFKA UniformAssignor (its two builders), RangeAssignor; for subscriptions that differ, the cost-reducing paths of optimal
-semi-matchings (Harvey, Ladner, Lovász, Tamir 2006), where Kafka stops at single hand-overs.
+Source: Kafka's UniformAssignor (its two builders), RangeAssignor; for differing subscriptions the cost-reducing paths of optimal
+semi-matchings (Harvey, Ladner, Lovász, Tamir 2006), where Kafka only makes single moves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ RANGE = "range"
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member as an assignor sees it: the ids of its topics (those that exist), and what it was meant to have before."""
+    """A member as an assignor sees it: the ids of its existing topics, and its previous target assignment."""
 
     topics: frozenset[bytes]
     instance_id: str | None = None
@@ -36,13 +36,13 @@ class Subscriber:
 
 
 Assignor = Callable[[Mapping[str, Subscriber], Mapping[bytes, int]], dict[str, Assignment]]
-"""(members by id, number of partitions by topic id) -> what each member is to have."""
+"""(members by id, partition count by topic id) -> each member's assignment."""
 
 _Mutable = dict[str, dict[bytes, set[int]]]
 
 
 def assign_range(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Kafka's `range`: static members first, in the order of their instance ids, then the others by their member ids."""
+    """Assign by Kafka's `range`: static members first, by instance id, then the others by member id."""
     assigned: _Mutable = {member_id: {} for member_id in members}
     order = sorted(members, key=lambda member_id: _range_order(member_id, members[member_id]))
     for topic_id, count in topics.items():
@@ -57,7 +57,7 @@ def assign_range(members: Mapping[str, Subscriber], topics: Mapping[bytes, int])
 
 
 def assign_uniform(members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> dict[str, Assignment]:
-    """Kafka's `uniform`, its default."""
+    """Assign by `uniform`, Kafka's default."""
     if not members:
         return {}
     same = len({member.topics for member in members.values()}) == 1
@@ -74,7 +74,7 @@ ASSIGNORS: dict[str, Assignor] = {UNIFORM: assign_uniform, RANGE: assign_range}
 
 
 class _Load:
-    """An assignment in the making; it begins with all that may stay where it is."""
+    """An assignment under construction, starting with every partition that may stay where it is."""
 
     def __init__(self, members: Mapping[str, Subscriber], topics: Mapping[bytes, int]) -> None:
         self.members = dict(sorted(members.items()))
@@ -91,8 +91,8 @@ class _Load:
                     self._give(member_id, topic_id, self.rest.get(topic_id, set()) & partitions)
 
     def trim_to_quota(self) -> None:
-        """All subscribe to the same: whoever has more than its share gives back the rest. A share is the mean, rounded up for as many
-        members as it takes; those that have more already are the first to get that."""
+        """If all members have the same subscription, take back what exceeds a member's share. The share is the mean, rounded up for as many
+        members as needed, first for those that have more already."""
         total = sum(self.topics[topic_id] for topic_id in self.rest)
         share, extra = divmod(total, len(self.members))
         for member_id in self.members:
@@ -105,7 +105,7 @@ class _Load:
                 self.rest[topic_id].add(partition)
 
     def hand_out_rest(self) -> None:
-        """What nobody has goes to the subscriber with least; topics that few can read come first."""
+        """Give each free partition to the subscriber with the fewest; topics with few subscribers come first."""
         for topic_id in sorted(self.rest, key=lambda topic_id: (len(self.subscribers[topic_id]), topic_id)):
             if not self.rest[topic_id]:
                 continue
@@ -117,7 +117,7 @@ class _Load:
                 heapreplace(heap, (count + 1, member_id))
 
     def balance(self) -> None:
-        """Hand partitions on, from whoever has at least two more than the one at the chain's end, until no such chain is left."""
+        """Move partitions along chains whose start has at least two more than their end, until there is no such chain."""
         moved = True
         while moved:
             moved = False
@@ -131,7 +131,7 @@ class _Load:
                         self.count[taker] += 1
 
     def _chain_from(self, start: str) -> list[tuple[str, bytes, str]] | None:
-        """The shortest chain of hand-overs (giver, topic, taker) from `start` to a member with at least two partitions less."""
+        """Return the shortest chain of moves (giver, topic, taker) from `start` to a member with at least two partitions less."""
         came_from: dict[str, tuple[str, bytes]] = {}
         seen, seen_topics, queue = {start}, set(), deque([start])
         while queue:

@@ -1,19 +1,17 @@
-"""A classic consumer group as a pure machine: members come and go, generations follow each other, one at a time.
+"""A classic consumer group as a pure state machine, one generation after the other.
 
-Rules that hold here:
+Invariants:
 
-* Time is an argument; a deadline is met by calling `expire` at or after `next_deadline()`. Nothing here waits: a caller that must wait
-  leaves a ticket.
+* Time is an argument; `expire` must be called at or after `next_deadline()`. Nothing here waits: a caller that must wait leaves a ticket.
 * Membership between two generations is soft state and changes at once. What is persisted (generation, protocol, leader, members,
-  assignments) is decided as a `GroupMetadataValue` in `ClassicOutcome.record` and takes effect only in `apply`, the very call that reads it
-  back at start-up.
-* A record is written when the leader's assignment arrives, when a generation begins with nobody in it, and when a static member returns
-  under a new id without a rebalance. If it cannot be written, `abandon` puts the group back on its feet; there is nothing to roll back.
-* A ticket is answered exactly once. One that a later request of the same member replaces is answered REBALANCE_IN_PROGRESS
-  (KAFKA leaves the older request unanswered).
+  assignments) is decided as a `GroupMetadataValue` in `ClassicOutcome.record` and takes effect only in `apply`, which loading uses, too.
+* A record is written when the leader's assignment arrives, when a generation begins without members, and when a static member returns
+  under a new id without a rebalance. If it cannot be written, `abandon` lets the members start over; there is nothing to roll back.
+* A ticket is answered exactly once. If a later request of the same member replaces it, its answer is REBALANCE_IN_PROGRESS (Kafka
+  leaves the older request unanswered).
 
-Joining, the longest of the operations, is in `classic_join`. Source of the rules: KAFKA GroupMetadataManager.classicGroup*,
-ClassicGroup; KIP-345, KIP-394.
+Joining, the longest operation, is in `classic_join`. Source: Kafka's GroupMetadataManager.classicGroup*, ClassicGroup; KIP-345,
+KIP-394.
 """
 
 from collections.abc import Mapping
@@ -28,16 +26,16 @@ from ottla.protocol.error_codes import ErrorCode
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60 * 1000
-"""How long a member that never got its id may be parked in a join: its client is gone or has retried by then (KAFKA:
+"""How long the join of a member without an id may wait: its client is gone or has retried by then (Kafka's
 classicGroupNewMemberJoinTimeoutMs)."""
 
 NOBODY_JOINED_RETRY_MS = 1_000
-"""How long at least a group of silent static members is left alone before it is looked at again: a client may name no rebalance timeout."""
+"""Minimum time before a group of silent static members is checked again, because a client may give no rebalance timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClassicConfig:
-    """The settings that a classic group obeys, under Kafka's names without `group.`; milliseconds."""
+    """The settings of a classic group, under Kafka's names without `group.`, in ms."""
 
     initial_rebalance_delay_ms: int = 0
     max_size: int = 2**31 - 1
@@ -45,7 +43,7 @@ class ClassicConfig:
 
 @dataclass(slots=True)
 class ClassicOutcome:
-    """What an operation decided: whom to answer, once `record` (if any) is appended, applied and durable."""
+    """An operation's decision: the replies to send when `record`, if any, is appended, applied and durable."""
 
     replies: list[Reply] = field(default_factory=list)
     record: GroupMetadataValue | None = None
@@ -53,7 +51,7 @@ class ClassicOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Syncing:
-    """A SyncGroup request without its version. The protocol's type and name are None where the request has none; only the leader's
+    """A SyncGroup request, independent of its version. Protocol type and name are None if the request has none; only the leader's
     assignments count."""
 
     member_id: str
@@ -66,14 +64,14 @@ class Syncing:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """One member that is to leave, by its id, or by its instance id alone (an administrator does that)."""
+    """A member that is to leave, by member id, or by instance id alone (an administrator's request)."""
 
     member_id: str
     instance_id: str | None = None
 
 
 class ClassicGroup:
-    """One group of the classic protocol. `generation` counts from 0; the first completed join makes it 1."""
+    """One group of the classic protocol. `generation` starts at 0; the first completed join makes it 1."""
 
     def __init__(self, group_id: str, config: ClassicConfig) -> None:
         self.group_id = group_id
@@ -85,9 +83,9 @@ class ClassicGroup:
         self.state_timestamp_ms: int | None = None
         self.members = Roster()
         self.pending: dict[str, int] = {}
-        """Ids handed out with MEMBER_ID_REQUIRED that have not joined yet, each with its deadline (KIP-394)."""
+        """Ids returned with MEMBER_ID_REQUIRED that have not joined yet, each with its deadline (KIP-394)."""
         self.subscribed_topics: frozenset[str] | None = None
-        """None: not known, because the protocol is not the consumers' or a subscription cannot be read."""
+        """None: unknown, because the protocol is not the consumers' or a subscription cannot be decoded."""
         self.replacement: Member | None = None
         """The static member whose new id is being written; `apply` installs it."""
         self._pending_sync: set[str] = set()
@@ -96,7 +94,7 @@ class ClassicGroup:
         self._initial_delay_left_ms: int | None = None
         self._joined_during_initial_delay = False
 
-    # --- questions ------------------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------------------
 
     @property
     def leader_id(self) -> str | None:
@@ -108,7 +106,7 @@ class ClassicGroup:
 
     @property
     def is_simple(self) -> bool:
-        """A group that only stores offsets: nobody ever joined it."""
+        """Whether the group only stores offsets: it never had a member."""
         return self.protocol_type is None and self.is_empty and not self.pending
 
     @property
@@ -116,11 +114,11 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL_TYPE
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether a live member reads `topic`; when nobody can tell, a consumers' group is taken to."""
+        """Return whether a live member reads `topic`; if that is unknown, a consumers' group is assumed to read it."""
         return self.uses_consumer_protocol if self.subscribed_topics is None else topic in self.subscribed_topics
 
     def check_member(self, member_id: str, instance_id: str | None) -> ErrorCode:
-        """NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID when another member holds the instance id."""
+        """Return NONE, UNKNOWN_MEMBER_ID, or FENCED_INSTANCE_ID if another member has the instance id."""
         if instance_id is not None:
             holder = self.members.static_member_id(instance_id)
             if holder is None:
@@ -135,11 +133,11 @@ class ClassicGroup:
         return self.protocol_type == protocol_type and self.members.supports(names)
 
     def joined_members(self) -> tuple[JoinedMember, ...]:
-        """What the leader is told: every member with its subscription under the chosen protocol."""
+        """Return every member with its subscription under the chosen protocol, as the leader gets them."""
         return tuple(JoinedMember(m.member_id, m.instance_id, m.metadata(self.protocol_name)) for m in self.members)
 
     def current_generation(self, member_id: str) -> JoinAnswer:
-        """The answer to a join that changes nothing; only the leader gets the members."""
+        """Return the response to a join that changes nothing; only the leader's has the members."""
         return JoinAnswer(
             member_id=member_id,
             generation=self.generation,
@@ -150,7 +148,7 @@ class ClassicGroup:
         )
 
     def next_deadline(self) -> int | None:
-        """The monotonic time at which `expire` has something to do, or None. A heartbeat only ever moves it back."""
+        """Return the monotonic time at which `expire` has work, or None. A heartbeat only ever moves it back."""
         deadlines = [m.session_deadline_ms for m in self.members if m.session_deadline_ms is not None]
         deadlines += self.pending.values()
         deadlines += [deadline for deadline in (self._join_deadline_ms, self._sync_deadline_ms) if deadline is not None]
@@ -159,7 +157,7 @@ class ClassicGroup:
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def sync(self, syncing: Syncing, ticket: Ticket, now: Now) -> ClassicOutcome:
-        """Give a member its assignment, at once or when the leader has sent it."""
+        """Return a member's assignment, now or when the leader has sent it."""
         error = self._check_sync(syncing)
         if error is not ErrorCode.NONE:
             return ClassicOutcome([Reply(ticket, SyncAnswer(error=error))])
@@ -178,7 +176,7 @@ class ClassicGroup:
         return outcome
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
-        """NONE keeps the session; REBALANCE_IN_PROGRESS keeps it and tells the member to rejoin."""
+        """Extend the session and return NONE, or REBALANCE_IN_PROGRESS, which makes the member rejoin."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         error = self.check_member(member_id, instance_id)
@@ -190,7 +188,7 @@ class ClassicGroup:
         return ErrorCode.REBALANCE_IN_PROGRESS if self.state is ClassicState.PREPARING_REBALANCE else ErrorCode.NONE
 
     def leave(self, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], ClassicOutcome]:
-        """Take members out, one error code for each in order; then rebalance if one was there."""
+        """Remove members. Return one error code for each, in order; if any was a member, rebalance."""
         outcome = ClassicOutcome()
         if self.state is ClassicState.DEAD:
             return [ErrorCode.COORDINATOR_NOT_AVAILABLE] * len(leaving), outcome
@@ -203,7 +201,7 @@ class ClassicGroup:
         return errors, outcome
 
     def check_offset_commit(self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool) -> ErrorCode:
-        """Whether these credentials may commit offsets (KAFKA: ClassicGroup.validateOffsetCommit)."""
+        """Return whether these credentials may commit offsets (Kafka's ClassicGroup.validateOffsetCommit)."""
         if self.state is ClassicState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
         if generation < 0 and self.is_empty:
@@ -221,13 +219,13 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def touch_by_commit(self, member_id: str, now: Now) -> None:
-        """An offset commit keeps the session like a heartbeat."""
+        """Extend the session, because an offset commit counts as a heartbeat."""
         member = self.members.get(member_id)
         if member is not None:
             self.reset_session(member, now)
 
     def expire(self, now: Now) -> ClassicOutcome:
-        """Let everything happen whose deadline has come, in the order of the deadlines."""
+        """Process every deadline that has come, in order."""
         outcome = ClassicOutcome()
         due = [
             (m.session_deadline_ms, m.member_id)
@@ -244,10 +242,10 @@ class ClassicGroup:
         return outcome
 
     def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
-        """From when the retention of an offset counts, in wall-clock milliseconds; None while it cannot expire.
+        """Return the start of an offset's retention, in wall clock ms; None while it cannot expire.
 
-        An empty group's from when it became empty; a simple group's, and those that a running consumers' group no longer reads, from
-        their commit.
+        It is the time when an empty group became empty. It is the commit's time for a simple group, and for a topic that a stable
+        consumers' group does not read any more.
         """
         if self.protocol_type is None:
             return commit_timestamp_ms
@@ -260,19 +258,19 @@ class ClassicGroup:
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def record(self, assignments: Mapping[str, bytes], now: Now) -> GroupMetadataValue:
-        """The group as it will be once this record is applied: with these assignments, and stable from now on."""
+        """Return the record of the group with these assignments, in state Stable."""
         return self._record_of(list(self.members), self.leader_id, assignments, now)
 
     def record_replacing(self, old_member_id: str, member: Member, now: Now) -> GroupMetadataValue:
-        """The same generation with `member` in the place of `old_member_id`, its assignment included."""
+        """Return the record of the same generation with `member` in place of `old_member_id`, with its assignment."""
         members = [member if m.member_id == old_member_id else m for m in self.members]
         leader = member.member_id if self.leader_id == old_member_id else self.leader_id
         return self._record_of(members, leader, {m.member_id: m.assignment for m in members}, now)
 
     def apply(self, value: GroupMetadataValue) -> None:
-        """Become what the record says, live or at start-up. Soft state of members already known stays.
+        """Take the state of a record, live or while loading. Soft state of known members is kept.
 
-        The first record of a group, of no generation, says nothing of one that was joined meanwhile.
+        The first record of a group, without a generation, does not change a group that was joined meanwhile.
         """
         if not value.generation and not value.members and (self.generation or len(self.members)):
             return
@@ -285,7 +283,7 @@ class ClassicGroup:
         self.subscribed_topics = self._read_subscriptions()
 
     def on_loaded(self, now: Now) -> ClassicOutcome:
-        """After the log was read: every member gets a full session to show itself, and a group over its limit rebalances."""
+        """Start after loading: every member gets a full session, and a group over its size limit rebalances."""
         outcome = ClassicOutcome()
         for member in self.members:
             self.reset_session(member, now)
@@ -294,7 +292,7 @@ class ClassicGroup:
         return outcome
 
     def abandon(self, now: Now) -> ClassicOutcome:
-        """The record of the last operation could not be written: forget it, and let the members start over."""
+        """Let the members start over, because the last operation's record could not be written."""
         outcome = ClassicOutcome()
         self.replacement = None
         if self.state is ClassicState.COMPLETING_REBALANCE:
@@ -302,32 +300,31 @@ class ClassicGroup:
         return outcome
 
     def release_waiting(self, error: ErrorCode) -> ClassicOutcome:
-        """Answer everybody who waits with an error: the broker stops."""
+        """Complete every waiting request with an error, because the broker shuts down or stops coordinating the group."""
         outcome = ClassicOutcome()
         for member in self.members:
             self.answer_waiting(member, error, member.member_id, outcome)
         return outcome
 
     def die(self) -> None:
-        """The group was deleted; whoever still holds it must find the coordinator again."""
+        """Mark the group as deleted; members that still use it must find the coordinator again."""
         self.state = ClassicState.DEAD
         self.pending.clear()
 
-    # --- rebalance, the common part of the operations ----------------------------------------------------------------------------
+    # --- rebalance, the common part of the operations ---------------------------------------------------------------------------
 
     def reset_session(self, member: Member, now: Now, timeout_ms: int | None = None) -> None:
         member.session_deadline_ms = now.mono_ms + (member.session_timeout_ms if timeout_ms is None else timeout_ms)
 
     def prepare_or_complete(self, now: Now, outcome: ClassicOutcome) -> None:
-        """Something about the membership changed: start a rebalance, or see whether the running one has everybody."""
+        """After a change of membership, start a rebalance, or check whether the running one has all members."""
         if ClassicState.PREPARING_REBALANCE in MOVES[self.state]:
             self.prepare_rebalance(now, outcome)
         else:
             self.maybe_complete_join(now, outcome)
 
     def prepare_rebalance(self, now: Now, outcome: ClassicOutcome) -> None:
-        """Ask everybody to join again. The first rebalance of an empty group leaves others time to arrive: none at all when the delay is
-        0."""
+        """Make all members rejoin. An empty group's first rebalance waits for more members, unless the delay is 0."""
         if self.state is ClassicState.COMPLETING_REBALANCE:
             self._fail_syncs(ErrorCode.REBALANCE_IN_PROGRESS, now, outcome)
         self._pending_sync.clear()
@@ -349,7 +346,7 @@ class ClassicGroup:
             self._complete_join(now, outcome)
 
     def note_new_member(self) -> None:
-        """A member came during the initial delay: the delay is worth extending."""
+        """Note a new member during the initial delay, which is then extended."""
         if self._initial_delay_left_ms is not None:
             self._joined_during_initial_delay = True
 
@@ -361,12 +358,12 @@ class ClassicGroup:
         member.awaiting_join = ticket
 
     def answer_waiting(self, member: Member, error: ErrorCode, join_member_id: str, outcome: ClassicOutcome) -> None:
-        """Answer what the member waits for with an error; it waits for nothing afterwards."""
+        """Answer a member's waiting requests with an error; afterwards it waits for nothing."""
         self._supersede(member.awaiting_join, JoinAnswer(error=error, member_id=join_member_id), outcome)
         self._supersede(member.awaiting_sync, SyncAnswer(error=error), outcome)
         member.awaiting_join = member.awaiting_sync = None
 
-    # --- the leaves -----------------------------------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _move(self, state: ClassicState, now: Now) -> None:
         assert state in MOVES[self.state], f"{self.state} to {state} is not a legal move"
@@ -377,7 +374,7 @@ class ClassicGroup:
         return not self.pending and all(member.awaiting_join is not None for member in self.members)
 
     def _complete_join(self, now: Now, outcome: ClassicOutcome) -> None:
-        """End the join phase: whoever is not here is out (static members excepted), and the next generation begins."""
+        """End the join phase: remove members that have not joined, except static ones, and begin the next generation."""
         self._join_deadline_ms = self._initial_delay_left_ms = None
         for absent in [m for m in self.members if m.awaiting_join is None and m.instance_id is None]:
             self.members.remove(absent.member_id)
@@ -420,7 +417,7 @@ class ClassicGroup:
         return SyncAnswer(protocol_type=self.protocol_type, protocol_name=self.protocol_name, assignment=assignment)
 
     def _assign(self, assignments: Mapping[str, bytes], now: Now, outcome: ClassicOutcome) -> None:
-        """The leader has spoken: everyone who waits is answered, a member it forgot with nothing to do."""
+        """Take the leader's assignments and answer all waiting members; one without an assignment gets an empty one."""
         outcome.record = self.record(assignments, now)
         for member in self.members:
             if member.awaiting_sync is not None:
@@ -454,7 +451,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def _remove(self, member_id: str, outcome: ClassicOutcome) -> None:
-        """A member may be removed while its join is parked; UNKNOWN_MEMBER_ID makes a client that still lives start over."""
+        """Remove a member, even while its join waits; UNKNOWN_MEMBER_ID makes a live client start over."""
         member = self.members.remove(member_id)
         if member is not None:
             self.answer_waiting(member, ErrorCode.UNKNOWN_MEMBER_ID, "", outcome)
@@ -488,7 +485,7 @@ class ClassicGroup:
             self._complete_join(now, outcome)
 
     def _expire_sync(self, now: Now, outcome: ClassicOutcome) -> None:
-        """Those who joined and never came for their assignment are out."""
+        """Remove the members that joined and did not sync."""
         self._sync_deadline_ms = None
         for member_id in sorted(self._pending_sync):
             self._remove(member_id, outcome)
@@ -510,7 +507,7 @@ class ClassicGroup:
         )
 
     def _install(self, value: GroupMetadataValue) -> None:
-        """Make the roster the record's, keeping the soft state of members that are known already."""
+        """Take the record's members, keeping the soft state of known ones."""
         before, self.members = self.members, Roster()
         replacement, self.replacement = self.replacement, None
         for written in value.members:
@@ -531,9 +528,9 @@ class ClassicGroup:
 
 
 def _member_from(written: MemberMetadata, protocol: str | None, known: Member | None) -> Member:
-    """A member as the log has it. One that is known already keeps its soft state, and the other protocols that it speaks.
+    """Return a member of the log. A known one keeps its soft state, and the other protocols that it supports.
 
-    Of a member read back only the chosen protocol is known. Records before version 1 had no rebalance timeout.
+    Of a loaded member only the chosen protocol is known. Records before version 1 have no rebalance timeout.
     """
     chosen = JoinProtocol(protocol or "", bytes(written.subscription))
     persisted = Member(

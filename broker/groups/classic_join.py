@@ -1,11 +1,11 @@
-"""JoinGroup of a classic group: every way in, and every way to be refused.
+"""JoinGroup of a classic group, with all its cases and errors.
 
-Rules that hold here, in the order in which they are checked (KAFKA GroupMetadataManager.classicGroupJoinToClassicGroup):
+The checks have this order (Kafka's GroupMetadataManager.classicGroupJoinToClassicGroup):
 
-1. the group's size, 2. the group is not dead, 3. the protocols fit, 4. the identity.
+1. the group's size, 2. the group is not dead, 3. the protocols match, 4. the member's identity.
 
-A member without an id gets one. A dynamic one must first show that it received it (KIP-394), a static one is recognised by its instance id
-and takes the place of whoever held it (KIP-345): without a rebalance when the group is stable and would choose the same protocol again.
+A member without an id gets one. A dynamic member must first show that it received it (KIP-394). A static member is identified by its
+instance id and replaces the member that had it (KIP-345), without a rebalance if the group is stable and would choose the same protocol.
 """
 
 from dataclasses import dataclass, replace
@@ -20,9 +20,9 @@ from ottla.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Joining:
-    """A JoinGroup request without its version. Timeouts are in milliseconds.
+    """A JoinGroup request, independent of its version. Timeouts are in ms.
 
-    `new_member_id` is the id to hand out if the member has none yet: randomness is the caller's.
+    `new_member_id` is the id for a member without one: randomness is the caller's.
     """
 
     member_id: str
@@ -43,14 +43,14 @@ class Joining:
 
 
 def join(group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> ClassicOutcome:
-    """Let a member join; it is answered now, or when the join phase completes."""
+    """Join a member. It is answered now, or when the join phase ends."""
     attempt = _Join(group, joining, ticket, now)
     attempt.run()
     return attempt.outcome
 
 
 class _Join:
-    """One join on its way: the group and the request, and what has been decided so far."""
+    """One join under way: the group, the request, and the decision so far."""
 
     def __init__(self, group: ClassicGroup, joining: Joining, ticket: Ticket, now: Now) -> None:
         self.group = group
@@ -110,7 +110,7 @@ class _Join:
         group.prepare_or_complete(self.now, self.outcome)
 
     def _rejoin(self, member: Member) -> None:
-        """A known member joins again: a lost answer is repeated, a change or the leader's wish starts a rebalance."""
+        """Rejoin a known member: repeat a lost response, or start a rebalance for a change or at the leader's request."""
         group, joining = self.group, self.joining
         repeats = joining.protocols == member.protocols and (
             group.state is ClassicState.COMPLETING_REBALANCE or (group.state is ClassicState.STABLE and member.member_id != group.leader_id)
@@ -126,7 +126,7 @@ class _Join:
         group.prepare_or_complete(self.now, self.outcome)
 
     def _replace_static(self, old: Member) -> None:
-        """The instance id comes back without its member id: the process was restarted. The old id is fenced at once (KIP-345)."""
+        """Replace a static member that returns without its member id, after a restart. The old id is fenced at once (KIP-345)."""
         group, joining = self.group, self.joining
         group.answer_waiting(old, ErrorCode.FENCED_INSTANCE_ID, old.member_id, self.outcome)
         member = replace(
@@ -149,7 +149,7 @@ class _Join:
 
 
 def _refusal(group: ClassicGroup, joining: Joining) -> tuple[ErrorCode, str]:
-    """The error that keeps the member out (or NONE), and the member id to answer with."""
+    """Return the error that rejects the member (or NONE), and the member id of the response."""
     if not _has_room(group, joining.member_id):
         return ErrorCode.GROUP_MAX_SIZE_REACHED, ""
     if group.state is ClassicState.DEAD:
@@ -159,15 +159,15 @@ def _refusal(group: ClassicGroup, joining: Joining) -> tuple[ErrorCode, str]:
     if not joining.member_id:
         return ErrorCode.NONE, ""
     if joining.member_id in group.pending:
-        # Only dynamic members are ever pending; one that suddenly claims an instance id is not the one that got the id.
+        # Only dynamic members are ever pending; a request with an instance id is not from the client that got this id.
         return (ErrorCode.NONE if joining.instance_id is None else ErrorCode.UNKNOWN_MEMBER_ID), joining.member_id
     return group.check_member(joining.member_id, joining.instance_id), joining.member_id
 
 
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
-    """Whether the size limit lets this member in (KAFKA: acceptJoiningMember).
+    """Return whether the size limit allows this member (Kafka's acceptJoiningMember).
 
-    While joins are gathered the parked ones are counted, so that a limit that was lowered turns out those who come last.
+    During the join phase the waiting members count, so that after a lower limit the last ones are rejected.
     """
     if group.state in {ClassicState.EMPTY, ClassicState.DEAD}:
         return True
@@ -179,7 +179,7 @@ def _has_room(group: ClassicGroup, member_id: str) -> bool:
 
 
 def _protocol_if_replaced(group: ClassicGroup, old: Member, member: Member) -> str:
-    """What the group would choose with the new subscription in place; the roster is left as it was."""
+    """Return the protocol that the group would choose with the new subscription; the roster is not changed."""
     before = old.protocols
     group.members.set_protocols(old, member.protocols)
     chosen = group.members.select_protocol()
@@ -188,7 +188,8 @@ def _protocol_if_replaced(group: ClassicGroup, old: Member, member: Member) -> s
 
 
 def _answer_to_replacement(group: ClassicGroup, joining: Joining, old: Member, member: Member) -> JoinAnswer:
-    """A replaced leader must not assign again: new clients are told so (KIP-814), old ones are shown the old leader's id."""
+    """Return the response to a replaced static member. A leader must not assign again: new clients get a flag (KIP-814), old ones the old
+    leader's id."""
     was_leader = old.member_id == group.leader_id
     skip = was_leader and joining.can_skip_assignment
     members = group.joined_members() if skip else ()

@@ -1,14 +1,15 @@
-"""A consumer group of KIP-848: members, what each is meant to have, and what each has.
+"""A consumer group of KIP-848: its members, their target assignments and their current assignments.
 
-Rules that hold here:
+Invariants:
 
-* All of it is persisted and changes only in `apply`, one record at a time; replaying the log gives the group that was. Timers and the
-  version of the topics that was last looked at are not part of it (`deadlines`, `consumer_draft`).
-* The group's epoch counts changes of membership, subscriptions and topics. The target assignment is computed for an epoch; each member
-  then goes on to that epoch by itself (`reconciliation`).
-* `is_free` says that no member holds a partition. A member holds what it was told to have until it has said that it let go, or is out.
+* The state is persisted and changes only in `apply`, one record at a time; a replay of the log restores it. Timers and the last processed
+  version of the topics are not part of it (`deadlines`, `consumer_draft`).
+* The group's epoch counts changes of members, subscriptions and topics. The target assignment is computed for an epoch; each member then
+  moves to that epoch by itself (`reconciliation`).
+* `is_free` tells that no member holds a partition. A member holds an assigned partition until it has confirmed its revocation, or was
+  removed.
 
-Source of the rules: KAFKA ConsumerGroup, ModernGroup, GroupMetadataManager.replay; KIP-848.
+Source: Kafka's ConsumerGroup, ModernGroup, GroupMetadataManager.replay; KIP-848.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from ottla.protocol.error_codes import ErrorCode
 
 NO_EPOCH = -1
 FIRST_EPOCH = 1
-"""Of a group that has no members yet, and of its target assignment of nothing (Kafka since 4.3)."""
+"""The epoch of a new group without members, and of its empty target assignment (Kafka since 4.3)."""
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
 class ConsumerState(StrEnum):
-    """The names that the wire shows."""
+    """A group's state, with its name on the wire."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -48,7 +49,7 @@ class ConsumerState(StrEnum):
 
 
 class ConsumerGroup:
-    """One group of the consumer protocol, in which members of the classic protocol may take part."""
+    """One group of the consumer protocol, which may also have members of the classic protocol."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -57,24 +58,24 @@ class ConsumerGroup:
         self.metadata_hash = 0
         self.assignment_epoch = FIRST_EPOCH
         self.assignment_timestamp_ms = 0
-        """When the target assignment was computed, by the wall clock; 0: not known."""
+        """When the target assignment was computed, in wall clock ms; 0: unknown."""
         self.members: dict[str, ConsumerMember] = {}
         self.targets: dict[str, Assignment] = {}
         self.resolved: dict[str, frozenset[str]] = {}
-        """What each regular expression stood for when it was last resolved."""
+        """The topics of each regular expression at its last resolution."""
         self.resolved_ms = 0
-        """When that was, by the wall clock; without meaning while nothing is resolved."""
+        """The time of that resolution, in wall clock ms; undefined while nothing is resolved."""
         self.resolved_created: int | None = None
-        """`TopicsView.created` at the last resolution; None: not since the group was read back."""
+        """`TopicsView.created` at the last resolution; None: none since the group was loaded."""
         self.is_backed_by_4_0 = False
-        """Whether Kafka 4.0 wrote a record of type 4, which has to go with the group."""
+        """Whether Kafka 4.0 wrote a record of type 4, which must be deleted with the group."""
         self.topics_version: int | None = None
-        """The version of the topics for which the group was last seen to be right; None: not since it was read back."""
+        """The version of the topics at the group's last check; None: none since the group was loaded."""
         self._static: dict[str, str] = {}
         self._regexes: dict[str, int] = {}
         self._holders: dict[tuple[bytes, int], str] = {}
 
-    # --- questions ------------------------------------------------------------------------------------------------------------
+    # --- queries --------------------------------------------------------------------------------------------------------------
 
     @property
     def state(self) -> ConsumerState:
@@ -99,18 +100,18 @@ class ConsumerGroup:
         return None if member_id is None else self.members.get(member_id)
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
-        """Whether no member holds the partition."""
+        """Return whether no member holds the partition."""
         return (topic_id, partition) not in self._holders
 
     def holder(self, topic_id: bytes, partition: int) -> str | None:
-        """The member that was told to have the partition and has not let go."""
+        """Return the member that was assigned the partition and has not revoked it."""
         return self._holders.get((topic_id, partition))
 
     def target(self, member_id: str) -> Assignment:
         return self.targets.get(member_id, {})
 
     def waits_for_release(self, member: ConsumerMember) -> bool:
-        """Whether something that the member is meant to have is still held by another."""
+        """Return whether another member still holds a partition of the member's target."""
         return any(
             not self.is_free(topic_id, partition)
             for topic_id, partitions in self.target(member.member_id).items()
@@ -118,11 +119,11 @@ class ConsumerGroup:
         )
 
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
-        """Names of the topics that a member subscribes to, whether they exist or not."""
+        """Return the names of a member's subscribed topics, existing or not."""
         return member.topic_names | self.resolved.get(member.topic_regex, frozenset())
 
     def subscribed_topics(self) -> frozenset[str]:
-        """All members' topics together."""
+        """Return the union of all members' topics."""
         return frozenset().union(*(self.topics_of(member) for member in self.members.values()))
 
     def is_subscribed_to(self, topic: str) -> bool:
@@ -130,26 +131,26 @@ class ConsumerGroup:
 
     @property
     def regexes(self) -> Collection[str]:
-        """The regular expressions that members subscribe to."""
+        """The regular expressions in the members' subscriptions."""
         return self._regexes.keys()
 
     def subscribers_of_regex(self, regex: str) -> int:
         return self._regexes.get(regex, 0)
 
     def preferred_assignor(self, default: str) -> str:
-        """The one that most members ask for; of equals the first by name."""
+        """Return the assignor that most members request; on a tie the first by name."""
         votes = Counter(member.server_assignor for member in self.members.values() if member.server_assignor is not None)
         return min(votes, key=lambda name: (-votes[name], name), default=default)
 
     def supports_classic_protocols(self, protocol_type: str, names: set[str]) -> bool:
-        """Whether a member of the classic protocol could speak with all the others of that kind."""
+        """Return whether a classic member with these protocols has one in common with all other classic members."""
         if protocol_type != CONSUMER_PROTOCOL_TYPE or not names:
             return False
         offered = [{protocol.name for protocol in m.classic.protocols} for m in self.members.values() if m.classic is not None]
         return any(all(name in of for of in offered) for name in names)
 
     def offset_expiry_base(self, commit_timestamp_ms: int) -> int | None:
-        """From when the retention of an offset counts; that of a topic which a member reads never expires (the caller asks)."""
+        """Return the start of an offset's retention. The caller ensures that offsets of a subscribed topic never expire."""
         return commit_timestamp_ms
 
     def check_offset_commit(
@@ -162,10 +163,10 @@ class ConsumerGroup:
         transactional: bool,
         knows_epochs: bool,
     ) -> ErrorCode:
-        """Whether these credentials may commit offsets of these partitions. `knows_epochs`: an OffsetCommit of version 9 or later.
+        """Return whether these credentials may commit offsets of these partitions. `knows_epochs`: an OffsetCommit of version 9 or later.
 
-        A transactional producer need not give any: it may know no more of the group than its id. A member that has gone on to a later epoch
-        may commit with the one before what it had in that already (KIP-1251).
+        A transactional producer need not send any, because it may know only the group id. A member in a later epoch may commit with an
+        older one for partitions that it already had in that epoch (KIP-1251).
         """
         if epoch < 0 and not self.members:
             return ErrorCode.NONE
@@ -181,14 +182,14 @@ class ConsumerGroup:
         return ErrorCode.ILLEGAL_GENERATION if transactional else _check_epoch(member, epoch)
 
     def check_offset_fetch(self, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether these credentials may fetch offsets; nobody need give any."""
+        """Return whether these credentials, which are optional, may fetch offsets."""
         if member_id is None and epoch < 0:
             return ErrorCode.NONE
         member = self.members.get(member_id or "")
         return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, epoch)
 
     def copy(self) -> ConsumerGroup:
-        """A group to try records on. Members are values and shared."""
+        """Return a copy to try records on. Members are immutable and shared."""
         group = ConsumerGroup(self.group_id)
         for name, value in vars(self).items():
             setattr(group, name, value.copy() if isinstance(value, dict) else value)
@@ -197,7 +198,7 @@ class ConsumerGroup:
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Become what the record says, live or at start-up. Records may come as compaction left them: any of them may be missing."""
+        """Apply a record, live or while loading. After compaction any record may be missing."""
         match key:
             case records.ConsumerGroupMetadataKey():
                 if isinstance(value, records.ConsumerGroupMetadataValue):
@@ -246,7 +247,7 @@ class ConsumerGroup:
             del self._static[member.instance_id]
 
     def _apply_assignment(self, member_id: str, value: ConsumerValue | None) -> None:
-        """A tombstone comes before that of the member itself; one for a member that is not there changes nothing."""
+        """Apply a member's assignment. Its tombstone precedes the member's; one for an unknown member changes nothing."""
         if isinstance(value, records.ConsumerGroupCurrentMemberAssignmentValue):
             self._put(self._member_with(member_id, fields_of_assignment(value)))
         elif member_id in self.members:

@@ -1,15 +1,14 @@
-"""Members of the classic protocol in a consumer group: the coordinator plays a classic group to each of them (KIP-848 "Migration").
+"""Members of the classic protocol in a consumer group: the coordinator emulates a classic group for each (KIP-848 "Migration").
 
-Rules that hold here:
+Invariants:
 
-* The generation that such a member sees is its member epoch. It is never the leader: the coordinator assigns, and a SyncGroup fetches
-  what it decided.
-* A join is answered at once, and is where the member takes a step towards its target: by what it owns, as its subscription says, it tells
-  what it gave back. A heartbeat tells it to join again (REBALANCE_IN_PROGRESS) whenever there is a step to take; the heartbeats of
-  members of the consumer protocol, and joins, compute the assignment that it is a step to.
-* Once told, it has its rebalance timeout to join, and after the join as long to sync; else it is out.
+* Such a member's generation is its member epoch. It is never the leader: the coordinator assigns, and a SyncGroup returns the result.
+* A join is answered at once, and takes the member one step towards its target; its subscription's owned partitions show what it has
+  revoked. A heartbeat makes it rejoin (REBALANCE_IN_PROGRESS) whenever there is a step to take. Heartbeats of consumer protocol members,
+  and joins, compute the target assignment.
+* After that error a member must join within its rebalance timeout, and after the join sync within the same time; otherwise it is removed.
 
-Source: KAFKA GroupMetadataManager.classicGroupJoinToConsumerGroup and its siblings for Sync, Heartbeat and Leave.
+Source: Kafka's GroupMetadataManager.classicGroupJoinToConsumerGroup and the same for Sync, Heartbeat and Leave.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from ottla.protocol.errors import ProtocolError
 
 
 def join(draft: Draft, joining: Joining) -> JoinAnswer:
-    """Join, or join again. Raises Rejected."""
+    """Join or rejoin a member. Raises Rejected."""
     member_id = joining.member_id or joining.new_member_id
     _check_may_join(draft, joining, member_id)
     if not joining.member_id and joining.require_known_member_id and joining.instance_id is None:
@@ -72,8 +71,8 @@ def join(draft: Draft, joining: Joining) -> JoinAnswer:
 
 
 def _end_group(draft: Draft, member_id: str, owned: Assignment | None, *, subscription_changed: bool) -> ConsumerMember:
-    """The last member of the consumer protocol came back in the classic one; that member. Nobody takes a step towards an assignment that is
-    out of date."""
+    """Return the member whose change to the classic protocol ends the consumer group: it was the last consumer protocol member. No member
+    takes a step towards an outdated assignment."""
     is_stale = draft.group.assignment_epoch < draft.group.epoch
     if not is_stale:
         draft.reconcile(member_id, owned, subscription_changed=subscription_changed)
@@ -84,7 +83,7 @@ def _end_group(draft: Draft, member_id: str, owned: Assignment | None, *, subscr
 
 
 def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
-    """What the member was assigned when it joined. Raises Rejected."""
+    """Return the assignment that the member got when it joined. Raises Rejected."""
     member = existing_member(draft, syncing.member_id, syncing.instance_id)
     classic = _check_generation(member, syncing.generation)
     if syncing.protocol_type not in {None, CONSUMER_PROTOCOL_TYPE} or syncing.protocol_name not in {None, classic.protocols[0].name}:
@@ -102,7 +101,7 @@ def sync(draft: Draft, syncing: Syncing) -> SyncAnswer:
 
 
 def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """NONE, or REBALANCE_IN_PROGRESS when there is a step to take. Raises Rejected."""
+    """Return NONE, or REBALANCE_IN_PROGRESS if there is a step to take. Raises Rejected."""
     member = existing_member(draft, member_id, instance_id)
     _check_generation(member, generation)
     draft.keep_session(member)
@@ -119,8 +118,8 @@ def heartbeat(draft: Draft, member_id: str, instance_id: str | None, generation:
 
 
 def leave(draft: Draft, leaving: list[Leaving]) -> list[ErrorCode]:
-    """One error for each. An admin removes members of the consumer protocol this way too (Kafka since 4.3); the last one leaves a classic
-    group to the others."""
+    """Remove members. Return one error for each. An administrator removes consumer protocol members this way, too (Kafka since 4.3). When
+    the last of these is removed, the others become a classic group."""
     of_the_consumer_protocol = {member.member_id for member in draft.group.members.values() if member.classic is None}
     errors = [_leave_one(draft, one) for one in leaving]
     if of_the_consumer_protocol - draft.group.members.keys() and migration.may_downgrade(draft):

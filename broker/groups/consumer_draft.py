@@ -1,14 +1,14 @@
-"""Decides what happens to a consumer group, by trying each record on a copy before anybody writes it.
+"""Decides the changes of a consumer group, by applying each record to a copy before it is written.
 
-Rules that hold here:
+Invariants:
 
-* A `Draft` reads like the group and changes only by `put`. The group itself is untouched until the records are in the log and applied to
-  it, one by one, as they were to the copy; a draft in which nothing changed never copies.
-* Every change that somebody else's share may depend on (who is a member, who subscribes to what, which topics there are) bumps the group's
-  epoch; the next heartbeat of anybody computes the target assignment for it, `assignment_interval_ms` after the last one at the earliest.
-* Deadlines are set while deciding (`deadlines` says why that is safe).
+* A `Draft` reads like the group and changes only by `put`. The group itself changes only when the records are in the log, by the same
+  records in the same order. A draft without changes makes no copy.
+* Every change that can affect other members' assignments (members, subscriptions, topics) bumps the group's epoch. The next heartbeat of
+  any member computes the target assignment for it, at least `assignment_interval_ms` after the last one.
+* Deadlines are set while deciding (`deadlines` explains why that is safe).
 
-Source: KAFKA GroupMetadataManager.consumerGroupHeartbeat and what it calls, TargetAssignmentBuilder.
+Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat and the methods that it calls, TargetAssignmentBuilder.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from ottla.broker.groups.topics_view import MayDescribe, TopicsView, check_regex
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """The settings of consumer groups, under Kafka's names without `group.consumer.`; milliseconds. The first assignor is the default.
-    `classic_max_size` is how many members the classic group may have that a consumer group becomes."""
+    """The settings of consumer groups, under Kafka's names without `group.consumer.`, in ms. The first assignor is the default.
+    `classic_max_size` limits the members of a group that is converted to a classic one."""
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -46,12 +46,12 @@ class ConsumerConfig:
 
     @property
     def allows_classic_members(self) -> bool:
-        """Whether a member of the classic protocol may join a group that has members."""
+        """Whether a classic protocol member may join a group that has members."""
         return self.allows_upgrade or self.allows_downgrade
 
 
 class Draft:
-    """One operation on its way. `downgraded` is None, or once its records make the group a classic one whether that has to rebalance."""
+    """One operation under way. `downgraded` is set if its records make the group a classic one: whether that must rebalance."""
 
     def __init__(self, group: ConsumerGroup, deadlines: Deadlines, topics: TopicsView, config: ConsumerConfig, now: Now) -> None:
         self.group = group
@@ -73,50 +73,50 @@ class Draft:
     # --- records --------------------------------------------------------------------------------------------------------------
 
     def put(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Decide on a record; the draft's group is at once as it will be."""
+        """Decide on a record and apply it to the draft's group."""
         if self.group is self._original:
             self.group = self._original.copy()
         self.records.append(GroupRecord(key, value))
         self.group.apply(key, value)
 
     def end_classic_group(self) -> None:
-        """The classic group of the same id makes place."""
+        """Delete the classic group with the same id."""
         self.records.append(GroupRecord(GroupMetadataKey(self.group_id), None))
 
     def put_member(self, member: ConsumerMember) -> None:
-        """Who a member is, if that is new."""
+        """Write a member's metadata, if it has changed."""
         before = self.group.members.get(member.member_id)
         if before is None or metadata_of(before) != metadata_of(member):
             self.put(records.ConsumerGroupMemberMetadataKey(self.group_id, member.member_id), metadata_of(member))
 
     def put_assignment(self, member: ConsumerMember) -> None:
-        """What a member has."""
+        """Write a member's current assignment."""
         self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
 
     def put_target(self, member_id: str, target: Assignment) -> None:
-        """What a member is to have."""
+        """Write a member's target assignment."""
         value = records.ConsumerGroupTargetAssignmentMemberValue(topics_of(target))
         self.put(records.ConsumerGroupTargetAssignmentMemberKey(self.group_id, member_id), value)
 
     def put_target_epoch(self, epoch: int) -> None:
-        """For which epoch the target assignment was computed, now."""
+        """Write the epoch that the target assignment was computed for, now."""
         self._put_target_epoch(epoch, self.now.wall_ms)
 
     def put_unknown_target_epoch(self, epoch: int) -> None:
-        """As `put_target_epoch`, of an assignment that nobody here computed: the next one may come at once."""
+        """Write the epoch of a target assignment that was not computed here, so that the next one may follow at once."""
         self._put_target_epoch(epoch, 0)
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
         self.put(records.ConsumerGroupMetadataKey(self.group_id), records.ConsumerGroupMetadataValue(epoch, metadata_hash))
 
     def remove_member(self, member_id: str) -> None:
-        """The member is out; what it had is free."""
+        """Remove a member; its partitions become free."""
         self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member_id), None)
         self.put(records.ConsumerGroupTargetAssignmentMemberKey(self.group_id, member_id), None)
         self.put(records.ConsumerGroupMemberMetadataKey(self.group_id, member_id), None)
 
     def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
-        """A static member comes back under a new id and takes over what it was to have, and has."""
+        """Give a static member that returns under a new id its former target and current assignment."""
         member = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
         target = self.group.target(old.member_id)
         self.remove_member(old.member_id)
@@ -125,12 +125,13 @@ class Draft:
         self.put_assignment(member)
         return self.group.members[member_id]
 
-    # --- what follows from a change -------------------------------------------------------------------------------------------
+    # --- consequences of a change ---------------------------------------------------------------------------------------------
 
     def change_member(self, before: ConsumerMember, after: ConsumerMember, may_describe: MayDescribe) -> bool:
-        """Put the member, bump the epoch if that or the topics require it, and plan a resolution of the regular expressions if one is due.
+        """Write the member, bump the epoch if the member or the topics require it, and plan a resolution of regular expressions if one is
+        due.
 
-        Return whether the member's subscription has changed. Raises Rejected(INVALID_REGULAR_EXPRESSION). KAFKA:
+        Return whether the member's subscription has changed. Raises Rejected(INVALID_REGULAR_EXPRESSION). Source: Kafka's
         hasMemberSubscriptionChanged, maybeUpdateRegularExpressions, updateSubscriptionMetadata.
         """
         names_changed = after.topic_names != before.topic_names
@@ -150,7 +151,7 @@ class Draft:
         return names_changed or regex is not RegexChange.NONE
 
     def put_resolved(self, resolution: Resolution) -> None:
-        """Put what the regular expressions stand for, and bump the epoch if that is new."""
+        """Write the resolved topics of the regular expressions, and bump the epoch if they have changed."""
         changed = False
         for regex, topics in sorted(resolution.found.items()):
             if self.group.subscribers_of_regex(regex):
@@ -162,7 +163,7 @@ class Draft:
             self.put_epoch(self.group.epoch + 1, metadata_hash)
 
     def _refresh(self, *, subscriptions_changed: bool) -> None:
-        """See whether the topics that members subscribe to are still the same, and bump the epoch if anything changed."""
+        """Bump the epoch if the subscriptions or the metadata of the subscribed topics have changed."""
         if not subscriptions_changed and self.group.topics_version == self.topics.version:
             return
         metadata_hash = self.metadata_hash()
@@ -172,20 +173,20 @@ class Draft:
             self._original.topics_version = self.topics.version
 
     def bump_after_leave(self) -> None:
-        """Somebody is out: the rest shares what it had, once one of them is heard of."""
+        """Bump the epoch after a removal: the others share its partitions at their next heartbeats."""
         self._forget_unused_regexes()
         self.put_epoch(self.group.epoch + 1, self.metadata_hash())
 
     @property
     def next_epoch(self) -> int:
-        """Of the target assignment that there is, or that may be computed now."""
+        """The epoch of the current target assignment, or of the one that may be computed now."""
         group, interval_ms = self.group, self.config.assignment_interval_ms
         computed_ms = group.assignment_timestamp_ms
         waits = bool(computed_ms and interval_ms) and self.now.wall_ms < computed_ms + interval_ms
         return group.assignment_epoch if waits else max(group.epoch, group.assignment_epoch)
 
     def update_target(self) -> None:
-        """Compute the target assignment for the group's epoch, if there is none and it is time to; only what changed is written."""
+        """Compute the target assignment for the group's epoch if it is missing and due; only changes are written."""
         group = self.group
         if self.next_epoch == group.assignment_epoch:
             return
@@ -207,7 +208,7 @@ class Draft:
         self.put_target_epoch(epoch)
 
     def reconcile(self, member_id: str, owned: Assignment | None, *, subscription_changed: bool = False) -> ConsumerMember:
-        """Take a member one step on; the member after it. Raises Rejected(FENCED_MEMBER_EPOCH)."""
+        """Take a member one step forward and return it. Raises Rejected(FENCED_MEMBER_EPOCH)."""
         group = self.group
         member = group.members[member_id]
         if member.is_reconciled_to(group.assignment_epoch) and not subscription_changed:
@@ -227,18 +228,18 @@ class Draft:
         return after
 
     def keep_session(self, member: ConsumerMember) -> None:
-        """The member was heard of."""
+        """Extend a member's session."""
         timeout_ms = self.config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
         self.deadlines.set(DeadlineKind.SESSION, member.member_id, self.now.mono_ms + timeout_ms)
 
-    # --- the leaves -----------------------------------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
         key = records.ConsumerGroupTargetAssignmentMetadataKey(self.group_id)
         self.put(key, records.ConsumerGroupTargetAssignmentMetadataValue(epoch, timestamp_ms))
 
     def metadata_hash(self) -> int:
-        """Of the topics that members subscribe to, as they are now."""
+        """Return the hash of the subscribed topics as they are now."""
         infos = (self.topics.by_name(name) for name in self.group.subscribed_topics())
         return hash_of(info for info in infos if info is not None)
 

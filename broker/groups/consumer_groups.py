@@ -1,11 +1,11 @@
-"""The consumer groups among the groups of one partition of `__consumer_offsets`: part of `GroupCoordinator`.
+"""The consumer groups of one partition of `__consumer_offsets`: part of `GroupCoordinator`.
 
-Rules that hold here:
+Invariants:
 
-* An operation makes a `Draft` on the group, whose records the runtime appends; `apply` puts them into effect. What a draft refuses, it
-  refuses before anything was decided.
-* A group of the other kind under the same id is replaced where Kafka allows it (`migration`), in the batch of the operation that needs it.
-* `after_append` does what may be done only once the records of a conversion took effect: a new classic group begins to wait for its
+* An operation makes a `Draft` of the group, whose records the runtime appends; `apply` puts them into effect. A draft raises before
+  anything is decided.
+* A group of the other type with the same id is replaced if Kafka allows it (`migration`), in the batch of the operation that requires it.
+* `after_append` does what is possible only after a conversion's records have taken effect: a new classic group begins to wait for its
   members.
 """
 
@@ -37,23 +37,24 @@ T = TypeVar("T")
 
 
 class ConsumerGroups:
-    """`groups` is the coordinator's table of groups of both kinds; `config_of` gives what a group, by its id, runs with now."""
+    """Operations on consumer groups. `groups` is the coordinator's table of all groups; `config_of` returns a group's current settings by
+    id."""
 
     def __init__(self, groups: dict[str, Group], config_of: Callable[[str], ConsumerConfig], topics: TopicsView) -> None:
         self._groups = groups
         self._config_of = config_of
         self._topics = topics
         self.deadlines: dict[str, Deadlines] = {}
-        """By group id; a group that is gone, or was refused before it began, has none."""
+        """By group id; none for a deleted group, or one whose first operation was rejected."""
         self._downgraded: dict[str, bool] = {}
-        """Groups that the last operation made classic ones; whether they have to rebalance."""
+        """Groups that the last operation converted to classic ones, with whether they must rebalance."""
         self._resolutions: dict[str, Resolution] = {}
-        """By group id; one stays until it has ended, so that a group has one at a time."""
+        """By group id; a resolution stays until it has ended, so that a group has one at a time."""
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, list[Reply]]]:
-        """The answer, and whom else to answer: members of a classic group that the heartbeat converts. Raises Rejected."""
+        """Return the response, and the replies to members of a classic group that the heartbeat converts. Raises Rejected."""
         consumer_heartbeat.check(beat, self._config_of(beat.group_id))
         if beat.epoch in {LEAVE_EPOCH, LEAVE_STATIC_EPOCH}:
             draft = self._draft(self._existing(beat.group_id), now)
@@ -66,7 +67,7 @@ class ConsumerGroups:
         return self._effects(draft, (answer, draft.replies))
 
     def join(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """A member of the classic protocol joins a group that has members."""
+        """Join a classic protocol member to a group that has members."""
         draft = self._draft(group, now)
         try:
             answer = consumer_classic.join(draft, joining)
@@ -75,7 +76,7 @@ class ConsumerGroups:
         return self._effects(draft, [Reply(ticket, answer)])
 
     def sync(self, group: ConsumerGroup, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """A member of the classic protocol fetches its assignment."""
+        """Return the assignment of a classic protocol member."""
         try:
             answer = consumer_classic.sync(self._draft(group, now), syncing)
         except Rejected as refused:
@@ -83,20 +84,20 @@ class ConsumerGroups:
         return Effects((), [Reply(ticket, answer)])
 
     def heartbeat_of_classic(self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now: Now) -> ErrorCode:
-        """A member of the classic protocol shows that it lives."""
+        """Process the heartbeat of a classic protocol member."""
         try:
             return consumer_classic.heartbeat(self._draft(group, now), member_id, instance_id, generation)
         except Rejected as refused:
             return refused.code
 
     def leave(self, group: ConsumerGroup, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, list[Reply]]]:
-        """Members of either protocol leave by a LeaveGroup."""
+        """Remove members of either protocol by a LeaveGroup."""
         draft = self._draft(group, now)
         errors = consumer_classic.leave(draft, leaving)
         return errors, self._effects(draft, [])
 
     def touch_by_commit(self, group: ConsumerGroup, member_id: str, now: Now) -> None:
-        """An offset commit keeps the session of a member of the classic protocol, which sends fewer heartbeats while it commits."""
+        """Extend the session of a classic protocol member, which sends fewer heartbeats while it commits."""
         member = group.members.get(member_id)
         if member is not None and member.classic is not None:
             self._draft(group, now).keep_session(member)
@@ -108,7 +109,7 @@ class ConsumerGroups:
         return None if deadlines is None else deadlines.next_ms
 
     def expire(self, group: ConsumerGroup, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Put out whose deadline has come."""
+        """Remove the members whose deadlines have come."""
         draft = self._draft(group, now)
         for due in draft.deadlines.take_due(now.mono_ms):
             member = draft.group.members.get(due.member_id)
@@ -118,7 +119,7 @@ class ConsumerGroups:
         return self._effects(draft, draft.replies)
 
     def on_loaded(self, group: ConsumerGroup, now: Now) -> None:
-        """The log was read back: every member has a full session, and its full time to give back what it has to."""
+        """Start after loading: every member gets a full session, and its full time to revoke partitions."""
         draft = self._draft(group, now)
         for member in group.members.values():
             draft.keep_session(member)
@@ -126,7 +127,7 @@ class ConsumerGroups:
                 draft.deadlines.set(DeadlineKind.REBALANCE, member.member_id, now.mono_ms + member.rebalance_timeout_ms, member.epoch)
 
     def abandon(self, group: ConsumerGroup, now: Now) -> None:
-        """Nothing that was decided took effect: members whose time was up are looked at again."""
+        """Restore the deadlines of members after a failed write, because nothing of the decision took effect."""
         self._downgraded.pop(group.group_id, None)
         group.resolved_created = None
         draft = self._draft(group, now)
@@ -135,7 +136,7 @@ class ConsumerGroups:
                 draft.keep_session(member)
 
     def after_append(self, group_id: str, now: Now) -> list[Reply]:
-        """What the last operation decided is in the log."""
+        """Continue after the last operation's records are in the log. Return the replies that follow."""
         has_to_rebalance = self._downgraded.pop(group_id, None)
         group = self._groups.get(group_id)
         outcome = ClassicOutcome()
@@ -149,12 +150,12 @@ class ConsumerGroups:
     # --- regular expressions --------------------------------------------------------------------------------------------------
 
     def next_resolution(self, group_id: str) -> Resolution | None:
-        """Return a resolution that the group is due, once. The caller runs it and ends it by `end_resolution`."""
+        """Return a resolution that is due for the group, once. The caller runs it and ends it with `end_resolution`."""
         resolution = self._resolutions.get(group_id)
         return resolution if resolution is not None and resolution.start() else None
 
     def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, list[Reply]]:
-        """Take what a resolution has found, if it has ended and there is still such a group."""
+        """Apply the result of a resolution, if it has ended and the group still exists."""
         del self._resolutions[resolution.group_id]
         group = self._groups.get(resolution.group_id)
         if not isinstance(group, ConsumerGroup) or not resolution.found:
@@ -167,7 +168,7 @@ class ConsumerGroups:
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """A record of a consumer group. A value makes the group, in the place of a classic one that only stored offsets."""
+        """Apply a record of a consumer group. A value creates the group, in place of a classic one that only stored offsets."""
         group = self._groups.get(key.group)
         ended = value is None and isinstance(key, ConsumerGroupMetadataKey)
         if ended:
@@ -180,10 +181,10 @@ class ConsumerGroups:
         if ended:
             del self._groups[key.group]
 
-    # --- the leaves -----------------------------------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _draft(self, group: ConsumerGroup, now: Now) -> Draft:
-        """What it decides counts only when `_effects` was told, or when the group is there already."""
+        """Return a draft, which takes effect only by `_effects`, or if the group exists already."""
         deadlines = self.deadlines.get(group.group_id) or Deadlines()
         if self._groups.get(group.group_id) is group:
             self.deadlines[group.group_id] = deadlines
@@ -197,7 +198,7 @@ class ConsumerGroups:
         return group
 
     def _draft_to_join(self, beat: Heartbeat, now: Now) -> Draft:
-        """On the group there is; for a member that joins, on a new one if need be."""
+        """Return a draft of the existing group, or of a new one for a joining member."""
         group = self._groups.get(beat.group_id)
         if isinstance(group, ConsumerGroup) or beat.epoch != JOIN_EPOCH:
             return self._draft(self._existing(beat.group_id), now)

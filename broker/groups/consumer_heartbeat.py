@@ -1,15 +1,14 @@
-"""ConsumerGroupHeartbeat: the one request by which a member joins, goes on, and leaves.
+"""ConsumerGroupHeartbeat: the single request with which a member joins, stays and leaves.
 
-Rules that hold here:
+Invariants:
 
-* Epoch 0 joins, a positive one goes on, -1 leaves, -2 leaves for a while (static members). What a heartbeat does not mention has not
-  changed.
-* A member that comes with the epoch before its own is believed if it owns nothing that it should not: the response that told it the new
-  one was lost. Any other epoch than its own fences it, and it has to begin again without partitions.
-* A member that joins again under its id, because it was fenced or did not hear the answer, owns nothing, and is told what it is to have.
-* An instance id has one live member. Its next one gets in when the last has left with -2, and finds everything as that left it.
+* Epoch 0 joins, a positive one stays, -1 leaves, -2 leaves temporarily (static members). A field that is absent has not changed.
+* A member with the epoch before its current one is accepted if it owns only partitions assigned to it: the response with the new epoch was
+  lost. Any other wrong epoch fences the member, which must rejoin without partitions.
+* A member that rejoins under its id, because it was fenced or missed the response, owns nothing and gets its assignment again.
+* An instance id has one live member. The next one can join after the last has left with -2, and gets its state.
 
-Source: KAFKA GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid, GroupMetadataManager.consumerGroupHeartbeat,
+Source: Kafka's GroupCoordinatorService.throwIfConsumerGroupHeartbeatRequestIsInvalid, GroupMetadataManager.consumerGroupHeartbeat,
 consumerGroupLeave, consumerGroupFenceMember (4.3).
 """
 
@@ -27,13 +26,13 @@ from ottla.broker.groups.topics_view import MayDescribe, every_topic
 from ottla.protocol.error_codes import ErrorCode
 
 ID_BYTES_MAX = 32_767
-"""What a key of the internal topic can carry of a group id, a member id or an expression."""
+"""The maximum size of a group id, member id or expression in a key of the internal topic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A ConsumerGroupHeartbeat request without its version. None, and a rebalance timeout of -1: as before. `owned` is what the member
-    says it owns."""
+    """A ConsumerGroupHeartbeat request, independent of its version. None, and a rebalance timeout of -1, mean unchanged. `owned` are the
+    partitions that the member owns."""
 
     group_id: str
     member_id: str
@@ -52,14 +51,14 @@ class Heartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether everything was said: then the whole assignment is answered."""
+        """Whether the request has all fields; the response then has the whole assignment."""
         said = self.topic_names is not None or self.topic_regex is not None
         return self.epoch == JOIN_EPOCH or (self.rebalance_timeout_ms != -1 and said and self.owned is not None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """Who the member is and which epoch it is in; `assignment` is None when it is as the member was told before."""
+    """The response: the member's id and epoch. `assignment` is None if it has not changed since the last response."""
 
     member_id: str
     epoch: int
@@ -68,7 +67,7 @@ class HeartbeatAnswer:
 
 
 def check(beat: Heartbeat, config: ConsumerConfig) -> None:
-    """Whether the request makes sense by itself. Raises Rejected."""
+    """Check the request by itself. Raises Rejected."""
     invalid = _fault(beat)
     if invalid is not None:
         raise Rejected(ErrorCode.INVALID_REQUEST, invalid)
@@ -104,7 +103,7 @@ def _fault(beat: Heartbeat) -> str | None:
 
 
 def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
-    """Join or go on. Raises Rejected."""
+    """Join or stay. Raises Rejected."""
     group = draft.group
     if len(group.members) >= draft.config.max_size and beat.member_id not in group.members:
         raise Rejected(
@@ -126,7 +125,7 @@ def heartbeat(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
 
 
 def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
-    """Leave for good, or for a while. Raises Rejected."""
+    """Leave for good or temporarily. Raises Rejected."""
     member = existing_member(draft, beat.member_id, beat.instance_id)
     if beat.epoch == LEAVE_STATIC_EPOCH:
         draft.put_assignment(replace(member, epoch=LEAVE_STATIC_EPOCH, pending_revocation={}))
@@ -137,7 +136,7 @@ def leave(draft: Draft, beat: Heartbeat) -> HeartbeatAnswer:
 
 
 def fence(draft: Draft, member_id: str) -> None:
-    """Put a member out. The last one of the consumer protocol leaves a classic group to those of the classic protocol."""
+    """Remove a member. If it was the last consumer protocol member, the others may become a classic group."""
     spoke_classic = draft.group.members[member_id].classic is not None
     draft.remove_member(member_id)
     if not spoke_classic and migration.may_downgrade(draft):
@@ -147,7 +146,7 @@ def fence(draft: Draft, member_id: str) -> None:
 
 
 def existing_member(draft: Draft, member_id: str, instance_id: str | None) -> ConsumerMember:
-    """The member that is meant. Raises Rejected for one that is not there, or whose instance id another member holds."""
+    """Return the member. Raises Rejected if it does not exist, or if another member has its instance id."""
     group = draft.group
     if instance_id is None:
         member = group.members.get(member_id)
@@ -166,7 +165,7 @@ def existing_member(draft: Draft, member_id: str, instance_id: str | None) -> Co
 
 
 def _member(draft: Draft, beat: Heartbeat) -> ConsumerMember:
-    """The member as it was before this heartbeat; for a new one, one without anything."""
+    """Return the member before this heartbeat; an empty one for a new member."""
     group = draft.group
     if beat.epoch != JOIN_EPOCH:
         member = existing_member(draft, beat.member_id, beat.instance_id)
@@ -200,7 +199,7 @@ def _check_epoch(member: ConsumerMember, beat: Heartbeat) -> None:
 
 
 def _changed(member: ConsumerMember, beat: Heartbeat) -> ConsumerMember:
-    """With what the heartbeat says; who sends it speaks the consumer protocol."""
+    """Return the member with the heartbeat's fields; its sender uses the consumer protocol."""
     return replace(
         member,
         instance_id=member.instance_id if beat.instance_id is None else beat.instance_id,

@@ -1,15 +1,15 @@
-"""A member of a consumer group (KIP-848), as a value: a change makes a new one.
+"""A member of a consumer group (KIP-848), as an immutable value.
 
-Rules that hold here:
+Invariants:
 
-* `assigned` is what the member was told to have; `pending_revocation` what it had and was told to give back, until it says so. Both
-  are its own: nobody else is given either. `epochs` says since which group epoch each of them is: an offset that the member commits with
-  an older epoch than its own is as good as ever for a partition that it had in that epoch already (KIP-1251).
-* A member whose epoch is -2 is a static one that left for a while; what it has waits for it.
-* `classic` is None for a member that speaks the protocol of KIP-848 itself. Else it speaks the classic protocol, and the coordinator
-  plays a classic group to it (`consumer_classic`).
+* `assigned` has the partitions that the member was assigned; `pending_revocation` those that it must revoke and has not confirmed yet.
+  No other member gets either. `epochs` has the group epoch in which each was assigned: an offset committed with an older epoch is valid
+  for a partition that the member already had in that epoch (KIP-1251).
+* A member with epoch -2 is a static one that left temporarily; its partitions are reserved for it.
+* `classic` is None for a member that uses the protocol of KIP-848. Otherwise it uses the classic protocol, and the coordinator emulates a
+  classic group for it (`consumer_classic`).
 
-Source: KAFKA ConsumerGroupMember, MemberState.
+Source: Kafka's ConsumerGroupMember, MemberState.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
 
 Assignment = Mapping[bytes, frozenset[int]]
-"""Partitions by topic id; no topic without partitions."""
+"""Partitions by topic id, without empty entries."""
 
 Epochs = Mapping[tuple[bytes, int], int]
 """Group epochs by topic id and partition."""
 
 
 class MemberState(IntEnum):
-    """Where a member stands on its way to the target assignment; the numbers are the record's."""
+    """A member's state on the way to its target assignment, numbered as in the record."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -50,7 +50,7 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicMember:
-    """What a classic group would know of the member; its session timeout in milliseconds."""
+    """A classic protocol member's protocols, and its session timeout in ms."""
 
     session_timeout_ms: int
     protocols: tuple[JoinProtocol, ...]
@@ -58,7 +58,7 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerMember:
-    """One member. `rebalance_timeout_ms` is how long it may take to give partitions back."""
+    """One member. `rebalance_timeout_ms` limits the time for revoking partitions."""
 
     member_id: str
     instance_id: str | None = None
@@ -81,13 +81,13 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def has(self) -> Assignment:
-        """All that it has, with what it is to give back."""
+        """Return all partitions that the member has, including those that it must revoke."""
         topics = self.assigned.keys() | self.pending_revocation.keys()
         none: frozenset[int] = frozenset()
         return {topic_id: self.assigned.get(topic_id, none) | self.pending_revocation.get(topic_id, none) for topic_id in topics}
 
     def owned(self) -> Iterable[tuple[bytes, int]]:
-        """Every partition that nobody else may be given."""
+        """Yield every partition that no other member may get."""
         for assignment in (self.assigned, self.pending_revocation):
             for topic_id, partitions in assignment.items():
                 for partition in partitions:
@@ -95,7 +95,7 @@ class ConsumerMember:
 
 
 def fields_of_metadata(value: ConsumerGroupMemberMetadataValue) -> dict[str, object]:
-    """What a record of type 5 says of a member, as fields of ConsumerMember. A member of the classic protocol offers at least one."""
+    """Return a record of type 5 as fields of ConsumerMember. A classic protocol member has at least one protocol."""
     classic = value.classic_member_metadata
     return {
         "instance_id": value.instance_id,
@@ -115,7 +115,7 @@ def fields_of_metadata(value: ConsumerGroupMemberMetadataValue) -> dict[str, obj
 
 
 def metadata_of(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
-    """The record of type 5."""
+    """Return the member's record of type 5."""
     classic = member.classic
     return ConsumerGroupMemberMetadataValue(
         instance_id=member.instance_id,
@@ -133,7 +133,7 @@ def metadata_of(member: ConsumerMember) -> ConsumerGroupMemberMetadataValue:
 
 
 def fields_of_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> dict[str, object]:
-    """What a record of type 8 says of a member, as fields of ConsumerMember."""
+    """Return a record of type 8 as fields of ConsumerMember."""
     known = {state.value for state in MemberState}
     return {
         "epoch": value.member_epoch,
@@ -146,7 +146,7 @@ def fields_of_assignment(value: ConsumerGroupCurrentMemberAssignmentValue) -> di
 
 
 def current_assignment_of(member: ConsumerMember) -> ConsumerGroupCurrentMemberAssignmentValue:
-    """The record of type 8."""
+    """Return the member's record of type 8."""
     return ConsumerGroupCurrentMemberAssignmentValue(
         member.epoch,
         member.previous_epoch,
@@ -157,12 +157,12 @@ def current_assignment_of(member: ConsumerMember) -> ConsumerGroupCurrentMemberA
 
 
 def epochs_of(assignment: Assignment, epoch: int) -> Epochs:
-    """All of it assigned in one epoch."""
+    """Return the same epoch for every partition."""
     return {(topic_id, partition): epoch for topic_id, partitions in assignment.items() for partition in partitions}
 
 
 def assignment_from(topics: Iterable[AssignedTopic | OwnedTopic]) -> Assignment:
-    """As a record or a request lists it; a topic that is listed twice has the partitions of both."""
+    """Return the assignment listed in a record or request; entries of the same topic are merged."""
     assignment: dict[bytes, frozenset[int]] = {}
     for topic in topics:
         if topic.partitions:
@@ -172,7 +172,7 @@ def assignment_from(topics: Iterable[AssignedTopic | OwnedTopic]) -> Assignment:
 
 
 def topics_of(assignment: Assignment) -> list[AssignedTopic]:
-    """As a record lists it, sorted."""
+    """Return the assignment as a record lists it, sorted."""
     return [AssignedTopic(topic_id, sorted(partitions)) for topic_id, partitions in sorted(assignment.items())]
 
 
@@ -185,7 +185,7 @@ def _epochs_from(topics: Iterable[OwnedTopic], default: int) -> Epochs:
 
 
 def _epochs_of_topic(topic: OwnedTopic, default: int) -> list[int]:
-    """As many as there are partitions, also where the record has none, or too few."""
+    """Return one epoch per partition, even if the record has none or too few."""
     epochs = topic.assignment_epochs
     return epochs if epochs is not None and len(epochs) == len(topic.partitions) else [default] * len(topic.partitions)
 

@@ -1,15 +1,15 @@
-"""The records of consumer groups (KIP-848) in `__consumer_offsets`: key types 3 to 8 and 16, byte for byte as Kafka 4.3 writes them.
+"""The records of consumer groups (KIP-848) in `__consumer_offsets`: key types 3 to 8 and 16, byte for byte as in Kafka 4.3.
 
-Rules that hold here:
+Invariants:
 
-* A key is never flexible and its type is its "version", as for all records of this topic (`group_records`); every value is version 0 and
+* A key is never flexible and its type is its "version", as for all records of this topic (`group_records`). Every value is version 0 and
   flexible.
-* A group is many records: one for its epoch (3), one for the epoch of its target assignment (6), and for each member who it is (5), what
-  it is meant to have (7) and what it has (8); one for what each regular expression stands for (16). Type 4 is what Kafka 4.0 wrote in
-  place of the hash in type 3; it is read, never written, and deleted with its group.
-* Lists inside a value are sorted, so that equal state gives equal bytes.
+* A group has many records: its epoch (3), the epoch of its target assignment (6), for each member its metadata (5), its target assignment
+  (7) and its current assignment (8), and the topics of each regular expression (16). Kafka 4.0 wrote type 4 in place of the hash in type
+  3; it is read, never written, and deleted with its group.
+* Lists in a value are sorted, so that equal state gives equal bytes.
 
-Source: KAFKA group-coordinator message schemas (ConsumerGroup*Key, ConsumerGroup*Value), GroupCoordinatorRecordHelpers.
+Source: Kafka's group-coordinator message schemas (ConsumerGroup*Key, ConsumerGroup*Value), GroupCoordinatorRecordHelpers.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ REGULAR_EXPRESSION = 16
 
 @wire_struct
 class ConsumerGroupMetadataKey(Message, versions="3"):
-    """Which consumer group."""
+    """The key of a group's epoch."""
 
     group: str = string()
 
 
 @wire_struct
 class ConsumerGroupPartitionMetadataKey(Message, versions="4"):
-    """Which group's view of its topics (Kafka 4.0)."""
+    """The key of a group's topic metadata (Kafka 4.0)."""
 
     group: str = string()
 
 
 @wire_struct
 class ConsumerGroupMemberMetadataKey(Message, versions="5"):
-    """Which member."""
+    """The key of a member's metadata."""
 
     group: str = string()
     member_id: str = string()
@@ -49,14 +49,14 @@ class ConsumerGroupMemberMetadataKey(Message, versions="5"):
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMetadataKey(Message, versions="6"):
-    """Which group's target assignment."""
+    """The key of the epoch of a group's target assignment."""
 
     group: str = string()
 
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
-    """Which member's target assignment."""
+    """The key of a member's target assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -64,7 +64,7 @@ class ConsumerGroupTargetAssignmentMemberKey(Message, versions="7"):
 
 @wire_struct
 class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
-    """Which member's current assignment."""
+    """The key of a member's current assignment."""
 
     group: str = string()
     member_id: str = string()
@@ -72,7 +72,7 @@ class ConsumerGroupCurrentMemberAssignmentKey(Message, versions="8"):
 
 @wire_struct
 class ConsumerGroupRegularExpressionKey(Message, versions="16"):
-    """Which regular expression of a group."""
+    """The key of a group's regular expression."""
 
     group: str = string()
     regular_expression: str = string()
@@ -80,7 +80,7 @@ class ConsumerGroupRegularExpressionKey(Message, versions="16"):
 
 @wire_struct
 class ConsumerGroupMetadataValue(Message, versions="0", flexible="0+"):
-    """The group's epoch, and a hash of the topics that it was computed for (0: none, or written by Kafka 4.0)."""
+    """A group's epoch, and a hash of its topics in that epoch (0: none, or written by Kafka 4.0)."""
 
     epoch: int = int32()
     metadata_hash: int = int64(tag=0, default=0)
@@ -102,7 +102,7 @@ class TopicMetadata:
 
 @wire_struct
 class ConsumerGroupPartitionMetadataValue(Message, versions="0", flexible="0+"):
-    """The topics as a coordinator of Kafka 4.0 saw them. Read, so that such a log can be, and otherwise not used."""
+    """A group's topic metadata in Kafka 4.0. It is decoded so that such a log can be read, and not used."""
 
     topics: list[TopicMetadata] = array(TopicMetadata)
 
@@ -115,7 +115,7 @@ class ClassicProtocol:
 
 @wire_struct
 class ClassicMemberMetadata:
-    """Of a member that speaks the classic protocol: its own session timeout in milliseconds, and the protocols it offered."""
+    """The session timeout, in ms, and the protocols of a classic protocol member."""
 
     session_timeout_ms: int = int32()
     supported_protocols: list[ClassicProtocol] = array(ClassicProtocol)
@@ -123,9 +123,9 @@ class ClassicMemberMetadata:
 
 @wire_struct
 class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
-    """Who a member is and what it subscribes to.
+    """A member's metadata and subscription.
 
-    Null in `classic_member_metadata` is written as such: Kafka takes a record without it for one of a classic member of no protocols.
+    A null `classic_member_metadata` is written as null: Kafka takes a record without the field for a classic member without protocols.
     """
 
     instance_id: str | None = string(nullable="0+", default=None)
@@ -143,7 +143,7 @@ class ConsumerGroupMemberMetadataValue(Message, versions="0", flexible="0+"):
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMetadataValue(Message, versions="0", flexible="0+"):
-    """The group epoch for which the target assignment was computed, and when (wall-clock milliseconds; 0: not known)."""
+    """The group epoch that the target assignment was computed for, and when (wall clock ms; 0: unknown)."""
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, default=0)
@@ -157,14 +157,14 @@ class AssignedTopic:
 
 @wire_struct
 class ConsumerGroupTargetAssignmentMemberValue(Message, versions="0", flexible="0+"):
-    """What a member is to have in the end."""
+    """A member's target assignment."""
 
     topic_partitions: list[AssignedTopic] = array(AssignedTopic)
 
 
 @wire_struct
 class OwnedTopic:
-    """`assignment_epochs` has the group epoch in which each of the partitions was assigned; empty where Kafka before 4.3 wrote it."""
+    """A member's partitions of a topic. `assignment_epochs` has the group epoch of each assignment; empty if written before Kafka 4.3."""
 
     topic_id: bytes = uuid()
     partitions: list[int] = array(int32)
@@ -173,7 +173,7 @@ class OwnedTopic:
 
 @wire_struct
 class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible="0+"):
-    """What a member has, and what it must give back before it goes on. `state` is a `MemberState`."""
+    """A member's current assignment, and the partitions that it must revoke before it moves on. `state` is a `MemberState`."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
@@ -184,7 +184,7 @@ class ConsumerGroupCurrentMemberAssignmentValue(Message, versions="0", flexible=
 
 @wire_struct
 class ConsumerGroupRegularExpressionValue(Message, versions="0", flexible="0+"):
-    """The topics that an expression stood for, by which version of the topics, and when (wall-clock milliseconds)."""
+    """The topics of a regular expression, with the version of the topics and the time (wall clock ms) of its resolution."""
 
     topics: list[str] = array(string)
     version: int = int64()

@@ -1,16 +1,16 @@
-"""The groups and offsets of one partition of `__consumer_offsets`, as one machine.
+"""The groups and offsets of one partition of `__consumer_offsets`, as one state machine.
 
-Rules that hold here:
+Invariants:
 
-* An operation decides and returns `Effects(records, response)`. The runtime appends the records, calls `apply` for each, and gives the
-  response when they are durable; `apply` is also how the log is read back, so what is persisted is the same live and after a restart.
-* `apply` and `end_transaction` are the only ways to change offsets and to create or delete a persisted group. Membership between two
-  generations is soft (see `classic`) and changes while deciding; `abandon` tells a group that its record could not be written.
-* Groups of both kinds stand in one table, as an id names one group; consumer groups are in the hands of `consumer_groups`.
-* The first record of a classic group says no more than that it is there; it comes with the first join, also with one that is refused.
+* An operation decides and returns `Effects(records, response)`. The runtime appends the records, calls `apply` for each, and sends the
+  response when they are durable. Loading uses `apply`, too, so the persisted state is the same live and after a restart.
+* Only `apply` and `end_transaction` change offsets and create or delete a persisted group. Membership between two generations is soft
+  state (see `classic`) and changes while deciding; `abandon` notifies a group of a failed write.
+* One table has groups of both types, because an id names one group; `consumer_groups` handles consumer groups.
+* The first record of a classic group only shows that it exists; it comes with the first join, even with a rejected one.
 
-Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is refused
-where Kafka refuses it: offsets may still be committed and fetched under it, as very old consumers did.
+Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is
+rejected where Kafka rejects it: offsets may still be committed and fetched under it, as very old consumers did.
 """
 
 from collections.abc import Callable, Mapping
@@ -43,7 +43,7 @@ LAST_TIMESTAMP = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class GroupsConfig:
-    """The settings of groups and offsets; times in milliseconds, the metadata's length in UTF-16 code units as Kafka counts it."""
+    """The settings of groups and offsets; times in ms, the metadata's length in UTF-16 code units, as in Kafka."""
 
     classic: ClassicConfig = field(default_factory=ClassicConfig)
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
@@ -55,7 +55,7 @@ class GroupsConfig:
 
 @dataclass(frozen=True, slots=True)
 class OffsetToCommit:
-    """One partition's next offset to read."""
+    """An offset to commit for one partition."""
 
     topic: str
     partition: int
@@ -67,8 +67,8 @@ class OffsetToCommit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Commit:
-    """An OffsetCommit or TxnOffsetCommit without its version. `retention_ms` is −1 unless the request names its own; `knows_epochs` is
-    whether the request's version may come from a member of the consumer protocol."""
+    """An OffsetCommit or TxnOffsetCommit, independent of its version. `retention_ms` is -1 unless the request has one; `knows_epochs`: the
+    request's version can come from a consumer protocol member."""
 
     group_id: str
     generation: int = NO_GENERATION
@@ -83,7 +83,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class FetchedOffset:
-    """What a group has committed for one partition; offset −1 when nothing."""
+    """The committed offset of one partition; -1 without one."""
 
     partition: int
     offset: int = NO_OFFSET
@@ -98,12 +98,12 @@ Replies = list[Reply]
 
 
 class GroupCoordinator:
-    """All groups whose id hashes to one partition."""
+    """All groups of one partition."""
 
     def __init__(
         self, config: GroupsConfig, topics: TopicsView | None = None, consumer_config: Callable[[str], ConsumerConfig] | None = None
     ) -> None:
-        """`consumer_config` gives what one consumer group runs with, by its id; without it all do as `config` says."""
+        """Make the state machine. `consumer_config` returns one consumer group's settings by its id; without it `config` applies to all."""
         self.config = config
         self.groups: dict[str, Group] = {}
         self._unwritten: set[str] = set()
@@ -116,7 +116,7 @@ class GroupCoordinator:
     # --- membership -----------------------------------------------------------------------------------------------------------
 
     def join(self, group_id: str, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
-        """A first member creates the group; one that claims to be known to a group that is not there is not known."""
+        """Join a member. The first one creates the group; a member id with an unknown group is UNKNOWN_MEMBER_ID."""
         error = self._join_refusal(group_id, joining)
         if error is not ErrorCode.NONE:
             return Effects((), [Reply(ticket, JoinAnswer(error=error, member_id=joining.member_id))])
@@ -134,7 +134,7 @@ class GroupCoordinator:
         return _effects(group, outcome)
 
     def _join_consumer_group(self, group: ConsumerGroup, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
-        """One with members takes the member in; one without makes place for a classic group."""
+        """Join a classic protocol member to a consumer group; an empty one is replaced by a classic group."""
         if not group.is_empty:
             return self.consumers.join(group, joining, ticket, now)
         if joining.member_id:
@@ -161,12 +161,11 @@ class GroupCoordinator:
         return ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(member_id, instance_id, generation, now)
 
     def consumer_heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Replies]]:
-        """The answer, and what else to answer: members that wait in a classic group which becomes a consumer group. Raises Rejected."""
+        """Return the response, and the replies to waiting members of a classic group that becomes a consumer group. Raises Rejected."""
         return self.consumers.heartbeat(beat, now)
 
     def leave(self, group_id: str, leaving: list[Leaving], now: Now) -> tuple[list[ErrorCode], Effects[GroupRecord, Replies]]:
-        """One error for each leaving member, and what follows from their leave for those who stay. Raises Rejected for an empty group
-        id."""
+        """Remove members. Return one error for each, and the effects on the others. Raises Rejected for an empty group id."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
@@ -178,33 +177,33 @@ class GroupCoordinator:
         return errors, _effects(group, outcome)
 
     def expire_members(self, group_id: str, now: Now) -> Effects[GroupRecord, Replies]:
-        """The group's next deadline has come."""
+        """Process the group's deadlines that have come."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumers.expire(group, now)
         return Effects((), []) if group is None else _effects(group, group.expire(now))
 
     def next_deadline(self, group_id: str) -> int | None:
-        """The monotonic time at which `expire_members` may have something to do, or None."""
+        """Return the monotonic time at which `expire_members` may have work, or None."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumers.next_deadline(group_id)
         return None if group is None else group.next_deadline()
 
     def after_append(self, group_id: str, now: Now) -> Replies:
-        """The records of the group's last operation are in the log and applied; returns whom that answers."""
+        """Continue after the group's last records were appended and applied. Return the replies that follow."""
         return self.consumers.after_append(group_id, now)
 
     def next_resolution(self, group_id: str) -> Resolution | None:
-        """Return a resolution of regular expressions that the group is due, once; the caller runs and ends it."""
+        """Return a resolution of regular expressions that is due for the group, once; the caller runs and ends it."""
         return self.consumers.next_resolution(group_id)
 
     def end_resolution(self, resolution: Resolution, now: Now) -> Effects[GroupRecord, Replies]:
-        """Take what the resolution has found, if it ran to its end."""
+        """Apply the result of a resolution, if it ran to its end."""
         return self.consumers.end_resolution(resolution, now)
 
     def abandon(self, group_id: str, now: Now) -> Replies:
-        """The last operation's record could not be written; returns who has to be told to start over."""
+        """Recover from a failed write of the last operation. Return the replies that make members start over."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             self.consumers.abandon(group, now)
@@ -219,13 +218,13 @@ class GroupCoordinator:
         return replies
 
     def release_waiting(self, error: ErrorCode) -> Replies:
-        """Whoever waits is told this error: the broker stops."""
+        """Complete every waiting request with this error; the broker is shutting down."""
         return [r for group in self.groups.values() if isinstance(group, ClassicGroup) for r in group.release_waiting(error).replies]
 
     # --- offsets --------------------------------------------------------------------------------------------------------------
 
     def commit(self, commit: Commit, now: Now) -> Effects[GroupRecord, list[ErrorCode]]:
-        """One error for each offset, in order. Raises Rejected when the group refuses the member."""
+        """Commit offsets. Return one error for each, in order. Raises Rejected if the group rejects the member."""
         self._check_commit(commit)
         group = self.groups.get(commit.group_id)
         if group is not None and not commit.transactional:
@@ -258,10 +257,10 @@ class GroupCoordinator:
         member_epoch: int = -1,
         topic_ids: Mapping[str, bytes] | None = None,
     ) -> Effects[GroupRecord, Fetched]:
-        """The committed offsets of these partitions, or of all (None). An unknown group has committed nothing, which is no error.
+        """Return the committed offsets of these partitions, or of all (None). An unknown group has none, without an error.
 
-        Where `topic_ids` says which topic of that name is meant, an offset that says it is of another one does not count.
-        Raises Rejected for credentials that a consumer group does not know.
+        If `topic_ids` has a topic's id, an offset committed for another id of that name does not count. Raises Rejected for credentials
+        unknown to a consumer group.
         """
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
@@ -280,7 +279,7 @@ class GroupCoordinator:
         )
 
     def delete_offsets(self, group_id: str, topics: Topics) -> Effects[GroupRecord, list[tuple[str, ErrorCode]]]:
-        """Forget offsets, topic by topic: those that a live member reads stay. Raises Rejected for the whole group."""
+        """Delete offsets, topic by topic, except of subscribed topics. Raises Rejected for the whole group."""
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self._existing(group_id)
@@ -297,13 +296,13 @@ class GroupCoordinator:
         return Effects(records, errors)
 
     def forget_topic(self, topic: str) -> Effects[GroupRecord, None]:
-        """The topic was deleted: a later one of the same name must not inherit its offsets."""
+        """Delete the offsets of a deleted topic, so that a later one with the same name does not inherit them."""
         return Effects([_no_offset(group_id, topic, partition) for group_id, partition in self.offsets.keys_of_topic(topic)], None)
 
     # --- groups ---------------------------------------------------------------------------------------------------------------
 
     def delete_group(self, group_id: str) -> Effects[GroupRecord, None]:
-        """Forget an empty group and all its offsets. Raises Rejected."""
+        """Delete an empty group with all its offsets. Raises Rejected."""
         group = self._existing(group_id)
         if not group.is_empty:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
@@ -311,8 +310,7 @@ class GroupCoordinator:
         return Effects([*records, *_end_of(group)], None)
 
     def expire_offsets(self, now: Now) -> Effects[GroupRecord, None]:
-        """Forget what has outlived its retention, and groups that have nothing left. Any prefix of the records may be appended by
-        itself."""
+        """Delete expired offsets, and empty groups without any offset. Any prefix of the records may be appended by itself."""
         records: list[GroupRecord] = []
         for group_id, group in self.groups.items():
             expired = self._expired_offsets(group, now)
@@ -325,7 +323,7 @@ class GroupCoordinator:
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, record: GroupRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """The record is in the log at `record_offset`, in a transaction of `producer_id` if one is given."""
+        """Apply a record of the log, at `record_offset`; with a producer id it is part of that producer's transaction."""
         key, value = record.key, record.value
         if isinstance(key, OffsetCommitKey):
             if not isinstance(value, OffsetCommitValue):
@@ -344,28 +342,28 @@ class GroupCoordinator:
             gone.die()
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker of the producer is in the log."""
+        """Apply a transaction marker of the log."""
         self.offsets.end_transaction(producer_id, commit=commit)
 
     def on_loaded(self, now: Now) -> None:
-        """The whole log was read: the members' sessions begin. Nobody waits for an answer yet."""
+        """Start the members' sessions after loading. No request waits for a response yet."""
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 self.consumers.on_loaded(group, now)
             else:
                 group.on_loaded(now)
 
-    # --- the leaves -----------------------------------------------------------------------------------------------------------
+    # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _group(self, group_id: str) -> Group:
-        """The group, made if need be: offsets of a group that nobody joined make a simple one."""
+        """Return the group, created if necessary: offsets without a group make a simple one."""
         group = self.groups.get(group_id)
         if group is None:
             group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
         return group
 
     def _classic_group(self, group_id: str) -> ClassicGroup:
-        """The classic group, made if need be: a consumer group of that id was ended by records before."""
+        """Return the classic group, created if necessary: earlier records have ended a consumer group with that id."""
         group = self.groups.get(group_id)
         if not isinstance(group, ClassicGroup):
             group = self.groups[group_id] = ClassicGroup(group_id, self.config.classic)
@@ -444,7 +442,7 @@ def _effects(group: ClassicGroup, outcome: ClassicOutcome) -> Effects[GroupRecor
 
 
 def _end_of(group: Group) -> list[GroupRecord]:
-    """The records that delete a group without members."""
+    """Return the records that delete a group without members."""
     return end_of(group) if isinstance(group, ConsumerGroup) else [GroupRecord(GroupMetadataKey(group.group_id), None)]
 
 

@@ -1,10 +1,10 @@
-"""When the members of a consumer group have to be heard of again.
+"""The deadlines of a consumer group's members.
 
-Rules that hold here:
+Invariants:
 
-* A deadline names a member and never acts by itself: whoever is told of it looks whether the member is still there, and for a rebalance
-  whether it is still in the epoch that it was to leave. So nothing need be taken back when a write fails.
-* `next_ms` is never later than the next deadline. Moving a deadline back, which each heartbeat does, leaves it as it is.
+* A deadline names a member and does nothing by itself. When it comes, the caller checks that the member still exists and, for a rebalance,
+  that it is still in the epoch it had to leave. A failed write therefore needs no undo.
+* `next_ms` is never later than the next deadline. Extending a deadline, as each heartbeat does, leaves it unchanged.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import NamedTuple
 
 
 class DeadlineKind(IntEnum):
-    """What a member is waited for to do."""
+    """What a member must do by a deadline."""
 
     SESSION = 0
-    """Heartbeat."""
+    """Send a heartbeat."""
     REBALANCE = 1
-    """Give partitions back and leave its epoch."""
+    """Revoke partitions and leave its epoch."""
     JOIN = 2
-    """Join again, in the classic protocol."""
+    """Rejoin, in the classic protocol."""
     SYNC = 3
-    """Come for its assignment, in the classic protocol."""
+    """Fetch its assignment by a sync, in the classic protocol."""
 
 
 class Due(NamedTuple):
-    """A deadline that has come. `epoch` is the member epoch that it was set for, where that matters."""
+    """A deadline that has come. `epoch` is the member epoch that it was set for, if that matters."""
 
     deadline_ms: int
     kind: DeadlineKind
@@ -36,20 +36,20 @@ class Due(NamedTuple):
 
 
 class Deadlines:
-    """The deadlines of one group; times are monotonic milliseconds."""
+    """The deadlines of one group; times are monotonic ms."""
 
     def __init__(self) -> None:
         self.next_ms: int | None = None
         self._due: dict[tuple[DeadlineKind, str], Due] = {}
 
     def set(self, kind: DeadlineKind, member_id: str, deadline_ms: int, epoch: int = -1) -> None:
-        """One of a kind for a member: the newest counts."""
+        """Set a member's deadline of this kind, replacing an earlier one."""
         self._due[kind, member_id] = Due(deadline_ms, kind, member_id, epoch)
         if self.next_ms is None or deadline_ms < self.next_ms:
             self.next_ms = deadline_ms
 
     def set_if_absent(self, kind: DeadlineKind, member_id: str, deadline_ms: int) -> None:
-        """A deadline that runs already is not moved."""
+        """Set the deadline unless one of this kind is set."""
         if (kind, member_id) not in self._due:
             self.set(kind, member_id, deadline_ms)
 
@@ -61,7 +61,7 @@ class Deadlines:
         self._due.pop((kind, member_id), None)
 
     def take_due(self, now_ms: int) -> list[Due]:
-        """Those that have come, in their order; they are set no longer."""
+        """Remove and return the deadlines that have come, in order."""
         due = sorted(one for one in self._due.values() if one.deadline_ms <= now_ms)
         for one in due:
             del self._due[one.kind, one.member_id]

@@ -1,13 +1,12 @@
-"""What classic consumers send each other through their coordinator: subscriptions to the leader, assignments from it.
+"""The protocol that classic consumers embed in group requests: subscriptions to the leader, and assignments from it.
 
-Rules that hold here:
+Invariants:
 
-* Both begin with a version (i16). A version above ours is read as ours, because versions only ever add at the end; bytes that are left
-  over are not looked at. The `subscriptions` module reads no more than topics, and never fails; this one reads all, and says when
-  it cannot.
+* Both begin with a version (i16). A newer version is read as the newest known one, because versions only add fields at the end; remaining
+  bytes are ignored. The `subscriptions` module reads only topics and never fails; this one reads everything, and raises errors.
 * An assignment is written in the version of the member's own subscription.
 
-Source: KAFKA ConsumerProtocol, ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json (versions 0-3).
+Source: Kafka's ConsumerProtocol, ConsumerProtocolSubscription.json, ConsumerProtocolAssignment.json (versions 0-3).
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class TopicPartition:
 
 @wire_struct
 class ConsumerProtocolSubscription(Message, versions="0-3"):
-    """What a classic consumer wants, and from version 1 on what it has."""
+    """A classic consumer's subscription, from version 1 on with its owned partitions."""
 
     topics: list[str] = array(string)
     user_data: Buffer | None = bytes_(nullable="0+", default=None)
@@ -41,7 +40,7 @@ class ConsumerProtocolSubscription(Message, versions="0-3"):
 
 @wire_struct
 class ConsumerProtocolAssignment(Message, versions="0-3"):
-    """What a classic consumer gets."""
+    """A classic consumer's assignment."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition)
     user_data: Buffer | None = bytes_(nullable="0+", default=None)
@@ -51,22 +50,22 @@ M = TypeVar("M", bound=Message)
 
 
 def read_subscription(data: Buffer) -> ConsumerProtocolSubscription:
-    """Raises ProtocolError."""
+    """Decode a subscription. Raises ProtocolError."""
     return _read(ConsumerProtocolSubscription, data)
 
 
 def owned_of(subscription: ConsumerProtocolSubscription, topics: TopicsView) -> Assignment:
-    """What the member says it has, by topic id; topics that are not there any more are left out."""
+    """Return the partitions that the member owns, by topic id; deleted topics are left out."""
     return _by_id(subscription.owned_partitions, topics)
 
 
 def read_assignment(data: Buffer, topics: TopicsView) -> Assignment:
-    """The partitions by topic id; none in an empty one, which a leader gives to a member that it forgot. Raises ProtocolError."""
+    """Return the partitions by topic id; none for empty bytes, an assignment that the leader left out. Raises ProtocolError."""
     return _by_id(_read(ConsumerProtocolAssignment, data).assigned_partitions, topics) if len(data) else {}
 
 
 def assigned_places(data: Buffer) -> list[tuple[str, int]]:
-    """The (topic, partition) pairs as they are named, for a reader; none when the bytes are not a consumer's."""
+    """Return the (topic, partition) pairs, for display; none if the bytes are not a consumer's."""
     try:
         listed = _read(ConsumerProtocolAssignment, data).assigned_partitions
     except ProtocolError:
@@ -75,12 +74,12 @@ def assigned_places(data: Buffer) -> list[tuple[str, int]]:
 
 
 def carries_user_data(data: Buffer) -> bool:
-    """Whether an assignment has bytes that mean something to the assignor alone. Raises ProtocolError."""
+    """Return whether an assignment has user data, which only its assignor understands. Raises ProtocolError."""
     return bool(len(data)) and bool(_read(ConsumerProtocolAssignment, data).user_data)
 
 
 def write_assignment(assignment: Assignment, subscription: Buffer, topics: TopicsView) -> bytes:
-    """The bytes that a member which sent `subscription` understands. Raises ProtocolError when nobody can tell which."""
+    """Return the assignment in the version of `subscription`. Raises ProtocolError if that is unknown."""
     named = [(info.name, sorted(partitions)) for topic_id, partitions in assignment.items() if (info := topics.by_id(topic_id)) is not None]
     value = ConsumerProtocolAssignment([TopicPartition(name, partitions) for name, partitions in sorted(named)])
     return encode_prefixed(value, _version(subscription)[0])

@@ -1,16 +1,16 @@
-"""The records of `__consumer_offsets`: what a key and a value look like, byte for byte as Kafka writes them.
+"""The records of `__consumer_offsets`: the encoding of keys and values, byte for byte as in Kafka.
 
-Rules that hold here:
+Invariants:
 
-* A key is a type (i16) and the fields of that type, never flexible, without tags. A value is a version (i16) and the body of that
-  version; no value is a tombstone.
-* Every version Kafka ever wrote is readable. Written are the versions of Kafka 4.1: OffsetCommitValue 4, or 1 when the commit names its own
-  expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2, and those of consumer groups, which are in
-  `consumer_records`.
-* A key type that is not known is not an error: newer brokers write more of them. It is None to whoever reads it, and stays in the log.
+* A key is a type (i16) and the fields of that type, never flexible and without tags. A value is a version (i16) and the body of that
+  version. A record without a value is a tombstone.
+* Every version that Kafka ever wrote can be read. Written are those of Kafka 4.1: OffsetCommitValue 4, or 1 for a commit with its own
+  expiry (an OffsetCommit of version 2 to 4); GroupMetadataValue 3; keys of type 1 and 2, and those of consumer groups
+  (`consumer_records`).
+* An unknown key type is not an error, because newer brokers write more of them. It is decoded as None and stays in the log.
 
-Source: KAFKA group-coordinator message schemas (those of offsets are in `ottla.protocol.offset_log`; GroupMetadataKey, GroupMetadataValue),
-GroupCoordinatorRecordHelpers.
+Source: Kafka's group-coordinator message schemas (`ottla.protocol.offset_log` has those of offsets; GroupMetadataKey,
+GroupMetadataValue), GroupCoordinatorRecordHelpers.
 """
 
 from dataclasses import dataclass
@@ -25,14 +25,14 @@ GROUP_METADATA = 2
 
 @wire_struct
 class GroupMetadataKey(Message, versions="2"):
-    """Which classic group."""
+    """The key of a classic group."""
 
     group: str = string()
 
 
 @wire_struct
 class MemberMetadata:
-    """One member as the group's last leader saw it. Timeouts are in milliseconds."""
+    """One member of the generation. Timeouts are in ms."""
 
     member_id: str = string()
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
@@ -66,19 +66,19 @@ _CLASSES: dict[int, tuple[type[Key], type[Value]]] = {
     **CONSUMER_CLASSES,
 }
 _KEY_TYPES: dict[type[Key], int] = {key_class: key_type for key_type, (key_class, _) in _CLASSES.items()}
-"""The highest type of each key: offsets are written under type 1."""
+"""The highest type of each key: offsets are written with type 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """One key with its value, or with None: the key is forgotten."""
+    """One key with its value; None deletes the key."""
 
     key: Key
     value: Value | None
 
 
 def version_written(value: Value) -> int:
-    """The version in which Kafka 4.1 writes this value."""
+    """Return the version in which Kafka 4.1 writes this value."""
     if isinstance(value, GroupMetadataValue):
         return 3
     if not isinstance(value, OffsetCommitValue):
@@ -87,13 +87,13 @@ def version_written(value: Value) -> int:
 
 
 def encode_record(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """The key's and the value's bytes; None for a tombstone."""
+    """Return the bytes of key and value, None for a tombstone."""
     key = encode_prefixed(record.key, _KEY_TYPES[type(record.key)])
     return key, None if record.value is None else encode_prefixed(record.value, version_written(record.value))
 
 
 def decode_record(key: Buffer | None, value: Buffer | None) -> GroupRecord | None:
-    """Read one record; None when its key type is unknown. Raises ProtocolError when a known type cannot be read."""
+    """Decode one record; None if its key type is unknown. Raises ProtocolError if a known type cannot be decoded."""
     if key is None:
         raise ProtocolError("a record of __consumer_offsets without a key")
     key_type, key_body = read_prefix(key)

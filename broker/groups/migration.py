@@ -1,17 +1,17 @@
-"""A classic group becomes a consumer group under the same id and back, while its members go on (KIP-848 "Migration").
+"""Converts a classic group with members to a consumer group under the same id, and back (KIP-848 "Migration").
 
-Rules that hold here:
+Invariants:
 
-* The first member of the consumer protocol that joins a classic group of consumers makes it a consumer group. The others stay, as members
-  of the classic protocol with what they were last assigned; those that wait in a join or a sync are told to join again. A group whose
-  assignor hands out bytes of its own stays as it is: they would be lost.
-* When the last member of the consumer protocol leaves or is put out, those that stay form a classic group again, whose generation is the
-  group's epoch, and rebalance. If a static member comes back in the classic protocol and is the last to change, nobody has to rebalance
-  where all have what they are meant to have, and that is not out of date. No assignment is computed for a group that ends.
-* The records of the old kind are deleted in the batch that writes the new ones, so a crash leaves one group or the other.
-* An empty group of one kind makes place for one of the other, whatever `group.consumer.migration.policy` says; its offsets stay.
+* The first consumer protocol member that joins a classic group of consumers converts it. The other members stay, as classic protocol
+  members with their last assignments; those waiting in a join or sync must rejoin. A group whose assignor uses user data is not
+  converted, because that would be lost.
+* When the last consumer protocol member leaves or is removed, the others become a classic group again, whose generation is the group's
+  epoch, and rebalance. If instead a static member returns in the classic protocol and is the last to change, no rebalance is needed if
+  all members have their target assignments and these are current. No assignment is computed for a group that ends.
+* The old group's records are deleted in the batch that writes the new ones, so a crash leaves one group or the other.
+* An empty group of one type is replaced by one of the other, whatever `group.consumer.migration.policy` says; its offsets stay.
 
-Source: KAFKA GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup, ConsumerGroup.fromClassicGroup,
+Source: Kafka's GroupMetadataManager.convertToConsumerGroup, convertToClassicGroup, ConsumerGroup.fromClassicGroup,
 ClassicGroup.fromConsumerGroup.
 """
 
@@ -34,13 +34,13 @@ from ottla.protocol.errors import ProtocolError
 
 
 def may_upgrade(group: ClassicGroup, draft: Draft) -> bool:
-    """Whether a member of the consumer protocol may join this classic group that has members."""
+    """Return whether a consumer protocol member may join this classic group that has members."""
     return draft.config.allows_upgrade and group.protocol_type == CONSUMER_PROTOCOL_TYPE and len(group.members) <= draft.config.max_size
 
 
 def upgrade(group: ClassicGroup, draft: Draft) -> None:
-    """Make the draft's group, which is new, of the classic one. Raises Rejected(GROUP_ID_NOT_FOUND) when its members cannot be read, or
-    have what no consumer group can give them."""
+    """Make the draft's new group from the classic one. Raises Rejected(GROUP_ID_NOT_FOUND) if its members' data cannot be decoded, or
+    if they have user data."""
     cannot = f"Cannot upgrade the classic group {group.group_id} to consumer group because"
     try:
         if any(carries_user_data(member.assignment) for member in group.members):
@@ -70,14 +70,14 @@ def upgrade(group: ClassicGroup, draft: Draft) -> None:
 
 
 def may_downgrade(draft: Draft) -> bool:
-    """Whether those who are left in the draft's group are classic members that may have a classic group again."""
+    """Return whether the remaining members of the draft's group may become a classic group."""
     members = draft.group.members.values()
     fits = 0 < len(members) <= draft.config.classic_max_size
     return draft.config.allows_downgrade and fits and all(member.classic is not None for member in members)
 
 
 def downgrade(draft: Draft, *, has_to_rebalance: bool) -> None:
-    """End the consumer group, and write the classic one of its members. Nothing but the bump is decided when they cannot be read."""
+    """End the consumer group and write the classic one. If members' data cannot be decoded, only bump the epoch."""
     try:
         value = _classic_group(draft)
     except ProtocolError:
@@ -88,7 +88,7 @@ def downgrade(draft: Draft, *, has_to_rebalance: bool) -> None:
 
 
 def end_of(group: ConsumerGroup) -> list[GroupRecord]:
-    """The records that delete a consumer group, that of its epoch last."""
+    """Return the records that delete a consumer group, with that of its epoch last."""
     group_id = group.group_id
     keys: list[ConsumerKey] = []
     for member_id in sorted(group.members):
@@ -122,13 +122,13 @@ def _consumer_member(group: ClassicGroup, member: Member, draft: Draft) -> Consu
 
 
 def _without(assignment: Assignment, taken: set[tuple[bytes, int]]) -> Assignment:
-    """What nobody has yet: a leader that gave a partition twice must not be believed the second time."""
+    """Return the partitions that are not taken yet: a classic leader may have assigned one twice."""
     left = {topic_id: frozenset(p for p in partitions if (topic_id, p) not in taken) for topic_id, partitions in assignment.items()}
     return {topic_id: partitions for topic_id, partitions in left.items() if partitions}
 
 
 def _classic_group(draft: Draft) -> GroupMetadataValue:
-    """The group's record with everybody's assignment. Raises ProtocolError."""
+    """Return the classic group's record with all assignments. Raises ProtocolError."""
     roster = Roster()
     for member in draft.group.members.values():
         assert member.classic is not None, "only members of the classic protocol form a classic group"

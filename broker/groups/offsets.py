@@ -1,13 +1,13 @@
-"""The offsets that groups committed, and those that transactions are about to commit.
+"""The committed offsets of groups, and the pending offsets of open transactions.
 
-Rules that hold here:
+Invariants:
 
-* An offset of an open transaction is pending: invisible, and in the way of whoever asks for stable offsets, until the transaction ends.
-* When it commits, the pending offset wins over the committed one only if its record came later in the log (KAFKA:
+* An offset of an open transaction is pending until the transaction ends: invisible, and an error for requests for stable offsets.
+* When the transaction commits, the pending offset replaces the committed one only if its record is later in the log (Kafka's
   OffsetMetadataManager.replayEndTransactionMarker).
-* A tombstone takes the committed and every pending offset of its partition.
+* A tombstone removes the committed and every pending offset of its partition.
 
-Everything here changes by records alone (`put`, `remove`, `end_transaction`), so reading the log back gives the same state.
+Everything changes only by records (`put`, `remove`, `end_transaction`), so loading the log restores the same state.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ NO_PRODUCER_ID = -1
 
 
 class Committed(NamedTuple):
-    """An offset with the place of its record in the log."""
+    """An offset with the offset of its record in the log."""
 
     value: OffsetCommitValue
     record_offset: int
@@ -29,7 +29,7 @@ ByPartition = dict[str, dict[int, Committed]]
 
 
 class OffsetTable:
-    """Offsets by group, topic and partition. Empty inner tables are not kept."""
+    """Offsets by group, topic and partition. Empty inner tables are removed."""
 
     def __init__(self) -> None:
         self._groups: dict[str, ByPartition] = {}
@@ -44,7 +44,7 @@ class OffsetTable:
         return self._groups.get(group, {}).get(topic, {}).get(partition)
 
     def of_group(self, group: str) -> ByPartition:
-        """The group's offsets; do not change them."""
+        """Return the group's offsets. The caller must not change them."""
         return self._groups.get(group, {})
 
     def put(self, group: str, topic: str, partition: int, committed: Committed) -> None:
@@ -67,7 +67,7 @@ class OffsetTable:
 
 
 class Offsets:
-    """The committed offsets of the groups of one partition of `__consumer_offsets`, and the pending ones by producer id."""
+    """The committed offsets of the groups in one partition of `__consumer_offsets`, and the pending ones by producer id."""
 
     def __init__(self) -> None:
         self.committed = OffsetTable()
@@ -76,7 +76,7 @@ class Offsets:
     def put(
         self, group: str, topic: str, partition: int, value: OffsetCommitValue, *, record_offset: int, producer_id: int = NO_PRODUCER_ID
     ) -> None:
-        """An offset was written, by an open transaction if a producer id is given."""
+        """Store an offset; with a producer id it is pending in that producer's transaction."""
         table = self.committed if producer_id == NO_PRODUCER_ID else self._pending.setdefault(producer_id, OffsetTable())
         table.put(group, topic, partition, Committed(value, record_offset))
 
@@ -86,7 +86,7 @@ class Offsets:
             pending.remove(group, topic, partition)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """A marker was written: what the producer left pending becomes visible, or is forgotten."""
+        """Apply a marker: the producer's pending offsets become visible, or are dropped."""
         for group, topic, partition, pending in self._pending.pop(producer_id, OffsetTable()):
             before = self.committed.get(group, topic, partition)
             if commit and (before is None or pending.record_offset > before.record_offset):
@@ -99,7 +99,7 @@ class Offsets:
         return any(group in table for table in self._pending.values())
 
     def keys_of(self, group: str) -> list[tuple[str, int]]:
-        """Every partition with an offset of the group, committed or pending, each once."""
+        """Return every partition with an offset of the group, committed or pending, each once."""
         keys: dict[tuple[str, int], None] = {}
         for table in (self.committed, *self._pending.values()):
             for topic, partitions in table.of_group(group).items():
@@ -107,14 +107,14 @@ class Offsets:
         return list(keys)
 
     def keys_of_topic(self, topic: str) -> list[tuple[str, int]]:
-        """Every group and partition with an offset of this topic, committed or pending, each once."""
+        """Return every group and partition with an offset of this topic, committed or pending, each once."""
         keys: dict[tuple[str, int], None] = {}
         for table in (self.committed, *self._pending.values()):
             keys.update(((group, partition), None) for group, of, partition, _ in table if of == topic)
         return list(keys)
 
     def is_expired(self, value: OffsetCommitValue, base_ms: int, retention_ms: int, now_ms: int) -> bool:
-        """Whether an offset has outlived its own expiry (records of version 1), or the retention counted from `base_ms`."""
+        """Return whether an offset has passed its own expiry (records of version 1), or the retention from `base_ms` on."""
         if value.expire_timestamp != NO_EXPIRY:
             return now_ms >= value.expire_timestamp
         return now_ms - base_ms >= retention_ms

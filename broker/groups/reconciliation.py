@@ -1,15 +1,15 @@
-"""One step of a member towards its target assignment: what it keeps, what it must give back first, and what it is given.
+"""Takes a member one step towards its target assignment: kept, revoked and newly assigned partitions.
 
-Rules that hold here, of which each partition's having one owner follows:
+Invariants, which ensure that each partition has one owner:
 
-1. What the member has and is not meant to have is taken back first. Until the member, by the list of what it owns, says that it let go,
-   it stays in its epoch and gets nothing new.
-2. Then it enters the epoch of the target, and is given what is free of what it is meant to have. `is_free` says whether nobody else was
-   told to have a partition, or was and has not yet let go.
-3. While some of it is not free the member waits, is looked at again at each heartbeat, and may be told to give back more meanwhile.
-4. A topic that the member does not subscribe to any more is not for it, whatever an older target says: there may be no newer one yet.
+1. Partitions that the member has outside its target are revoked first. Until the member confirms this, by its list of owned partitions, it
+   stays in its epoch and gets nothing new.
+2. Then it enters the target's epoch and gets the free partitions of its target. `is_free` tells that no other member was assigned a
+   partition without having revoked it.
+3. While some are not free the member waits, is checked again at each heartbeat, and may have to revoke more meanwhile.
+4. A topic that the member has unsubscribed from is not assigned, whatever an older target says: there may be no newer one yet.
 
-Source: KAFKA CurrentAssignmentBuilder; KIP-848 "Assignment process".
+Source: Kafka's CurrentAssignmentBuilder; KIP-848 "Assignment process".
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from ottla.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a member is to have, in which epoch; whether a partition is free to be given; and the ids of the topics that the member
-    subscribes to, with whether this heartbeat has changed them."""
+    """A member's target assignment and its epoch; whether a partition is free; and the ids of the member's subscribed topics, with
+    whether this heartbeat has changed them."""
 
     epoch: int
     assignment: Assignment
@@ -35,9 +35,9 @@ class Target:
 
 
 def reconcile(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
-    """The member after the step; the same object when there is nothing to do. `owned` is None when it did not say.
+    """Return the member after the step; the same object if nothing changes. `owned` is None if the request had none.
 
-    Raises Rejected(FENCED_MEMBER_EPOCH) for a member in a state that a newer coordinator wrote and that still has partitions.
+    Raises Rejected(FENCED_MEMBER_EPOCH) for a member with partitions in a state that a newer coordinator wrote.
     """
     after = _step(member, target, owned)
     return member if after == member else after
@@ -59,17 +59,17 @@ def _step(member: ConsumerMember, target: Target, owned: Assignment | None) -> C
 
 
 def still_owns(owned: Assignment | None, revoked: Assignment) -> bool:
-    """Whether the member may still work on one of these; one that did not say may."""
+    """Return whether the member may still use one of these partitions; without a list of owned ones it may."""
     return owned is None or any(partitions & revoked.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
 
 
 def is_subset(owned: Assignment | None, assigned: Assignment) -> bool:
-    """Whether the member said what it owns, and all of it is assigned."""
+    """Return whether the member sent its owned partitions, and all of them are assigned to it."""
     return owned is not None and all(partitions <= assigned.get(topic_id, frozenset()) for topic_id, partitions in owned.items())
 
 
 def _without_unsubscribed(member: ConsumerMember, target: Target, owned: Assignment | None) -> ConsumerMember:
-    """Takes back the topics that the member does not want any more, and stays where it is otherwise."""
+    """Revoke the topics that the member has unsubscribed from; otherwise keep its state."""
     gone = {topic_id: partitions for topic_id, partitions in member.assigned.items() if topic_id not in target.subscribed}
     if not gone or not target.subscription_changed:
         return member
@@ -105,6 +105,6 @@ def _next(member: ConsumerMember, epoch: int, target: Target, owned: Assignment 
 
 
 def _moved(member: ConsumerMember, state: MemberState, epoch: int, assigned: Assignment, revoked: Assignment) -> ConsumerMember:
-    """The epoch before is remembered, because the response that tells the new one may be lost."""
+    """Return the member in the new state. The previous epoch is kept, because the response with the new one may be lost."""
     after = replace(member, state=state, epoch=epoch, previous_epoch=member.epoch, assigned=assigned, pending_revocation=revoked)
     return replace(after, epochs={partition: member.epochs[partition] for partition in after.owned()})

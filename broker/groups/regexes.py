@@ -1,15 +1,15 @@
-"""The resolution of the regular expressions that the members of a consumer group subscribe to.
+"""Resolves the regular expressions in the subscriptions of a consumer group's members.
 
-Rules that hold here:
+Invariants:
 
-* A heartbeat or a join never waits for a resolution. It plans one, which runs afterwards, a slice in each turn of the loop. Its records
-  bump the group's epoch, and members learn of the topics at their next heartbeats. Topics that a member subscribes to by name do not wait.
-* A resolution is for all expressions of the group, so that the group rebalances once. There is one at a time, and the next begins more than
+* A heartbeat or join never waits for a resolution. It plans one, which runs afterwards, one slice per turn of the loop. Its records bump
+  the group's epoch, and members get the topics at their next heartbeats. Topics subscribed by name do not wait.
+* A resolution is about all expressions of the group, so that the group rebalances once. One runs at a time, and the next starts more than
   `REFRESH_MIN_INTERVAL_MS` after the last one.
-* One is due when an expression is new or not resolved, when a topic was created, and after `group.consumer.regex.refresh.interval.ms`.
-* An expression stands only for topics that the member may describe whose request planned the resolution.
+* One is due when an expression is new or unresolved, when a topic was created, and after `group.consumer.regex.refresh.interval.ms`.
+* An expression matches only topics that the member whose request planned the resolution may describe.
 
-Source: KAFKA GroupMetadataManager.maybeUpdateRegularExpressions, handleRegularExpressionsResult, TopicRegexResolver (4.3).
+Source: Kafka's GroupMetadataManager.maybeUpdateRegularExpressions, handleRegularExpressionsResult, TopicRegexResolver (4.3).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.topics_view import MayDescribe, TopicsView, every_topic, matcher_of
 
 REFRESH_MIN_INTERVAL_MS = 10_000
-"""Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS: topics that are created one after the other cause one rebalance."""
+"""Kafka's REGEX_BATCH_REFRESH_MIN_INTERVAL_MS: topics created in succession cause one rebalance."""
 
 NAMES_PER_SLICE = 500
-"""Matched in one turn of the loop: about 1 ms for each expression, with the authorizer's answers."""
+"""Names matched in one turn of the loop: about 1 ms per expression, including authorization."""
 
 logger = logging.getLogger(__name__)
 
 
 class RegexChange(Enum):
-    """What a request did to its member's regular expression. Only a change to what is resolved (or to none) bumps the epoch at once."""
+    """The change of a member's regular expression. Only a change to a resolved one (or to none) bumps the epoch at once."""
 
     NONE = "none"
     UNRESOLVED = "unresolved"
@@ -41,7 +41,7 @@ class RegexChange(Enum):
 
 
 def is_due(group: ConsumerGroup, topics: TopicsView, now_ms: int, refresh_interval_ms: int, *, is_new: bool) -> bool:
-    """Return whether the group's expressions are to be resolved now, by the wall clock. `is_new`: a member has just brought one."""
+    """Return whether the group's expressions must be resolved now, by the wall clock. `is_new`: a member has just sent a new one."""
     if not group.regexes:
         return False
     if not group.resolved:
@@ -57,7 +57,7 @@ def is_due(group: ConsumerGroup, topics: TopicsView, now_ms: int, refresh_interv
 
 
 class Resolution:
-    """One resolution of a group's regular expressions: planned, run by `steps`, and then with what was `found`."""
+    """One resolution of a group's regular expressions: planned, run by `steps`, and then with the result in `found`."""
 
     def __init__(self, group_id: str, regexes: tuple[str, ...], may_describe: MayDescribe = every_topic) -> None:
         self.group_id = group_id
@@ -66,17 +66,17 @@ class Resolution:
         self.found: dict[str, frozenset[str]] = {}
         """Topics by expression; empty until the last step."""
         self.created = 0
-        """`TopicsView.created` at the begin."""
+        """`TopicsView.created` at the start."""
         self.began_ms = 0
         self._started = False
 
     def start(self) -> bool:
-        """Return whether nobody has started this resolution before."""
+        """Return whether this is the first call: a resolution is started once."""
         started, self._started = self._started, True
         return not started
 
     def steps(self, topics: TopicsView, now_ms: int) -> Iterator[None]:
-        """Match the names of all topics, a slice before each yield."""
+        """Match the names of all topics, one slice before each yield."""
         self.began_ms, self.created = now_ms, topics.created
         matchers = {}
         found: dict[str, set[str]] = {regex: set() for regex in self.regexes}
@@ -84,7 +84,7 @@ class Resolution:
             try:
                 matchers[regex] = matcher_of(regex)
             except Rejected as refused:  # another program wrote it to the log
-                logger.error("An expression of group %s stands for no topic: %s", self.group_id, refused.message)
+                logger.error("An invalid expression of group %s matches no topic: %s", self.group_id, refused.message)
         names = iter(topics.names())
         while chunk := list(islice(names, max(1, NAMES_PER_SLICE // len(self.regexes)))):
             for regex, matches in matchers.items():

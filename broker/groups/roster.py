@@ -1,12 +1,12 @@
 """The members of one classic group, and what they have in common.
 
-Rules that hold here:
+Invariants:
 
 * A member id is in the roster once; an instance id names exactly one member.
 * `leader_id` is None or names a member.
-* A protocol can be chosen only when every member supports it; each member votes for the first such protocol of its own list (KAFKA:
+* A protocol can be chosen only if every member supports it; each member votes for the first such protocol in its own list (Kafka's
   ClassicGroup.selectProtocol).
-* A ticket is whatever the caller handed over to be answered later; a member holds at most one for its join and one for its sync.
+* A ticket is an object that the caller passed to be answered later; a member has at most one for its join and one for its sync.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from ottla.broker.groups.group_records import MemberMetadata
 
 
 class JoinProtocol(NamedTuple):
-    """One embedded protocol a member can speak: the assignor's name and its opaque subscription."""
+    """An embedded protocol that a member supports: the assignor's name and its opaque subscription."""
 
     name: str
     metadata: bytes
@@ -27,7 +27,7 @@ class JoinProtocol(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class Member:
-    """One member of a classic group. Timeouts are in milliseconds; `session_deadline_ms` is monotonic, None when no timer runs."""
+    """One member of a classic group. Timeouts are in ms; `session_deadline_ms` is monotonic, None without a timer."""
 
     member_id: str
     instance_id: str | None
@@ -43,11 +43,11 @@ class Member:
     awaiting_sync: Ticket | None = None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The member's subscription under `protocol`; empty when it does not speak it."""
+        """Return the member's subscription under `protocol`; empty if it does not support it."""
         return next((offered.metadata for offered in self.protocols if offered.name == protocol), b"")
 
     def written(self, protocol: str | None, assignment: bytes) -> MemberMetadata:
-        """The member in its group's record, which has its subscription under the protocol that was chosen."""
+        """Return the member as in its group's record, with its subscription under the chosen protocol."""
         return MemberMetadata(
             member_id=self.member_id,
             group_instance_id=self.instance_id,
@@ -66,13 +66,13 @@ class Member:
         return next(offered.name for offered in self.protocols if offered.name in candidates)
 
     def may_stay_silent(self) -> bool:
-        """A member parked in a join or sync cannot send heartbeats, so its session cannot lapse; one that never got its id is timed out
-        even then."""
+        """Return whether the session cannot expire: a member waiting in a join or sync cannot send heartbeats. One that never got its id
+        does expire."""
         return not self.is_new and (self.awaiting_join is not None or self.awaiting_sync is not None)
 
 
 class Roster:
-    """The members by id and by instance id, with the leader and the count of members behind each protocol."""
+    """The members by id and by instance id, with the leader and the number of members that support each protocol."""
 
     def __init__(self) -> None:
         self.leader_id: str | None = None
@@ -99,7 +99,7 @@ class Roster:
         return self._static.get(instance_id)
 
     def add(self, member: Member) -> None:
-        """The first member in becomes the leader."""
+        """Add a member; the first one becomes the leader."""
         assert member.member_id not in self._members, "a member id is in the roster once"
         if member.instance_id is not None:
             assert member.instance_id not in self._static, "an instance id names one member"
@@ -110,7 +110,7 @@ class Roster:
             self.leader_id = member.member_id
 
     def remove(self, member_id: str) -> Member | None:
-        """Take a member out; the leadership falls to the longest-standing one left."""
+        """Remove a member; the longest-standing remaining one becomes the leader."""
         member = self._members.pop(member_id, None)
         if member is None:
             return None
@@ -127,7 +127,7 @@ class Roster:
         self._support.update(member.protocol_names())
 
     def replace(self, old_member_id: str, member: Member) -> None:
-        """Put `member` in the place of the one with `old_member_id`, leadership included."""
+        """Replace the member with `old_member_id`, including its leadership."""
         was_leader = self.leader_id == old_member_id
         self.remove(old_member_id)
         self.add(member)
@@ -135,7 +135,7 @@ class Roster:
             self.leader_id = member.member_id
 
     def elect_joined_leader(self) -> bool:
-        """Keep the leader when it has joined, else take the first member that has. False when nobody has (KAFKA:
+        """Keep the leader if it has joined, otherwise take the first member that has. False if none has (Kafka's
         maybeElectNewJoinedLeader)."""
         if self.leader_id is not None and self._members[self.leader_id].awaiting_join is not None:
             return True
@@ -146,13 +146,13 @@ class Roster:
         return True
 
     def supports(self, protocol_names: set[str]) -> bool:
-        """Whether one of these protocols is spoken by every member."""
+        """Return whether every member supports one of these protocols."""
         return any(self._support[name] == len(self._members) for name in protocol_names)
 
     def select_protocol(self) -> str:
-        """The protocol with most votes among those that all support; the first voted for wins a tie.
+        """Return the protocol with the most votes among those that all members support; on a tie the first one voted for.
 
-        There is one, because no member is let in without sharing one with all others.
+        There is one, because a member can join only if it shares one with all others.
         """
         everyone = len(self._members)
         candidates = {name for name, count in self._support.items() if count == everyone}

@@ -1,11 +1,10 @@
-"""The states of a classic group and the moves between them.
+"""The states of a classic group and the transitions between them.
 
-Rules that hold here:
+Invariants:
 
-* The names are the ones the wire shows (ListGroups, DescribeGroups).
-* `MOVES` is the whole truth about which move is legal (Kafka: ClassicGroupState.validPreviousStates). A group never changes state but
-  through it; a group that is read back from the log is the one exception, because its record is the outcome of moves that were checked
-  before it was written.
+* The names are those on the wire (ListGroups, DescribeGroups).
+* `MOVES` has all legal transitions (Kafka's ClassicGroupState.validPreviousStates). A group changes state only by them. A loaded group is
+  the exception, because its record is the result of transitions that were checked before it was written.
 """
 
 from enum import StrEnum
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 
 class ClassicState(StrEnum):
-    """Where a classic group stands between two generations."""
+    """The state of a classic group between two generations."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -33,7 +32,7 @@ assert MOVES.keys() == set(ClassicState), "every state has a row"
 
 
 class Now(NamedTuple):
-    """The time as the machines see it: deadlines are monotonic, what is written to the log is wall-clock time. Both in milliseconds."""
+    """The current time: deadlines are monotonic, times in the log are wall clock. Both in ms."""
 
     mono_ms: int
     wall_ms: int

@@ -1,9 +1,9 @@
-"""What a classic consumer subscribes to, read from the opaque metadata that it sends to its leader.
+"""Decodes the topics of a classic consumer's subscription, from the opaque metadata for its leader.
 
-Only the part that all versions begin with is read: version (i16), then the topics. The coordinator never needs the rest, and bytes that
-do not follow the format are the client's own business: then nobody knows the topics.
+Only the part common to all versions is read: version (i16), then the topics. The coordinator does not need the rest. Bytes in another
+format are legal; then the topics are unknown.
 
-Source: KAFKA ConsumerProtocolSubscription (version 0 is a prefix of all), ClassicGroup.computeSubscribedTopics.
+Source: Kafka's ConsumerProtocolSubscription (version 0 is a prefix of all), ClassicGroup.computeSubscribedTopics.
 """
 
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ _STRING_LENGTH = Struct(">h")
 
 
 def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
-    """The topics of all subscriptions together, or None when one cannot be read."""
+    """Return the topics of all subscriptions together, or None if one cannot be decoded."""
     topics: set[str] = set()
     for subscription in subscriptions:
         read = topics_of(subscription)
@@ -25,7 +25,7 @@ def union_of_topics(subscriptions: Iterable[bytes]) -> frozenset[str] | None:
 
 
 def topics_of(subscription: bytes) -> list[str] | None:
-    """The topics of one subscription, or None when it cannot be read."""
+    """Return the topics of one subscription, or None if it cannot be decoded."""
     if len(subscription) < _HEAD.size:
         return None
     version, count = _HEAD.unpack_from(subscription)

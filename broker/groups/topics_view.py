@@ -1,10 +1,10 @@
-"""What groups know of topics: names, ids, and how many partitions there are.
+"""The topics as groups see them: names, ids and partition counts.
 
-Rules that hold here:
+Invariants:
 
-* Groups never look topics up elsewhere. Whoever runs them hands in a `TopicsView`, whose `version` changes whenever anything in it does.
-  Its `created` changes only when a topic is created.
-* A regular expression is RE2's (as Kafka's is), so no expression and no name makes matching slow; it has to match the whole name.
+* Groups look up topics only in the `TopicsView` that they are given. Its `version` changes with every change; its `created` only when a
+  topic is created.
+* A regular expression is RE2's, as in Kafka, so no expression and no name makes matching slow. It must match the whole name.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 PATTERNS_KEPT = 64
 PATTERN_BYTES = 1 << 20
-"""Compiled expressions kept, and the most that one may take: 64 MiB in all. A common one takes some kilobytes."""
+"""The number of cached compiled expressions, and the maximum size of one: 64 MiB in all. A common one takes some kilobytes."""
 
 _NO_TOPICS_HASH = 0
 _TOPIC_HASH_VERSION = 0
@@ -38,46 +38,46 @@ class TopicInfo:
     topic_id: bytes
     partitions: int
     racks: tuple[tuple[str, ...], ...] = ()
-    """Of each partition the racks of its replicas, sorted; none where no broker has one."""
+    """For each partition the racks of its replicas, sorted; empty if no broker has a rack."""
 
 
 class TopicsView(Protocol):
-    """The topics there are now."""
+    """The current topics."""
 
     @property
     def version(self) -> int:
-        """Another number after every change."""
+        """A number that changes with every change."""
         ...
 
     @property
     def created(self) -> int:
-        """Another number after every creation of a topic."""
+        """A number that changes with every creation of a topic."""
         ...
 
     def by_name(self, name: str) -> TopicInfo | None:
-        """The topic of that name."""
+        """Return the topic with that name."""
         ...
 
     def by_id(self, topic_id: bytes) -> TopicInfo | None:
-        """The topic of that id."""
+        """Return the topic with that id."""
         ...
 
     def names(self) -> Iterable[str]:
-        """All of them."""
+        """Return all topic names."""
         ...
 
 
 MayDescribe = Callable[[str], bool]
-"""Whether who asks may see that topic: an expression stands for no other (KAFKA TopicRegexResolver)."""
+"""Returns whether the client may describe the topic: an expression matches no others (Kafka's TopicRegexResolver)."""
 
 
 def every_topic(name: str) -> bool:
-    """Where nobody is asked."""
+    """Allow every topic, without authorization."""
     return True
 
 
 class NoTopics:
-    """A view without topics, for groups that are only looked at."""
+    """A view without topics, for groups that are only inspected."""
 
     version = 0
     created = 0
@@ -93,7 +93,7 @@ class NoTopics:
 
 
 def check_regex(regex: str) -> None:
-    """Raises Rejected(INVALID_REGULAR_EXPRESSION)."""
+    """Check an expression. Raises Rejected(INVALID_REGULAR_EXPRESSION)."""
     _compile(regex)
 
 
@@ -104,10 +104,10 @@ def matcher_of(regex: str) -> Callable[[str], object]:
 
 
 def hash_of(topics: Iterable[TopicInfo]) -> int:
-    """A signed 64-bit number that differs when the topics, or their partitions, do; 0 without topics.
+    """Return a signed 64-bit hash that changes with the topics and their partitions; 0 without topics.
 
-    It is Kafka's own (group coordinator's Utils.computeGroupHash, over XXH3 as hash4j streams it), so that a group does not rebalance when
-    the one takes over from the other.
+    It equals Kafka's (the group coordinator's Utils.computeGroupHash, over XXH3 as hash4j streams it), so that a group does not rebalance
+    when its coordinator changes between Kafka and Ottla.
     """
     hashes = b"".join(_HASH.pack(_xxh3(_facts_of(topic))) for topic in sorted(topics, key=lambda one: one.name))
     if not hashes:
@@ -116,7 +116,7 @@ def hash_of(topics: Iterable[TopicInfo]) -> int:
 
 
 def _facts_of(topic: TopicInfo) -> bytes:
-    """What Kafka's computeTopicHash feeds: the racks stand behind each partition, each with its length on both sides."""
+    """Return the input of Kafka's computeTopicHash: each partition with its racks, each rack with its length on both sides."""
     head = _TOPIC_HEAD.pack(_TOPIC_HASH_VERSION, *_TOPIC_ID.unpack(topic.topic_id)) + _text(topic.name) + _INT.pack(topic.partitions)
     racks = topic.racks or ((),) * topic.partitions
     return head + b"".join(_INT.pack(index) + b"".join(map(_rack, racks[index])) for index in range(topic.partitions))
@@ -127,7 +127,7 @@ def _rack(rack: str) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """As hash4j puts a string: its UTF-16 units, then how many."""
+    """Return a string as hash4j puts it: its UTF-16 units, then their count."""
     return text.encode("utf-16-le") + _INT.pack(_units(text))
 
 
@@ -136,15 +136,15 @@ def _units(text: str) -> int:
 
 
 def _xxh3(data: bytes) -> int:
-    from xxhash import xxh3_64_intdigest  # noqa: PLC0415 # a start has no groups to hash for
+    from xxhash import xxh3_64_intdigest  # noqa: PLC0415 # keeps it out of the start-up time
 
     return xxh3_64_intdigest(data)
 
 
 @lru_cache(maxsize=PATTERNS_KEPT)
 def _compile(regex: str) -> Any:
-    """A compiled pattern; Any, because the library has no types."""
-    import re2  # noqa: PLC0415 # 5 ms that a start need not spend: few groups subscribe by expression
+    """Return a compiled pattern; Any, because the library has no types."""
+    import re2  # noqa: PLC0415 # costs a start 5 ms, and few groups subscribe by expression
 
     options = re2.Options()
     options.log_errors = False

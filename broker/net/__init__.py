@@ -1,1 +1,1 @@
-"""Sockets: a pure session per connection, a thin asyncio shell around it, and the listeners."""
+"""Networking: listeners, a pure session for each connection, and a thin asyncio shell around it."""

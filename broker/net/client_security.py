@@ -1,11 +1,11 @@
-"""What a node brings to the listeners of other nodes, made of the settings once, at the start: a mistake there stops it by name.
+"""The credentials of a node for the listeners of other nodes, built from the settings at the start. An invalid setting stops the start.
 
-Imported only where nodes do not speak PLAINTEXT to each other.
+Imported only if the nodes' listeners are not PLAINTEXT.
 
-Rules that hold inside:
-- A broker comes in at others by the settings of its own listener between brokers, `listener.name.<name>.…`, and at controllers by those of
-  the first of controller.listener.names: the stores that it serves with are those that it dials with.
-- Its name and password are the options `username` and `password` of the login module, of which no text of an error has a part.
+Invariants:
+* A broker connects to other brokers with the settings of its own inter-broker listener, `listener.name.<name>.…`, and to controllers with
+  those of the first of controller.listener.names. So it uses the same stores as a server and as a client.
+* The user name and password are the login module's options `username` and `password`. No error message contains a part of them.
 
 Source: KAFKA ChannelBuilders.clientChannelBuilder, JaasContext.loadServerContext, SaslClientCallbackHandler.
 """
@@ -19,15 +19,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ottla.broker.core.listener_security import ListenerSecurity
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.net.listener_authentication import login_entries
+from ottla.broker.net.listeners import BetweenNodes
 from ottla.broker.security.jaas import LoginFile, LoginModule
 from ottla.broker.security.scram import SCRAM_KINDS
 from ottla.protocol.login import Tokens, bearer_tokens, takes_long, tokens_of
 
 if TYPE_CHECKING:
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.listeners import BetweenNodes
     from ottla.broker.security.tls_client import ClientTls
 
 _BEARER: Final = "OAUTHBEARER"
@@ -38,17 +38,18 @@ _UNSECURED: Final = "org.apache.kafka.common.security.oauthbearer.internals.unse
 
 @dataclass(frozen=True, slots=True)
 class ClientSasl:
-    """`tokens(host)` begins a log-in by the mechanism at a host. The token after what was said (None: the first) is waited for on a thread
-    where that `takes_long`."""
+    """A SASL mechanism with credentials. `tokens(host)` starts an authentication at a host. If `takes_long` is true for the peer's last
+    message (None: before the first token), the next token is computed on a thread.
+    """
 
     mechanism: str
-    tokens: Callable[[str], Tokens] = field(repr=False)  # which knows the password
+    tokens: Callable[[str], Tokens] = field(repr=False)  # it holds the password
     takes_long: Callable[[bytes | None], bool] = lambda _: False
 
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """Of one listener; None for what it does not ask."""
+    """The client security for one listener; None for a part that it does not require."""
 
     tls: ClientTls | None
     sasl: ClientSasl | None
@@ -56,26 +57,26 @@ class ClientSecurity:
 
 @dataclass(frozen=True, slots=True)
 class DialingNode:
-    """What ways in need of their broker: random numbers, and the wall clock."""
+    """The parts of a broker that client security needs: random numbers and the wall clock."""
 
     random_bytes: Callable[[int], bytes]
     now_ms: Callable[[], int]
 
 
 def client_security(settings: BrokerSettings, at: BetweenNodes, me: DialingNode) -> ClientSecurity:
-    """To the listener of others, which is not PLAINTEXT. Raises SettingsError."""
+    """Return the client security for a secured listener of other nodes. Raises SettingsError."""
     security = ListenerSecurity(settings, at.name)
     tls = _tls(at, security) if at.protocol.uses_tls else None
     return ClientSecurity(tls, _sasl(settings, at, security, me) if at.protocol.uses_sasl else None)
 
 
 def _tls(at: BetweenNodes, security: ListenerSecurity) -> ClientTls:
-    from ottla.broker.security.tls_client import ClientTls  # noqa: PLC0415 # log-ins without TLS do not pay for OpenSSL
+    from ottla.broker.security.tls_client import ClientTls  # noqa: PLC0415 # SASL without TLS does not load OpenSSL
 
     try:
         return ClientTls(security, lambda path: Path(path).read_bytes())
     except (ValueError, OSError) as error:
-        raise SettingsError(f"{at.setting}: {at.name} cannot be dialled with TLS: {error}") from error
+        raise SettingsError(f"{at.setting}: TLS for connections to {at.name} cannot be configured: {error}") from error
 
 
 def _sasl(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity, me: DialingNode) -> ClientSasl:
@@ -92,7 +93,7 @@ def _sasl(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity
         return ClientSasl(mechanism, _bearer(where, security, entries, me))
     user, password = _option(entries, "username"), _option(entries, "password")
     if not user or not password:
-        raise SettingsError(f"{where} needs username and password: by them this node logs in at {at.name} of other nodes")
+        raise SettingsError(f"{where} needs username and password, with which this node authenticates at listener {at.name} of other nodes")
     tokens = partial(tokens_of, mechanism, user, password, me.random_bytes)
     if mechanism not in SCRAM_KINDS:
         return ClientSasl(mechanism, lambda _: tokens())
@@ -100,7 +101,7 @@ def _sasl(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity
 
 
 def _kerberos(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecurity, login_file: LoginFile) -> ClientSasl:
-    from ottla.broker.net.kerberos_authentication import initiator  # noqa: PLC0415 # few ask for it
+    from ottla.broker.net.kerberos_authentication import initiator  # noqa: PLC0415 # rarely used
 
     try:
         dial = initiator(at.name, security, settings.kerberos_file)
@@ -112,16 +113,16 @@ def _kerberos(settings: BrokerSettings, at: BetweenNodes, security: ListenerSecu
 
 
 def _option(entries: Sequence[LoginModule], name: str) -> str | None:
-    """That of the first module which has it, as each puts its own into the one subject."""
+    """Return an option of the first module that has it, as in Java, where all modules add to one subject."""
     return next((entry.options[name] for entry in entries if name in entry.options), None)
 
 
 def _bearer(where: str, security: ListenerSecurity, entries: Sequence[LoginModule], me: DialingNode) -> Callable[[str], Tokens]:
-    from ottla.broker.security.own_tokens import OwnTokens  # noqa: PLC0415 # few ask for it
+    from ottla.broker.security.own_tokens import OwnTokens  # noqa: PLC0415 # rarely used
 
     for name in _HANDLERS:
         if (given := security.of_mechanism(_BEARER, name) or security.value(name)) not in {None, "", _UNSECURED}:
-            raise SettingsError(f"{name}={given}: a node brings tokens of its own only, which nobody signed")
+            raise SettingsError(f"{name}={given} is not supported: a node can authenticate with unsigned tokens of its own only")
     if len(entries) != 1:
         raise SettingsError(f"{where}: Must supply exactly 1 non-null JAAS mechanism configuration (size was {len(entries)})")
     try:

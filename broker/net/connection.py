@@ -1,4 +1,4 @@
-"""The asyncio shell of one connection: moves bytes between a transport and its session, and does what the session says. Decides nothing."""
+"""The asyncio shell of one connection. It moves bytes between a transport and a session and follows the session's decisions."""
 
 from __future__ import annotations
 
@@ -10,26 +10,27 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ottla.broker.api.context import Listener, Peer
+from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.ip_overrides import ip_overrides
 from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.net.listeners import plain_address
 from ottla.broker.net.session import ByteBudget, Session
 from ottla.broker.net.shedding import Shedding
 
 if TYPE_CHECKING:
-    from ottla.broker.api.dispatch import Dispatcher
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import TimerHandle, Timers
     from ottla.broker.quotas.connections import Acceptance
 
 peer_logger = logging.getLogger(PEERS)
 
 
 class MostConnections(NamedTuple):
-    """How many connections there may be at a time: in all, at the listener, and from the address. Beyond the first limit a connection at
-    the listener `of_brokers` takes the place of one at another (KIP-402)."""
+    """The connection limits that apply to one connection: in all, at its listener, and from its address. If the broker-wide limit is
+    exceeded, a connection with `of_brokers`, at the inter-broker listener, replaces a connection at another listener (KIP-402).
+    """
 
     in_all: int = 2**31 - 1
     at_listener: int = 2**31 - 1
@@ -38,7 +39,9 @@ class MostConnections(NamedTuple):
 
 
 def connection_limits(settings: BrokerSettings, between_brokers: str | None = None) -> Callable[[str, str], MostConnections]:
-    """As the settings have them now, at a listener from an address. `between_brokers` is the listener of brokers beside others."""
+    """Return a function that returns the current limits for a listener and an address. `between_brokers` is the inter-broker listener, if
+    it is separate from the clients' listeners.
+    """
     return lambda listener, host: MostConnections(
         settings.max_connections,
         settings.max_connections_of(listener),
@@ -48,7 +51,7 @@ def connection_limits(settings: BrokerSettings, between_brokers: str | None = No
 
 
 class Shared:
-    """What all connections of a broker have in common: the dispatcher, the bounds, and the set of those that live."""
+    """The state that all connections of a broker share: the dispatcher, the limits and the open connections."""
 
     def __init__(
         self, dispatcher: Dispatcher, clock: Clock, timers: Timers, max_request_bytes: int, budget: ByteBudget | None = None
@@ -63,68 +66,68 @@ class Shared:
             self.budget, max(max_request_bytes, limits.FETCH_PARTITION_READ_BYTES), timers, self.mono_ms, self.wake_starved
         )
         self.most_connections: Callable[[str, str], MostConnections] = lambda _listener, _host: MostConnections()
-        """For a connection at a listener from an address; they may change while the broker runs."""
+        """Returns the limits of a connection from its listener and address. They may change while the broker runs."""
         self.acceptance: Callable[[str, str], Acceptance | None] = lambda _listener, _host: None
-        """How a connection at a listener from an address is accepted, where quotas hold it back."""
+        """Returns how long quotas delay a connection, from its listener and address; None if no quota applies."""
         self.connections: dict[Connection, None] = {}
-        """In the order in which they came, as `starved`: a set's order would differ from run to run."""
+        """In the order of acceptance, like `starved`: the order of a set would differ from run to run."""
         self.per_listener: Counter[str] = Counter()
         self.per_ip: Counter[str] = Counter()
         self.starved: dict[Connection, None] = {}
         self.refused_by_script: Callable[[], bool] | None = None
-        """Asked for each new connection where faults are scripted."""
+        """Called for each new connection when faults are scripted."""
         self.stopping = False
-        """Set when no more are to come: some may be on their way from the listener."""
+        """Set at the stop. Connections that the listener has accepted but not yet handed over are then refused."""
         self.made = 0
-        """Connections that ever were."""
+        """The number of connections ever accepted."""
         self._empty: asyncio.Future[None] | None = None
 
     def until_empty(self) -> asyncio.Future[None]:
-        """Done when no connection is left."""
+        """Return a future that is done when no connection is left."""
         self._empty = asyncio.get_running_loop().create_future()
         if not self.connections:
             self._empty.set_result(None)
         return self._empty
 
     def forget(self, connection: Connection) -> None:
-        """`connection` is gone."""
+        """Remove a closed connection."""
         self.connections.pop(connection, None)
         self.starved.pop(connection, None)
         if not self.connections and self._empty is not None and not self._empty.done():
             self._empty.set_result(None)
 
     def refusal(self, listener: str, host: str) -> str | None:
-        """Why a connection from `host` is not accepted, or None."""
+        """Return why a connection from `host` is refused, or None."""
         if self.stopping:
-            return "the broker stops"
+            return "the broker is stopping"
         most = self.most_connections(listener, host)
         if len(self.connections) >= most.in_all and not most.of_brokers:
             return f"max.connections={most.in_all} is reached"
         if self.per_listener[listener] >= most.at_listener:
             return f"listener.name.{listener.lower()}.max.connections={most.at_listener} is reached"
         if self.per_ip[host] >= most.from_address:
-            return f"{most.from_address} connections of one address (max.connections.per.ip, or its overrides) are reached"
+            return f"max.connections.per.ip or its override, {most.from_address} connections from one address, is reached"
         if self.refused_by_script is not None and self.refused_by_script():
             return "a scripted fault"
         return None
 
     def make_room(self, listener: str, host: str) -> None:
-        """One was accepted: where that is beyond the limit, close the one at another listener that was silent for longest."""
+        """Close the connection at another listener that was idle longest, if the accepted one exceeds the broker-wide limit."""
         if len(self.connections) <= self.most_connections(listener, host).in_all:
             return
         others = [connection for connection in self.connections if connection.listener.name != listener]
         if others:
-            peer_logger.warning("Closing the connection that was silent for longest: max.connections is reached, and a broker has come")
+            peer_logger.warning("Closing the connection that was idle longest: max.connections is reached and a broker has connected")
             silent = min(others, key=lambda connection: connection.last_active_ms)
-            del self.connections[silent]  # the next to come closes another one
+            del self.connections[silent]  # so that the next broker connection closes another one
             silent.abort()
 
     def memory_is_short(self) -> None:
-        """See to it that connections which hold memory and are slow give it back."""
+        """Start to watch for slow connections that hold memory, and close them."""
         self._shedding.memory_is_short(self.connections)
 
     def wake_starved(self) -> None:
-        """Let connections read again that stopped because the byte budget was spent."""
+        """Resume the connections that stopped reading because the byte budget was exhausted."""
         if self.starved and not self.budget.is_exhausted():
             starved, self.starved = self.starved, {}
             for connection in starved:
@@ -132,7 +135,7 @@ class Shared:
 
 
 class Connection(asyncio.Protocol):
-    """One client. Reading pauses while the session says so; replies are written as lists of buffers."""
+    """One client connection. Reading pauses when the session requires it; responses are written as lists of buffers."""
 
     def __init__(self, shared: Shared, listener: Listener) -> None:
         self._shared = shared
@@ -143,14 +146,14 @@ class Connection(asyncio.Protocol):
         self._lingers = False
         self._held_output = 0
         self._looked = (0, 0)
-        """Bytes of requests and of output when `moved_bytes` was called last."""
+        """The bytes of requests and of output at the last call of `moved_bytes`."""
         self.last_active_ms = 0
         self.peer: Peer | None = None
         self._throttle_end: TimerHandle | None = None
-        """While nothing more is handled, because of quotas."""
+        """Set while a quota throttles the connection and no request is handled."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Accept the connection, or close it when there are too many."""
+        """Accept the connection, or close it if a limit is exceeded."""
         shared = self._shared
         self._transport = cast(asyncio.Transport, transport)
         remote = transport.get_extra_info("peername") or ("", 0)
@@ -184,7 +187,7 @@ class Connection(asyncio.Protocol):
             self.throttle(acceptance.wait_ms, at_the_end=self._throttled_off if acceptance.refused else None)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes of the peer."""
+        """Handle bytes from the peer."""
         if self._lingers:
             return
         self.last_active_ms = self._shared.mono_ms()
@@ -197,13 +200,13 @@ class Connection(asyncio.Protocol):
         self.flush()
 
     def _next_turn(self) -> None:
-        """Read on after a turn in which others were read."""
+        """Resume reading after a turn of the loop in which other connections were read."""
         self._full_reads = 0
         if self._reading and not self._transport.is_closing():
             self._transport.resume_reading()
 
     def flush(self) -> None:
-        """Write what is ready, see to it that the backlog goes on if there is room again, and start or stop reading accordingly."""
+        """Write ready output, schedule the backlog if there is room again, and pause or resume reading."""
         session, transport = self._session, self._transport
         out = session.take_output()
         if out:
@@ -232,11 +235,12 @@ class Connection(asyncio.Protocol):
             shared.wake_starved()
 
     def _close(self) -> None:
-        """Close so that the last answers arrive. Where something is unread, close() resets the connection: what is on its way to the peer
-        is lost, and one that writes meanwhile fails before it has read. So the peer is told first that nothing more comes, and has time
-        to leave by itself.
+        """Close the connection so that the last responses arrive.
+
+        With unread data, close() resets the connection: data on its way to the peer is lost, and a peer that writes meanwhile fails
+        before it has read the response. Therefore the write side is closed first, and the peer has time to close its side.
         """
-        if self._lingers or self._transport.is_closing():  # a write before this may have found the peer gone
+        if self._lingers or self._transport.is_closing():  # an earlier write may have found that the peer closed
             return
         if self._shared.mono_ms() - self.last_active_ms >= limits.LINGER_MS and not self._transport.get_write_buffer_size():
             self._transport.close()
@@ -257,18 +261,18 @@ class Connection(asyncio.Protocol):
             self._transport.close()
 
     def _answered(self) -> None:
-        """The answer that the session waited for is there."""
+        """Continue after a pending response became ready."""
         self.last_active_ms = self._shared.mono_ms()
         self.flush()
 
     def _go_on(self) -> None:
-        """The backlog's next turn."""
+        """Run the next turn of the backlog."""
         self._goes_on = False
         self._session.run()
         self.flush()
 
     def throttle(self, ms: int, at_the_end: Callable[[], None] | None = None) -> None:
-        """Handle nothing more for so long, and then go on; the answer in hand is sent (KIP-219)."""
+        """Handle no request for `ms`, then resume. The current response is still sent (KIP-219)."""
         if self._transport.is_closing():
             return
         self._session.throttled = True
@@ -276,7 +280,7 @@ class Connection(asyncio.Protocol):
 
     def _throttled_off(self) -> None:
         peer_logger.warning(
-            "Closing a connection: they come too fast (max.connection.creation.rate, or connection_creation_rate of its address)"
+            "Closing a connection: too many new connections (max.connection.creation.rate or its address's connection_creation_rate)"
         )
         self.abort()
 
@@ -289,12 +293,12 @@ class Connection(asyncio.Protocol):
             self.flush()
 
     def pause_writing(self) -> None:
-        """The peer reads more slowly than we answer: start nothing more."""
+        """Stop starting requests, because the peer reads more slowly than the broker responds."""
         self._session.write_blocked = True
         self._count_output()
 
     def resume_writing(self) -> None:
-        """The peer caught up."""
+        """Resume, because the peer has read enough."""
         self._session.write_blocked = False
         self._release_output()
         self.last_active_ms = self._shared.mono_ms()
@@ -303,11 +307,11 @@ class Connection(asyncio.Protocol):
         self._shared.wake_starved()
 
     def eof_received(self) -> bool:
-        """A peer that will send no more has gone, as in Kafka: the transport closes, and parked requests are dropped with it."""
+        """Close the transport, as Kafka does when a peer closes its write side; pending requests are dropped."""
         return False
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forget the connection; what waits for it is told."""
+        """Release everything that the connection holds, and notify its observers."""
         shared = self._shared
         self._session.lost()
         self._release_output()
@@ -324,20 +328,20 @@ class Connection(asyncio.Protocol):
 
     @property
     def session(self) -> Session:
-        """Its requests and responses; once it is made."""
+        """The connection's session, after `connection_made`."""
         return self._session
 
     @property
     def idle(self) -> bool:
-        """True when no request of this connection waits for an answer, and it does not have to wait."""
+        """Whether no request is pending and the connection is not throttled."""
         return not self._session.waiting and self._throttle_end is None
 
     def held_bytes(self) -> int:
-        """Bytes of requests that were not handled and of responses that the peer has not taken; 0 once it is closed."""
+        """Return the bytes of unhandled requests and of responses that the peer has not read; 0 after the close."""
         return 0 if self._transport.is_closing() else self._session.unhandled + self._held_output
 
     def moved_bytes(self) -> int:
-        """By how much these changed since the last call."""
+        """Return by how much `held_bytes` changed since the last call, in either direction."""
         if self._held_output:
             self._count_output()
         unhandled, output = self._looked
@@ -345,12 +349,12 @@ class Connection(asyncio.Protocol):
         return abs(self._looked[0] - unhandled) + abs(self._looked[1] - output)
 
     def stop_reading(self) -> None:
-        """Graceful stop: answer what is in flight, then close."""
+        """Stop gracefully: answer the requests in flight, then close."""
         self._session.stop_reading()
         self.flush()
 
     def abort(self) -> None:
-        """Close without waiting for unsent output; nothing more is handled."""
+        """Close at once, without waiting for unsent output."""
         self._session.lost()
         self._transport.abort()
 

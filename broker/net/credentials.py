@@ -1,4 +1,4 @@
-"""What the cluster's metadata keeps of users' passwords, and of delegation tokens, for log-ins.
+"""Lookup of SCRAM credentials and delegation tokens in the cluster's metadata.
 
 Source: KAFKA CredentialProvider, ScramPublisher, DelegationTokenPublisher.
 """
@@ -6,23 +6,19 @@ Source: KAFKA CredentialProvider, ScramPublisher, DelegationTokenPublisher.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
 
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.core.principal import Principal
-from ottla.broker.security.scram import Credential, credential_of, salted_password
+from ottla.broker.security.scram import Credential, ScramKind, credential_of, salted_password
 from ottla.broker.security.tokens import token_password
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import MetadataImage
-    from ottla.broker.security.scram import ScramKind
-
 
 _SALT_BITS = 128
 
 
 class Credentials:
-    """`image` gives the newest metadata; `users` are known beside it, by their passwords, and `random_bits(n)` salts these. Without
-    `token_secret` no token is good."""
+    """The SCRAM credentials of a broker. `image` returns the newest metadata. `users` are additional users with their passwords, which are
+    salted with `random_bits(n)`. Without `token_secret` no delegation token is valid.
+    """
 
     def __init__(
         self,
@@ -36,8 +32,9 @@ class Credentials:
         self._of_tokens: dict[tuple[str, str], Credential] = {}
 
     def find(self, kind: ScramKind, name: str, by_token: bool) -> Credential | None:
-        """A change holds for the next log-in. With `by_token` the name is the id of a delegation token; one that is over is found, and its
-        log-in is good for nothing."""
+        """Return the credential of a user or, with `by_token`, of the delegation token with this id. Changed metadata applies to the next
+        login. An expired token is found, too; its session expires at once.
+        """
         if by_token:
             return self._of_token(kind, name)
         if name in self._users:
@@ -50,7 +47,7 @@ class Credentials:
         )
 
     def _make(self, kind: ScramKind, name: str) -> Credential:
-        """At the first log-in: it takes milliseconds."""
+        """Salt a user's password at the first login, because it takes milliseconds."""
         found = self._made[kind.name, name] = self._salted(kind, self._users[name])
         return found
 

@@ -1,11 +1,11 @@
-"""Where the keys are with which tokens are signed: a JWK set in a file, or at an address, which is asked now and then.
+"""The keys that verify tokens: a JWKS document in a file, or at a URL that is fetched regularly.
 
-Rules that hold inside:
-- Nobody's log-in waits for the network: keys are fetched on a thread of their own, and what is known counts meanwhile. Only the start
-  waits, and stops where the keys cannot be had.
-- A token that names an unknown key has them fetched at once, for each such id at most once a minute; few ids are remembered. Anybody can
-  make up ids: whatever is named, there is a pause between two such fetches.
-- An answer is bounded. One that never ends is given up when keys are next wanted.
+Invariants:
+* No login waits for the network. Keys are fetched on a separate thread, and the current keys are used meanwhile. Only the broker's start
+  waits, and fails if the keys cannot be fetched.
+* A token with an unknown key id triggers a fetch, for each id at most once a minute; only a few ids are remembered. Because clients can
+  make up ids, there is always a pause between two such fetches.
+* The size of a response is limited. A fetch that does not end is abandoned when the next one is due.
 
 Source: KAFKA RefreshingHttpsJwks, JwksFileVerificationKeyResolver, Retry.
 """
@@ -21,7 +21,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, Any, Final
 from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, HTTPSHandler, ProxyHandler, Request, build_opener
@@ -30,21 +30,19 @@ from ottla.broker.core import limits
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import SECURITY_KEYS
 from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
 from ottla.broker.security.signed_tokens import SigningKey, read_key_set
 from ottla.broker.security.stores import trust_anchors
-
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import Timers
 
 logger = logging.getLogger(__name__)
 
 _TRUST: Final = frozenset(f"ssl.truststore.{name}" for name in ("type", "location", "password", "certificates"))
 Fetch = Callable[[], bytes]
-"""Raises OSError, ValueError or HTTPException."""
+"""Fetches the document. Raises OSError, ValueError or HTTPException."""
 
 
 class FileKeys:
-    """Read again when the file has changed."""
+    """The keys in a file, which is read again when it has changed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -53,7 +51,7 @@ class FileKeys:
         self.known()
 
     def known(self) -> Sequence[SigningKey]:
-        """See `KeySource`."""
+        """Return the current keys (`KeySource.known`). Raises OSError or ValueError."""
         changed_ns = self._path.stat().st_mtime_ns
         if changed_ns != self._changed_ns:
             with self._path.open("rb") as file:
@@ -62,12 +60,14 @@ class FileKeys:
         return self._keys
 
     def missed(self, kid: str) -> None:
-        """It is not there."""
+        """Ignore an unknown key id: a changed file is read by `known`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rhythm:
-    """In ms: `sasl.oauthbearer.jwks.endpoint.refresh.ms`, `….retry.backoff.ms` and `….retry.backoff.max.ms`."""
+    """The intervals of fetches, in milliseconds: `sasl.oauthbearer.jwks.endpoint.refresh.ms`, `….retry.backoff.ms` and
+    `….retry.backoff.max.ms`.
+    """
 
     refresh_ms: int
     backoff_ms: int
@@ -75,7 +75,7 @@ class Rhythm:
 
 
 class FetchedKeys:
-    """Made at the start, before there is a loop that would wait for it; raises as `fetch` does."""
+    """The keys at a URL. The constructor fetches them, before an event loop could be blocked; it raises as `fetch` does."""
 
     def __init__(self, fetch: Fetch, rhythm: Rhythm, timers: Timers, mono_ms: Callable[[], int]) -> None:
         self._fetch, self._rhythm, self._timers, self._mono_ms = fetch, rhythm, timers, mono_ms
@@ -83,18 +83,18 @@ class FetchedKeys:
         self._asked_again_at: dict[str, int] = {}
         self._paused_until = mono_ms()
         self._gives_up_at: int | None = None
-        """While keys are fetched: when that ends in vain."""
+        """While a fetch is in progress: when its retries end."""
         self._tries = 0
         self._latest: object = None
-        """The last try: what an earlier one brings, which was given up, counts no more."""
+        """The newest attempt. The result of an older, abandoned one is ignored."""
         self._later()
 
     def known(self) -> Sequence[SigningKey]:
-        """See `KeySource`."""
+        """Return the current keys (`KeySource.known`)."""
         return self._keys
 
     def missed(self, kid: str) -> None:
-        """See `KeySource`."""
+        """Fetch the keys for an unknown key id (`KeySource.missed`), unless that happened recently."""
         now_ms = self._mono_ms()
         if len(kid) > limits.JWKS_KID_CHARS or now_ms < max(self._asked_again_at.get(kid, 0), self._paused_until):
             return
@@ -143,7 +143,7 @@ class FetchedKeys:
             if wait_ms > 0:
                 self._timers.schedule(now_ms + wait_ms, self._try)
                 return
-            logger.warning("The keys of sasl.oauthbearer.jwks.endpoint.url cannot be fetched, those before go on: %s", result)
+            logger.warning("Cannot fetch the keys of sasl.oauthbearer.jwks.endpoint.url; the previous keys stay in use: %s", result)
         else:
             self._keys = result
             for key in result:
@@ -152,7 +152,7 @@ class FetchedKeys:
 
 
 class _SameScheme(HTTPRedirectHandler):
-    """As Java: nobody is led from https to http."""
+    """Follow no redirect from https to http, as in Java."""
 
     def redirect_request(self, request: Request, *args: Any) -> Request | None:
         made = super().redirect_request(request, *args)
@@ -160,8 +160,9 @@ class _SameScheme(HTTPRedirectHandler):
 
 
 def fetcher(url: str, options: Mapping[str, str], read: Callable[[str], bytes]) -> Fetch:
-    """Asks an address of http or https. `options` are those of the login module: with `ssl.truststore.…` among them only that is trusted.
-    Raises ValueError, or OSError of a store."""
+    """Return a function that fetches an http or https URL. `options` are the login module's; if they contain `ssl.truststore.…`, only these
+    certificates are trusted. Raises ValueError, or OSError if a truststore cannot be read.
+    """
     handlers: list[Any] = [ProxyHandler({}), _SameScheme()]
     if urlsplit(url).scheme.lower() == "https":
         handlers.append(HTTPSHandler(context=_context(options, read)))
@@ -172,15 +173,15 @@ def fetcher(url: str, options: Mapping[str, str], read: Callable[[str], bytes]) 
             with opener.open(url, timeout=limits.JWKS_FETCH_MS / 1000) as answer:
                 return _bounded(answer)
         except HTTPError as error:
-            with error:  # it is the answer, too
-                raise OSError(f"it answers {error.code}") from None
+            with error:  # the error is also the response, which must be closed
+                raise OSError(f"HTTP status {error.code}") from None
 
     return fetch
 
 
 def _context(options: Mapping[str, str], read: Callable[[str], bytes]) -> ssl.SSLContext:
     if others := sorted(name for name in options if name.startswith("ssl.") and name not in _TRUST):
-        raise ValueError(f"options of the login module that are not supported: {', '.join(others)}")
+        raise ValueError(f"unsupported options of the login module: {', '.join(others)}")
     given = {name: SECURITY_KEYS[name].parse(options[name]) for name in _TRUST if name in options}
     anchors = trust_anchors(ListenerSecurity(BrokerSettings(secured=given), ""), read)
     context = ssl.create_default_context() if anchors is None else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -193,5 +194,5 @@ def _context(options: Mapping[str, str], read: Callable[[str], bytes]) -> ssl.SS
 def _bounded(source: IO[bytes]) -> bytes:
     data = source.read(limits.JWKS_BYTES + 1)
     if len(data) > limits.JWKS_BYTES:
-        raise ValueError(f"a JWK set of more than {limits.JWKS_BYTES} bytes")
+        raise ValueError(f"the JSON Web Key Set has more than {limits.JWKS_BYTES} bytes")
     return data

@@ -1,8 +1,9 @@
-"""What a listener of GSSAPI needs, and a node that dials one, made of its settings once, at the start: a mistake there stops it by name.
+"""The GSSAPI configuration of a listener, and of connections to other nodes, built from the settings at the start. An invalid
+setting stops the start.
 
-Rules that hold inside:
-- A broker's key comes from a keytab. It asks no KDC for anything until it dials, so that it starts where none answers; Kafka's asks for a
-  ticket, unless `isInitiator=false`. Whether a keytab that is named has the key is looked at without one.
+Invariant: a broker's key comes from a keytab. A broker contacts no KDC until it connects to another node, so that it starts while no KDC
+responds. (Kafka requests a ticket at the start, unless `isInitiator=false`.) Whether a configured keytab has the key is checked without a
+KDC.
 
 Source: KAFKA SaslChannelBuilder, KerberosLogin; JDK Krb5LoginModule.
 """
@@ -13,17 +14,15 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.security.jaas import LoginModule
 from ottla.broker.security.kerberos_names import KerberosName, ShortNames
-
-if TYPE_CHECKING:
-    from ottla.broker.core.listener_security import ListenerSecurity
-    from ottla.broker.security.jaas import LoginModule
-    from ottla.broker.security.mechanism import MakeMechanism
-    from ottla.protocol.login import Tokens
+from ottla.broker.security.mechanism import MakeMechanism
+from ottla.protocol.login import Tokens
 
 KRB5_MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 _RULES: Final = "sasl.kerberos.principal.to.local.rules"
@@ -33,32 +32,36 @@ peer_logger = logging.getLogger(PEERS)
 
 
 def kerberos(listener: str, security: ListenerSecurity, file: str | None) -> Callable[[Sequence[LoginModule]], MakeMechanism]:
-    """Makes log-ins at a listener out of its login modules; `file` is a krb5.conf. Both raise SettingsError."""
+    """Return a function that makes a listener's GSSAPI mechanism from its login modules; `file` is a krb5.conf. Both raise
+    SettingsError.
+    """
     _look_for_library(f"sasl.enabled.mechanisms=GSSAPI at {listener}", file)
     return partial(_log_ins, listener, security)
 
 
 def initiator(listener: str, security: ListenerSecurity, file: str | None) -> Callable[[Sequence[LoginModule]], Callable[[str], Tokens]]:
-    """Makes, of the login modules of a listener, the tokens with which a node comes in at those of others. Both raise SettingsError."""
+    """Return a function that makes, from a listener's login modules, the tokens for connections to other nodes. Both raise
+    SettingsError.
+    """
     _look_for_library(f"GSSAPI between nodes, at {listener},", file)
     return partial(_log_ins_elsewhere, listener, security)
 
 
 def _look_for_library(who: str, file: str | None) -> None:
     try:
-        import ottla.broker.security.kerberos  # noqa: F401, PLC0415 # an extra, which few install
+        import ottla.broker.security.kerberos  # noqa: F401, PLC0415 # an optional dependency
     except ImportError as error:
         raise SettingsError(
-            f"{who} needs python-gssapi: pip install 'ottla[gssapi]', which wants a C compiler and the headers of Kerberos (Debian, "
+            f"{who} needs python-gssapi: pip install 'ottla[gssapi]', which needs a C compiler and the Kerberos headers (Debian, "
             f"Ubuntu: libkrb5-dev) ({error})"
         ) from error
     if file is not None:
-        os.environ["KRB5_CONFIG"] = file  # the library is told of it in no other way
+        os.environ["KRB5_CONFIG"] = file  # the library has no other way to set the file
 
 
 def _log_ins(listener: str, security: ListenerSecurity, entries: Sequence[LoginModule]) -> MakeMechanism:
-    from ottla.broker.security.kerberos import Acceptor, Gssapi, default_realm  # noqa: PLC0415 # as above
-    from ottla.protocol.kerberos import NoKey  # noqa: PLC0415 # as above
+    from ottla.broker.security.kerberos import Acceptor, Gssapi, default_realm  # noqa: PLC0415 # an optional dependency
+    from ottla.protocol.kerberos import NoKey  # noqa: PLC0415 # an optional dependency
 
     where = _setting(listener)
     _service(security, entries)
@@ -75,12 +78,12 @@ def _log_ins(listener: str, security: ListenerSecurity, entries: Sequence[LoginM
 
 
 def _log_ins_elsewhere(listener: str, security: ListenerSecurity, entries: Sequence[LoginModule]) -> Callable[[str], Tokens]:
-    from ottla.protocol.kerberos import Initiator, NoKey  # noqa: PLC0415 # as above
+    from ottla.protocol.kerberos import Initiator, NoKey  # noqa: PLC0415 # an optional dependency
 
     where = _setting(listener)
     service, key = _service(security, entries), _key(where, entries)
     if key.only_accepts:
-        raise SettingsError(f"{where} has isInitiator=false, but by it this node logs in at {listener} of other nodes")
+        raise SettingsError(f"{where} has isInitiator=false, but this node uses it to authenticate at listener {listener} of other nodes")
     machines = f"MEMORY:ottla {key.principal}" if key.keytab is None else None
     dialling = Initiator(service, key.principal, keytab=key.keytab, cache=machines)
     try:
@@ -99,7 +102,9 @@ def _tell(text: str) -> None:
 
 
 def _service(security: ListenerSecurity, entries: Sequence[LoginModule]) -> str:
-    """That of the nodes which are dialled. Who dials none has to say it, too: else a Kafka does not start."""
+    """Return the service name of other nodes. A node that never connects to others needs it, too, because Kafka does not start
+    without it.
+    """
     of_jaas = next((entry.options["serviceName"] for entry in entries if "serviceName" in entry.options), None)
     of_settings = security.text(_SERVICE)
     if of_jaas and of_settings and of_jaas != of_settings:
@@ -114,7 +119,7 @@ def _service(security: ListenerSecurity, entries: Sequence[LoginModule]) -> str:
 
 
 class _Key(NamedTuple):
-    """Whose it is, and the file that has it; None: the machine's."""
+    """The principal of a key, and the keytab that contains it; None: the machine's keytab."""
 
     principal: str
     keytab: str | None
@@ -122,7 +127,7 @@ class _Key(NamedTuple):
 
     def missing(self, where: str, error: Exception) -> SettingsError:
         file = "the machine's keytab" if self.keytab is None else f"keyTab={self.keytab}"
-        return SettingsError(f"{where}: no key of principal={self.principal} can be had from {file}: {error}")
+        return SettingsError(f"{where}: {file} has no usable key of principal={self.principal}: {error}")
 
 
 def _key(where: str, entries: Sequence[LoginModule]) -> _Key:
@@ -131,12 +136,12 @@ def _key(where: str, entries: Sequence[LoginModule]) -> _Key:
         raise SettingsError(f"{where}: GSSAPI needs the login module {KRB5_MODULE}")
     for name in ("useKeyTab", "storeKey"):
         if options.get(name, "").lower() != "true":
-            raise SettingsError(f"{where} needs {name}=true: a broker's key comes from a keytab")
+            raise SettingsError(f"{where} needs {name}=true: a broker's key must come from a keytab")
     principal = options.get("principal", "")
     try:
         parsed = KerberosName.parse(principal)
     except ValueError as error:
         raise SettingsError(f"{where}: Principal has name with unexpected format {principal}") from error
     if not parsed.service or parsed.service == "*":
-        raise SettingsError(f'{where} needs principal="kafka/host@REALM": whose key of the keytab it is')
+        raise SettingsError(f'{where} needs principal="kafka/host@REALM", the owner of the key in the keytab')
     return _Key(principal, options.get("keyTab"), options.get("isInitiator", "").lower() == "false")

@@ -1,33 +1,31 @@
-"""How a member of a cluster makes links to the others, as its settings say that their listeners want it.
+"""The connections of a cluster broker to other nodes, with the security that their listeners require.
 
-Where they are PLAINTEXT nothing of TLS or log-ins is imported, and nothing is between a link and its socket.
+With PLAINTEXT listeners no TLS or SASL code is imported.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from random import Random
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
-from ottla.broker.net.listeners import of_brokers, of_controllers
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.listener_authentication import ListenerAuthentication
+from ottla.broker.net.listeners import BetweenNodes, of_brokers, of_controllers
+from ottla.broker.net.network import Network
 from ottla.broker.net.node_client import NodeClient, Patience
+from ottla.broker.runtime.nodes.link import Connect
 
 if TYPE_CHECKING:
-    from random import Random
-
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.net.listener_authentication import ListenerAuthentication
-    from ottla.broker.net.listeners import BetweenNodes
-    from ottla.broker.net.network import Network
-    from ottla.broker.runtime.nodes.link import Connect
     from ottla.broker.security.tls_client import ClientTls
 
 
 class NodeLinks(NamedTuple):
-    """To brokers, to the leaders that this broker follows, and to controllers; and the keys to their TLS, by the names of listeners."""
+    """Functions that connect to brokers, to leaders that this broker follows, and to controllers, and the TLS contexts by listener name."""
 
     to_broker: Connect
     to_leader: Connect
@@ -44,7 +42,9 @@ def links_of(
     timers: Timers,
     random: Random,
 ) -> NodeLinks:
-    """Those of a member whose own listeners have these authentication. Raises SettingsError for a at_listener to which it has no key."""
+    """Return the connections of a cluster broker whose own listeners have this `authentication`. Raises SettingsError if the broker has no
+    credentials for a listener of other nodes.
+    """
     first_ms, max_ms = settings.socket_connection_setup_timeout_ms, settings.socket_connection_setup_timeout_max_ms
     leader_ms = settings.replica_socket_timeout_ms
     usual, to_leaders = Patience(first_ms, max_ms), Patience(min(first_ms, leader_ms), min(max_ms, leader_ms))
@@ -55,8 +55,8 @@ def links_of(
     def to(at: BetweenNodes, patience: Patience = usual) -> Connect:
         if not at.protocol:
             return partial(NodeClient, patience=patience, **common)
-        from ottla.broker.net.client_security import DialingNode, client_security  # noqa: PLC0415 # as above
-        from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # who secures nothing does not pay for it
+        from ottla.broker.net.client_security import DialingNode, client_security  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
+        from ottla.broker.net.secured_node_client import SecuredNodeClient  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
 
         way = client_security(settings, at, DialingNode(random.randbytes, clock.now_ms))
         if way.tls is not None:
@@ -71,11 +71,13 @@ def links_of(
 
 
 def _check_own_listener(at: BetweenNodes, key: ClientTls, at_listener: ListenerAuthentication) -> None:
-    """All brokers are meant to be alike: who could not come in at itself is let in by nobody."""
-    from ottla.broker.security.pem import StoreError  # noqa: PLC0415 # as above
-    from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # as above
+    """Check that the broker could connect to its own listener. All brokers have similar settings, so a broker that fails this
+    could connect to none.
+    """
+    from ottla.broker.security.pem import StoreError  # noqa: PLC0415 # only with TLS
+    from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # only with TLS
 
-    assert at_listener.tls is not None, "a listener that is dialled with TLS has it"
+    assert at_listener.tls is not None, "the inter-broker listener uses TLS, so it has a TLS context"
     try:
         check_handshake(key.context, at_listener.tls.context)
     except StoreError as error:

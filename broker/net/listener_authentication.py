@@ -1,6 +1,6 @@
-"""What each listener asks of a connection before it is served, made of the settings once, at the start: a mistake there stops it by name.
+"""The security of each listener, built from the settings at the start. An invalid setting stops the start.
 
-Imported only where a listener is not PLAINTEXT.
+Imported only if a listener is not PLAINTEXT.
 
 Source: KAFKA ChannelBuilders, SaslChannelBuilder, JaasContext.
 """
@@ -14,10 +14,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from ottla.broker.api.context import Listener
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import SECURED_TOKENS
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.core.timers import Timers
 from ottla.broker.security.jaas import JaasError, LoginFile, LoginModule, login_modules
 from ottla.broker.security.mechanism import MakeMechanism
 from ottla.broker.security.plain import Plain
@@ -25,10 +29,6 @@ from ottla.broker.security.sasl import ListenerSasl
 from ottla.broker.security.scram import SCRAM_KINDS, Credential, Scram, ScramKind
 
 if TYPE_CHECKING:
-    from ottla.broker.api.context import Listener
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
     from ottla.broker.security.tls import ListenerTls
 
 logger = logging.getLogger(__name__)
@@ -54,15 +54,15 @@ _OF_SIGNED_TOKENS: Final = (
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",
 )
-"""Without the handler that judges signed tokens Kafka passes over them."""
+"""Kafka ignores these settings unless the handler that validates signed tokens is configured."""
 
 FindCredential = Callable[[ScramKind, str, bool], Credential | None]
-"""What is kept of the password of a user, or of a delegation token of that id."""
+"""Returns the SCRAM credential of a user or, with True, of the delegation token with this id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerAuthentication:
-    """Of one listener."""
+    """The security of one listener."""
 
     tls: ListenerTls | None
     sasl: ListenerSasl | None
@@ -70,7 +70,7 @@ class ListenerAuthentication:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationContext:
-    """What locks need of their broker."""
+    """The parts of a broker that listener security needs."""
 
     find_credential: FindCredential
     random_bits: Callable[[int], int]
@@ -81,7 +81,7 @@ class AuthenticationContext:
 def listener_authentication(
     settings: BrokerSettings, listeners: Sequence[Listener], around: AuthenticationContext
 ) -> Mapping[str, ListenerAuthentication]:
-    """By listeners' names; a PLAINTEXT one has none. Raises SettingsError."""
+    """Return the security of each listener by name, without PLAINTEXT listeners. Raises SettingsError."""
     login_file = LoginFile(settings.login_file, lambda path: Path(path).read_text(encoding="utf-8"))
     found = {}
     for listener in listeners:
@@ -96,12 +96,12 @@ def listener_authentication(
 
 
 def _listener_tls(listener: Listener, security: ListenerSecurity) -> ListenerTls:
-    from ottla.broker.security.tls import ListenerTls  # noqa: PLC0415 # a listener without TLS does not pay for OpenSSL
+    from ottla.broker.security.tls import ListenerTls  # noqa: PLC0415 # a listener without TLS does not load OpenSSL
 
     client_auth = str(security.value("ssl.client.auth"))
     if listener.protocol.uses_sasl and security.own("ssl.client.auth") is None and client_auth != "none":
         logger.warning(
-            "ssl.client.auth=%s holds for listeners of SSL; for %s it would have to be listener.name.%s.ssl.client.auth",
+            "ssl.client.auth=%s applies to SSL listeners only; for %s set listener.name.%s.ssl.client.auth",
             client_auth,
             listener.name,
             listener.name.lower(),
@@ -110,14 +110,14 @@ def _listener_tls(listener: Listener, security: ListenerSecurity) -> ListenerTls
     try:
         return ListenerTls(security, client_auth, lambda path: Path(path).read_bytes())
     except (ValueError, OSError) as error:
-        raise SettingsError(f"listeners: {listener.name} cannot have TLS: {error}") from error
+        raise SettingsError(f"listeners: TLS of {listener.name} cannot be configured: {error}") from error
 
 
 def _listener_sasl(listener: Listener, settings: BrokerSettings, login_file: LoginFile, around: AuthenticationContext) -> ListenerSasl:
     security, max_idle_ms = ListenerSecurity(settings, listener.name), settings.connections_max_idle_ms
     enabled = security.items("sasl.enabled.mechanisms")
     if not enabled:
-        raise SettingsError(f"sasl.enabled.mechanisms is empty, and {listener.name} uses {listener.protocol.name}")
+        raise SettingsError(f"sasl.enabled.mechanisms is empty, but {listener.name} uses {listener.protocol.name}")
     delay_ms = security.number("connection.failed.authentication.delay.ms")
     if 0 <= max_idle_ms <= delay_ms:
         raise SettingsError(
@@ -144,7 +144,7 @@ def _listener_sasl(listener: Listener, settings: BrokerSettings, login_file: Log
 def _entries(
     listener: str, mechanism: str, settings: BrokerSettings, security: ListenerSecurity, login_file: LoginFile
 ) -> Sequence[LoginModule]:
-    """None where users are given otherwise and nobody says more."""
+    """Return the login modules, or none if development users are given and no JAAS configuration."""
     if settings.users and settings.login_file is None and security.of_mechanism(mechanism, _JAAS) is None:
         return []
     return login_entries(listener, mechanism, security, login_file)
@@ -155,11 +155,11 @@ def _number(given: object, otherwise: int) -> int:
 
 
 def login_entries(listener: str, mechanism: str, security: ListenerSecurity, login_file: LoginFile) -> list[LoginModule]:
-    """The login modules of a mechanism at a listener. Raises SettingsError."""
+    """Return the login modules of a mechanism at a listener. Raises SettingsError."""
     where = f"listener.name.{listener.lower()}.{mechanism.lower()}.sasl.jaas.config"
     text = security.of_mechanism(mechanism, _JAAS)
     if text is None and security.value(_JAAS) is not None:
-        logger.warning("%s should be prefixed with the SASL mechanism's name and is ignored: %s would count", _JAAS, where)
+        logger.warning("%s without a SASL mechanism's prefix is ignored: set %s", _JAAS, where)
     try:
         entries = login_file.entries(listener) if text is None else login_modules(str(text))
     except (JaasError, OSError) as error:
@@ -180,7 +180,7 @@ def _maker(
     if mechanism == _BEARER:
         return partial(_bearer, listener, ListenerSecurity(settings, listener.name), around)
     if mechanism == _KERBEROS:
-        from ottla.broker.net.kerberos_authentication import kerberos  # noqa: PLC0415 # few ask for it
+        from ottla.broker.net.kerberos_authentication import kerberos  # noqa: PLC0415 # rarely used
 
         return kerberos(listener.name, ListenerSecurity(settings, listener.name), settings.kerberos_file)
     kind = SCRAM_KINDS.get(mechanism)
@@ -193,18 +193,20 @@ def _maker(
 
 
 def _bearer(listener: Listener, security: ListenerSecurity, around: AuthenticationContext, entries: Sequence[LoginModule]) -> MakeMechanism:
-    """Of tokens that nobody signed, or of signed ones: whoever asks for more must not get less."""
-    from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokens  # noqa: PLC0415 # few ask for it
+    """Return the mechanism with a validator of unsigned or of signed tokens. A setting for signed tokens without their handler stops the
+    start, so that unsigned tokens are not accepted by mistake.
+    """
+    from ottla.broker.security.oauthbearer import OAuthBearer, UnsecuredTokens  # noqa: PLC0415 # rarely used
 
     if len(entries) != 1:
         raise SettingsError(f"{listener.name}: Must supply exactly 1 non-null JAAS mechanism configuration (size was {len(entries)})")
     if security.of_mechanism(_BEARER, _HANDLER) in SECURED_TOKENS:
-        from ottla.broker.net.oauthbearer_authentication import signed_tokens  # noqa: PLC0415 # fewer still
+        from ottla.broker.net.oauthbearer_authentication import signed_tokens  # noqa: PLC0415 # rarely used
 
         return partial(OAuthBearer, signed_tokens(listener.name, security, entries[0].options, around.clock, around.timers).judge)
     if judged := [name for name in _OF_SIGNED_TOKENS if security.value(name) or security.of_mechanism(_BEARER, name)]:
         where = f"listener.name.{listener.name.lower()}.oauthbearer.{_HANDLER}"
-        raise SettingsError(f"{', '.join(judged)}: nobody judges signed tokens at {listener.name}; {where} says who, {JUDGES} does")
+        raise SettingsError(f"{', '.join(judged)}: signed tokens are not validated at {listener.name}: set {where} to {JUDGES}")
     try:
         return partial(OAuthBearer, UnsecuredTokens(entries[0].options, around.clock.now_ms).judge)
     except ValueError as error:
@@ -212,7 +214,7 @@ def _bearer(listener: Listener, security: ListenerSecurity, around: Authenticati
 
 
 def _passwords(entries: Sequence[LoginModule]) -> dict[str, str]:
-    """The first entry of PLAIN's module that names a user says its password."""
+    """Return the users and passwords of PLAIN. If several modules name a user, the first one counts."""
     found: dict[str, str] = {}
     for entry in entries:
         if entry.name == _PLAIN_MODULE:

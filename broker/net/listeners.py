@@ -1,6 +1,6 @@
-"""Listeners in Kafka's syntax: `NAME://host:port`, what each advertises, and which security protocol its name stands for.
+"""Listeners in Kafka's syntax, `NAME://host:port`, with their advertised addresses and security protocols.
 
-A member of a cluster registers what it advertises, and names one of them for other brokers (Kafka's `KafkaConfig.validateValues`,
+A cluster broker registers its advertised listeners and names one of them for other brokers (Kafka's `KafkaConfig.validateValues`,
 `AbstractKafkaConfig`).
 """
 
@@ -31,7 +31,9 @@ _KAFKAS_MECHANISM: Final = "GSSAPI"
 
 
 class BetweenNodes(NamedTuple):
-    """A listener at which a member dials other nodes, and how it logs in there, if it has to. `setting` and `mechanism_setting` say so."""
+    """A listener of other nodes to which a broker connects, and the SASL mechanism for it. `setting` and `mechanism_setting` are the
+    settings that name them.
+    """
 
     name: str
     protocol: SecurityProtocol
@@ -41,7 +43,7 @@ class BetweenNodes(NamedTuple):
 
 
 def listeners_of(settings: BrokerSettings) -> list[Listener]:
-    """The listeners of a broker to bind, each with what it advertises; raises SettingsError naming the setting."""
+    """Return the broker listeners to bind, with their advertised addresses. Raises SettingsError with the setting's name."""
     if not settings.is_controller:
         return _all_listeners(settings)
     own = _controller_names(settings)
@@ -49,14 +51,15 @@ def listeners_of(settings: BrokerSettings) -> list[Listener]:
 
 
 def controller_listeners_of(settings: BrokerSettings) -> list[Listener]:
-    """Those of a controller."""
+    """Return the controller listeners to bind. Raises SettingsError with the setting's name."""
     own = _controller_names(settings)
     return [_at_voters_address(settings, listener) for listener in _all_listeners(settings) if listener.name in own]
 
 
 def _at_voters_address(settings: BrokerSettings, listener: Listener) -> Listener:
-    """KAFKA KafkaConfig.effectiveAdvertisedControllerListeners: the first one, at every address and not advertised, is told where
-    controller.quorum.voters says that this node is."""
+    """Return the first controller listener with this node's address in controller.quorum.voters, if it is bound to every address and not
+    advertised (KAFKA KafkaConfig.effectiveAdvertisedControllerListeners).
+    """
     first = settings.controller_listener_names[0].upper()
     if listener.name != first or listener.advertised_host is not None or listener.host not in ANYWHERE:
         return listener
@@ -73,12 +76,12 @@ def _controller_names(settings: BrokerSettings) -> set[str]:
 def _all_listeners(settings: BrokerSettings) -> list[Listener]:
     listeners = _parse("listeners", settings.listeners)
     if not listeners:
-        raise SettingsError("listeners is empty: allowed is at least one NAME://host:port")
+        raise SettingsError("listeners is empty: at least one NAME://host:port is required")
     protocols = _protocols(settings)
     taken = Counter((listener.host, listener.port) for listener in listeners if listener.port)
     for listener in listeners:
         if taken[listener.host, listener.port] > 1:
-            raise SettingsError(f"listeners: two are at {host_and_port(listener.host, listener.port)}")
+            raise SettingsError(f"listeners: two listeners have the address {host_and_port(listener.host, listener.port)}")
         if listener.name not in protocols:
             raise SettingsError(f"listeners: {listener.name} is not in listener.security.protocol.map")
     _check_locks(settings, protocols)
@@ -102,58 +105,59 @@ def _all_listeners(settings: BrokerSettings) -> list[Listener]:
 
 
 def _check_locks(settings: BrokerSettings, protocols: Mapping[str, SecurityProtocol]) -> None:
-    """A lock for a listener whose name is misspelt would hold nowhere."""
+    """Check that every listener prefix of a security setting names a listener: with a misspelt name the setting would secure nothing."""
     known = {name.lower() for name in (*protocols, *settings.controller_listener_names)}
     for setting in settings.secured:
         match = _OF_A_LISTENER.fullmatch(setting)
         if match is not None and match[1] not in known:
-            allowed = f"{', '.join(sorted(known))}, as listener.security.protocol.map has them, in lower case"
+            allowed = f"{', '.join(sorted(known))} (the names in listener.security.protocol.map, in lower case)"
             raise SettingsError(f"{setting}: there is no listener {match[1]}: allowed are {allowed}")
 
 
 def registered_listeners(settings: BrokerSettings, bound: Sequence[Listener]) -> list[Endpoint]:
-    """What a member tells the controller: the listeners that it advertises, or all where it advertises none. `bound` as for `Server`.
+    """Return the endpoints that a cluster broker registers: its advertised listeners, or all listeners if none is advertised.
 
-    A listener of every address, with nothing advertised, is this machine's name. Raises SettingsError.
+    `bound` are the listeners of `Server`. A listener that is bound to every address and not advertised gets this machine's name. Raises
+    SettingsError.
     """
     advertised = [at for at in bound if not settings.advertised_listeners or at.advertised_host is not None]
     return endpoints_of(advertised)
 
 
 def endpoints_of(bound: Sequence[Listener]) -> list[Endpoint]:
-    """Where each of these listeners is dialled: as it is advertised, or else where it is. Raises SettingsError."""
+    """Return the endpoint of each listener: its advertised address, or else its own. Raises SettingsError."""
     for at in bound:
         if at.advertised_host is None and at.host in ANYWHERE - {""}:
-            raise SettingsError(f"advertised.listeners is needed: {at.name} listens at {at.host}, which nobody can dial")
+            raise SettingsError(f"advertised.listeners is required: {at.name} listens at {at.host}, to which no client can connect")
     return [
         Endpoint(at.name, at.advertised_host or at.host or socket.getfqdn(), at.advertised_port or at.port, at.protocol) for at in bound
     ]
 
 
 def inter_broker_listener(settings: BrokerSettings) -> str:
-    """The name of the listener at which brokers dial each other."""
+    """Return the name of the listener for connections between brokers."""
     return (settings.inter_broker_listener_name or settings.security_inter_broker_protocol).upper()
 
 
 def of_brokers(settings: BrokerSettings) -> BetweenNodes:
-    """Where a member dials other brokers; its listeners have been looked at."""
+    """Return the listener for connections to other brokers. The listeners must have been validated."""
     setting = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
     return _between(settings, inter_broker_listener(settings), setting, "sasl.mechanism.inter.broker.protocol")
 
 
 def of_controllers(settings: BrokerSettings) -> BetweenNodes:
-    """Where a member dials the controllers; its listeners have been looked at."""
+    """Return the listener for connections to controllers. The listeners must have been validated."""
     first = settings.controller_listener_names[0].upper()
     return _between(settings, first, "controller.listener.names", "sasl.mechanism.controller.protocol")
 
 
 def _between(settings: BrokerSettings, name: str, setting: str, mechanism_setting: str) -> BetweenNodes:
-    mechanism = str(settings.secured.get(mechanism_setting, _KAFKAS_MECHANISM))  # none of one listener
+    mechanism = str(settings.secured.get(mechanism_setting, _KAFKAS_MECHANISM))  # these settings have no listener prefix
     return BetweenNodes(name, _protocols(settings)[name], mechanism, setting, mechanism_setting)
 
 
 def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
-    """A controller has all of its listeners' names among those for controllers, and a broker beside it has others."""
+    """Check that a controller binds all of its listeners, and that a broker in the same process has others."""
     own, names = _controller_names(settings), {listener.name for listener in listeners}
     roles = ",".join(settings.process_roles)
     if missing := sorted(own - names):
@@ -161,7 +165,7 @@ def _check_own(settings: BrokerSettings, listeners: Sequence[Listener]) -> None:
     if not settings.is_member and (others := sorted(names - own)):
         raise SettingsError(f"listeners: {', '.join(others)} must be in controller.listener.names when process.roles={roles}")
     if settings.is_member and not names - own:
-        raise SettingsError(f"listeners: one at least must be for clients when process.roles={roles}")
+        raise SettingsError(f"listeners: at least one must be for clients when process.roles={roles}")
 
 
 def _check_controllers(settings: BrokerSettings, listeners: Sequence[Listener], protocols: dict[str, SecurityProtocol]) -> None:
@@ -180,7 +184,7 @@ def _check_inter_broker(settings: BrokerSettings, registered: Sequence[Endpoint]
     name, names = inter_broker_listener(settings), [endpoint.name for endpoint in registered]
     if name not in names:
         setting = "inter.broker.listener.name" if settings.inter_broker_listener_name else "security.inter.broker.protocol"
-        raise SettingsError(f"{setting}={name} must be among the listeners that are advertised: {', '.join(names) or 'none is'}")
+        raise SettingsError(f"{setting}={name} must be one of the advertised listeners: {', '.join(names) or 'none is advertised'}")
     at = of_brokers(settings)
     if not settings.inter_broker_listener_name and at.protocol.name != name:
         raise SettingsError(f"security.inter.broker.protocol={name}, but listener.security.protocol.map has {name}:{at.protocol.name}")
@@ -189,7 +193,7 @@ def _check_inter_broker(settings: BrokerSettings, registered: Sequence[Endpoint]
 
 
 def _check_mechanism(settings: BrokerSettings, at: BetweenNodes) -> None:
-    from ottla.broker.core.listener_security import ListenerSecurity  # noqa: PLC0415 # who secures nothing does not pay for it
+    from ottla.broker.core.listener_security import ListenerSecurity  # noqa: PLC0415 # a broker without SASL does not load it
 
     enabled = ListenerSecurity(settings, at.name).items("sasl.enabled.mechanisms")
     if at.mechanism not in enabled:
@@ -200,18 +204,19 @@ def _check_mechanism(settings: BrokerSettings, at: BetweenNodes) -> None:
 
 
 def host_and_port(host: str, port: int) -> str:
-    """As clients take it: an IPv6 address stands in brackets."""
+    """Return an address in the form that clients parse: an IPv6 address in brackets."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def plain_address(host: str) -> str:
-    """The address of one end of a connection. One over IPv4 is `::ffff:192.0.2.1` at a listener of both families, which a client that
-    dials IPv4 only cannot resolve."""
+    """Return the address of a connection's peer without the IPv6 prefix of an IPv4 address. A dual-stack listener reports
+    `::ffff:192.0.2.1`, which a client that uses only IPv4 cannot resolve.
+    """
     return host.removeprefix("::ffff:") if "." in host else host
 
 
 def advertised_hosts(settings: BrokerSettings) -> list[str]:
-    """The hosts of advertised.listeners. Raises SettingsError."""
+    """Return the hosts of advertised.listeners. Raises SettingsError."""
     return [at.host for at in _advertised(settings).values()]
 
 
@@ -219,13 +224,15 @@ def _with_advertised(listener: Listener, advertised: Listener | None) -> Listene
     if advertised is None:
         return listener
     if advertised.host in ANYWHERE:
-        raise SettingsError(f"advertised.listeners: {listener.name} advertises {advertised.host or 'no host'}, which no client can dial")
+        raise SettingsError(
+            f"advertised.listeners: {listener.name} advertises {advertised.host or 'no host'}, to which no client can connect"
+        )
     return replace(listener, advertised_host=advertised.host, advertised_port=advertised.port or None)
 
 
 def _advertised(settings: BrokerSettings) -> dict[str, Listener]:
     found = {at.name: at for at in _parse("advertised.listeners", settings.advertised_listeners)}
-    if settings.is_member and not settings.is_controller:  # the name of a controllers' listener means nothing on a broker
+    if settings.is_member and not settings.is_controller:  # a broker does not bind the controllers' listeners, so their entries are ignored
         for name in settings.controller_listener_names:
             found.pop(name.upper(), None)
     return found
@@ -239,7 +246,7 @@ def _parse(setting: str, items: Sequence[str]) -> list[Listener]:
             raise SettingsError(f"{setting}: {item!r} is not NAME://host:port")
         name = match["name"].upper()
         if name in found:
-            raise SettingsError(f"{setting}: {name} is there twice")
+            raise SettingsError(f"{setting}: {name} occurs twice")
         found[name] = Listener(name, match["v6"] or match["host"] or "", int(match["port"]))
     return list(found.values())
 
@@ -255,7 +262,9 @@ def _protocols(settings: BrokerSettings) -> dict[str, SecurityProtocol]:
 
 
 def _implied(settings: BrokerSettings) -> dict[str, SecurityProtocol]:
-    """Without a map of the user's own, and where nothing is secured, the controllers' listeners are PLAINTEXT."""
+    """Return PLAINTEXT for the controllers' listeners if listener.security.protocol.map is not set and no listener is secured, as
+    in Kafka.
+    """
     names = {name.upper() for name in settings.controller_listener_names}
     bound = {item.partition(":")[0].upper() for item in settings.listeners}
     if "listener.security.protocol.map" in settings.explicit or (names | bound) & _SECURED:

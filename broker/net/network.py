@@ -1,6 +1,6 @@
-"""The only door to the network, so that a simulation can put one behind it that loses, delays and cuts.
+"""The interface to the network. A simulation replaces it by one that loses, delays and cuts connections.
 
-Rule: what goes through it are asyncio's own transports and protocols; a connection does not know what carries it.
+Invariant: connections are asyncio transports and protocols, so a protocol does not depend on the implementation.
 """
 
 from __future__ import annotations
@@ -14,36 +14,36 @@ MakeProtocol = Callable[[], asyncio.Protocol]
 
 
 class BoundAddress(Protocol):
-    """An address that is taken. Who connects before `accept` waits or is refused."""
+    """A bound address. A client that connects before `accept` waits or is refused."""
 
     @property
     def port(self) -> int:
-        """The port, also where any was asked for."""
+        """The port, also if port 0 was requested."""
         ...
 
     async def accept(self, make: MakeProtocol, backlog: int) -> None:
-        """From now on each connection gets a protocol of `make`; at most `backlog` wait for theirs."""
+        """Start accepting: each connection gets a protocol from `make`; at most `backlog` connections are queued."""
         ...
 
     def close(self) -> None:
-        """Accept nothing more and give the address back; connections stay."""
+        """Stop accepting and release the address. Existing connections stay open."""
         ...
 
 
 class Network(Protocol):
-    """Takes addresses and connects to them."""
+    """Binds addresses and connects to them."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
-        """Take an address (port 0: any port). Raises OSError where that cannot be had."""
+        """Bind an address (port 0: any port). Raises OSError if it is not available."""
         ...
 
     async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
-        """A connection to an address, with a protocol of `make` at this end. Raises OSError."""
+        """Connect to an address, with a protocol from `make`. Raises OSError."""
         ...
 
 
 class Sockets:
-    """The operating system's TCP, on the running loop."""
+    """TCP of the operating system, on the running loop."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
         return _BoundSocket(_bound(host, port))
@@ -69,9 +69,9 @@ class _BoundSocket:
 
 
 def _bound(host: str, port: int) -> socket.socket:
-    named = host.encode() if host.isascii() else host  # Python loads tables of Unicode for a str, whatever is in it
+    named = host.encode() if host.isascii() else host  # for a str, Python loads Unicode tables, whatever it contains
     found = socket.getaddrinfo(named, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    # A name of both families (localhost) is bound at IPv4, as Java does: there are clients that dial nothing else.
+    # A name of both families (localhost) is bound at IPv4, as in Java: some clients connect to nothing else.
     family, kind, proto, _, address = min(found, key=lambda each: each[0] is not socket.AF_INET)
     bound = socket.socket(family, kind, proto)
     try:

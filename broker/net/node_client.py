@@ -1,7 +1,8 @@
-"""A link to another node over the network: what `ottla.broker.runtime.nodes.link` promises.
+"""A connection to another node over the network, which implements `ottla.broker.runtime.nodes.link.Link`.
 
-Rules: nothing is sent twice, nothing is kept for later: when the connection breaks, every call under way fails, and the next one dials
-again, after a pause that grows while it does not succeed (Kafka's NetworkClient and ClusterConnectionStates). All time is the broker's.
+Rules: no request is sent twice, and none is stored for later. When the connection breaks, every pending call fails. The next call
+connects again, after a pause that grows with each failure (Kafka's NetworkClient and ClusterConnectionStates). All time is the broker's
+clock.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ Versions = dict[int, tuple[int, int]]
 
 @dataclass(slots=True)
 class _Asked:
-    """A request that waits for its answer, or for the connection."""
+    """A request that waits for its response, or for the connection."""
 
     request: Message
     version: int | None
@@ -46,23 +47,24 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a connection may take to come about, its versions included: socket.connection.setup.timeout.ms, and twice as long with each
-    one that did not, up to its max.
+    """The timeouts of connection attempts, including the version exchange: socket.connection.setup.timeout.ms, doubled with each
+    timeout up to its max.
     """
 
     setup_ms: int = 10_000
     setup_max_ms: int = 30_000
 
     def after(self, failures: int, jitter: float) -> int:
-        """For the next one, where so many in a row did not come about; `jitter` around 1 (KAFKA ExponentialBackoff)."""
+        """Return the timeout after `failures` consecutive timeouts, times `jitter`, which is around 1 (KAFKA ExponentialBackoff)."""
         if self.setup_ms >= self.setup_max_ms:
             return self.setup_ms
         return min(round(min(self.setup_ms << min(failures, 20), self.setup_max_ms) * jitter), self.setup_max_ms)
 
 
 class NodeClient:
-    """One connection to `node`; `client_id` is what it calls itself in every request. At a listener that asks for more than that it is a
-    `secured_node_client.SecuredNodeClient`."""
+    """One connection to `node`; `client_id` is sent in every request. For a secured listener use
+    `secured_node_client.SecuredNodeClient`.
+    """
 
     def __init__(
         self,
@@ -92,7 +94,9 @@ class NodeClient:
         self._closed = False
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
-        """See `Link.call`. The time to connect, and the pause before, count too."""
+        """Send a request and return its response (`Link.call`). The timeout includes the pause before a connection attempt and
+        the attempt itself.
+        """
         if self._closed:
             raise LinkBroken(f"the link to {self._address} is closed")
         asked = _Asked(request, version, asyncio.get_running_loop().create_future())
@@ -110,11 +114,11 @@ class NodeClient:
             timer.cancel()
 
     def versions(self, api_key: int) -> tuple[int, int] | None:
-        """See `Link.versions`."""
+        """Return the versions of an API that the peer supports (`Link.versions`)."""
         return self._versions.get(api_key)
 
     def close(self) -> None:
-        """See `Link.close`."""
+        """Close the connection and fail pending calls (`Link.close`)."""
         self._closed = True
         self._break(f"the link to {self._address} was closed")
 
@@ -123,7 +127,7 @@ class NodeClient:
         return f"{self.node.host}:{self.node.port}"
 
     async def _open(self) -> None:
-        """Dial, ask for the peer's versions, send what waits. Cancelled by `_break`."""
+        """Connect, fetch the peer's versions, and send waiting requests. `_break` cancels this task."""
         if self._dial_from_ms > self._clock.mono_ms():
             await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
         setup_ms = self._patience.after(self._slow, self._jitter()) if self._slow else self._patience.setup_ms
@@ -149,11 +153,11 @@ class NodeClient:
         self._opened(wire)
 
     async def _reach(self, wire: Wire) -> None:
-        """Connect. Raises OSError, LinkBroken."""
+        """Connect the wire. Raises OSError or LinkBroken."""
         await self._network.connect(self.node.host, self.node.port, lambda: wire)
 
     def _opened(self, wire: Wire) -> None:
-        """The connection takes requests: send what waits."""
+        """Send the waiting requests on an established connection."""
         self._opening = None
         unsent, self._unsent = self._unsent, []
         for asked in unsent:
@@ -170,19 +174,21 @@ class NodeClient:
         return self._random.uniform(1 - _JITTER, 1 + _JITTER)
 
     def _send(self, wire: Wire, asked: _Asked) -> None:
-        """Send it at the highest version that suits; an answer that cannot come is told at once."""
+        """Send a request at the highest common version. If there is none, fail it at once."""
         if asked.answer.done():
             return
         request = asked.request
         first, last = self._versions.get(request.API_KEY, (0, -1))
         version = min(last, request.MAX_VERSION, request.MAX_VERSION if asked.version is None else asked.version)
         if version < max(first, request.MIN_VERSION):
-            asked.answer.set_exception(UnsupportedByPeer(f"{self._address} knows {type(request).__name__} in versions {first} to {last}"))
+            asked.answer.set_exception(
+                UnsupportedByPeer(f"{self._address} supports {type(request).__name__} in versions {first} to {last}")
+            )
             return
         wire.ask(asked, version)
 
     def _break(self, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
-        """The connection is of no use any more: everything under way fails; who calls next dials anew, not before the back-off is over."""
+        """Give up the connection: every pending call fails. The next call connects again, after the backoff."""
         opening, self._opening = self._opening, None
         wire, self._wire = self._wire, None
         unsent, self._unsent = self._unsent, []
@@ -198,7 +204,9 @@ class NodeClient:
 
 
 class Wire(asyncio.Protocol):
-    """One connection: requests out, their answers in, in the same order. `broke` is called once when it ends from outside."""
+    """One TCP connection: sends requests and receives their responses in order. `broke` is called once if the connection ends
+    from outside.
+    """
 
     def __init__(self, address: str, client_id: str, broke: Callable[[str], None]) -> None:
         self.address = address
@@ -219,13 +227,13 @@ class Wire(asyncio.Protocol):
             for frame in self._reader.feed(data):
                 self._answered(frame)
         except ProtocolError as error:
-            self._lost(f"{self.address} sent what cannot be trusted: {error}")
+            self._lost(f"{self.address} sent an invalid response: {error}")
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._lost(f"{self.address} hung up" + (f": {error}" if error else ""))
+        self._lost(f"{self.address} closed the connection" + (f": {error}" if error else ""))
 
     async def call(self, request: Message, version: int) -> Any:
-        """The response, before the connection takes requests of others. Raises LinkBroken."""
+        """Send a request during the connection's setup and return the response. Raises LinkBroken."""
         asked = _Asked(request, version, asyncio.get_running_loop().create_future())
         self.ask(asked, version)
         return await asked.answer
@@ -244,7 +252,7 @@ class Wire(asyncio.Protocol):
         self._transport.writelines(buffers)
 
     def end(self, why: str) -> None:
-        """Hang up; what waits fails."""
+        """Close the connection; pending requests fail with `why`."""
         self._broke = None
         if self._transport is not None:
             self._transport.abort()
@@ -254,13 +262,13 @@ class Wire(asyncio.Protocol):
 
     def _answered(self, frame: memoryview) -> None:
         if not self._waiting:
-            raise ProtocolError("an answer to nothing")
+            raise ProtocolError("a response without a request")
         asked, version = self._waiting.popleft()
         refused = asked.request.API_KEY == ApiKey.API_VERSIONS and bytes(frame[4:6]) == _UNSUPPORTED
         try:
             correlation_id, response = decode_response(asked.request.API_KEY, 0 if refused else version, frame)
             if correlation_id != asked.correlation_id:
-                raise ProtocolError(f"request {correlation_id} is answered where {asked.correlation_id} was asked")
+                raise ProtocolError(f"response to request {correlation_id} instead of {asked.correlation_id}")
         except ProtocolError as error:
             _fail(asked, f"{self.address}: {error}")
             raise
@@ -283,13 +291,15 @@ def _fail(asked: _Asked, why: str, kind: type[LinkBroken] = LinkBroken) -> None:
 
 
 async def _versions_of(wire: Wire) -> Versions:
-    """What the peer serves. Asked at our highest version; one that lacks it answers as version 0 and says which it knows (KIP-511)."""
+    """Return the versions that the peer supports. A peer that does not support our ApiVersions version answers with version 0 and
+    its own maximum (KIP-511).
+    """
     version = ApiVersionsRequest.MAX_VERSION
     while True:
         response: ApiVersionsResponse = await wire.call(ApiVersionsRequest(_SOFTWARE_NAME, _SOFTWARE_VERSION), version)
         if response.error_code == ErrorCode.NONE:
             return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
         if response.error_code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
-            raise LinkBroken(f"{wire.address}: ApiVersions is answered with error code {response.error_code}")
+            raise LinkBroken(f"{wire.address}: ApiVersions failed with error code {response.error_code}")
         known = [api.max_version for api in response.api_keys if api.api_key == ApiKey.API_VERSIONS]
         version = max(0, min([version - 1, *known]))

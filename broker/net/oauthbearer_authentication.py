@@ -1,6 +1,6 @@
-"""What a listener asks of signed tokens of OAUTHBEARER, made of its settings once, at the start: a mistake there stops it by name.
+"""The OAUTHBEARER token validator of a listener, built from its settings at the start. An invalid setting stops the start.
 
-Each setting may be given for the mechanism of the listener, for the listener, or for all; the narrowest wins.
+A setting may be given for the mechanism of the listener, for the listener, or for the broker; the most specific one wins.
 
 Source: KAFKA OAuthBearerValidatorCallbackHandler, VerificationKeyResolverFactory, ConfigurationUtils.
 """
@@ -12,20 +12,18 @@ from collections.abc import Mapping
 from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.config_keys import Value
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.security_keys import ALLOWED_URLS
 from ottla.broker.core.settings_load import SettingsError
+from ottla.broker.core.timers import Timers
 from ottla.broker.net.jwks import FetchedKeys, FileKeys, Rhythm, fetcher
 from ottla.broker.security.signed_tokens import ClaimRules, KeySource, SignedTokens
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.config_keys import Value
-    from ottla.broker.core.listener_security import ListenerSecurity
-    from ottla.broker.core.timers import Timers
 
 logger, peer_logger = logging.getLogger(__name__), logging.getLogger(PEERS)
 
@@ -34,7 +32,7 @@ _URL: Final = f"{_PREFIX}jwks.endpoint.url"
 
 
 class _Settings:
-    """Those of one mechanism of one listener."""
+    """The OAUTHBEARER settings of one listener."""
 
     def __init__(self, listener: str, security: ListenerSecurity) -> None:
         self.listener, self._security = listener, security
@@ -49,7 +47,7 @@ class _Settings:
     def number(self, name: str, low: int = 0) -> int:
         value = self.value(name)
         if not isinstance(value, int) or value < low:
-            raise SettingsError(f"{_PREFIX}{name}={value} at {self.listener}: allowed is at least {low}")
+            raise SettingsError(f"{_PREFIX}{name}={value} at {self.listener}: must be at least {low}")
         return value
 
     def claim(self, name: str) -> str:
@@ -60,7 +58,7 @@ class _Settings:
 
 
 def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers) -> SignedTokens:
-    """Asks the address of the keys once. Raises SettingsError."""
+    """Return the validator of a listener's tokens. Fetches the keys once. Raises SettingsError."""
     settings = _Settings(listener, security)
     audiences, issuer = settings.value("expected.audience"), settings.text("expected.issuer")
     assert isinstance(audiences, tuple)
@@ -74,22 +72,24 @@ def signed_tokens(listener: str, security: ListenerSecurity, options: Mapping[st
     source = _source(settings, security, options, clock, timers)
     if not audiences:
         logger.warning(
-            "%s at %s is empty: tokens that name an audience are refused, and those that name none are for anybody",
+            "%s at %s is empty: tokens with an audience are rejected, and tokens without one are accepted whatever they were issued for",
             f"{_PREFIX}expected.audience",
             listener,
         )
     if issuer is None:
-        logger.warning("%s at %s is empty: tokens of any issuer are good whose key is in the set", f"{_PREFIX}expected.issuer", listener)
-    return SignedTokens(source, rules, clock.now_ms, partial(peer_logger.info, "A token of OAUTHBEARER at %s does not do: %s", listener))
+        logger.warning(
+            "%s at %s is empty: tokens of any issuer whose key is in the key set are accepted", f"{_PREFIX}expected.issuer", listener
+        )
+    return SignedTokens(source, rules, clock.now_ms, partial(peer_logger.info, "Rejected an OAUTHBEARER token at %s: %s", listener))
 
 
 def _source(settings: _Settings, security: ListenerSecurity, options: Mapping[str, str], clock: Clock, timers: Timers) -> KeySource:
     url = settings.text("jwks.endpoint.url")
     if url is None:
-        raise SettingsError(f"{_URL} is required at {settings.listener}: it says where the keys are with which tokens are signed")
+        raise SettingsError(f"{_URL} is required at {settings.listener}: it is the URL of the keys that sign tokens")
     parts = urlsplit(url)
     if parts.scheme.lower() not in {"http", "https", "file"}:
-        raise SettingsError(f"{_URL}={url} at {settings.listener}: allowed are addresses of http, https and file")
+        raise SettingsError(f"{_URL}={url} at {settings.listener}: allowed are http, https and file URLs")
     if url not in security.items(ALLOWED_URLS):
         raise SettingsError(
             f"Invalid value {url} for configuration {_URL}: The URL cannot be accessed due to restrictions. Update the system property "
@@ -101,7 +101,7 @@ def _source(settings: _Settings, security: ListenerSecurity, options: Mapping[st
         fetch = fetcher(url, options, lambda path: Path(path).read_bytes())
         return FetchedKeys(fetch, _rhythm(settings), timers, clock.mono_ms)
     except (OSError, ValueError, HTTPException) as error:
-        raise SettingsError(f"{_URL}={url} at {settings.listener}: the keys cannot be had: {error}") from error
+        raise SettingsError(f"{_URL}={url} at {settings.listener}: the keys cannot be read: {error}") from error
 
 
 def _rhythm(settings: _Settings) -> Rhythm:

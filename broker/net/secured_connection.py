@@ -1,11 +1,11 @@
-"""A connection of a listener that asks who its peer is: first TLS, then the log-in, then what any connection is.
+"""A connection of a secured listener: TLS first, then SASL authentication, then normal requests.
 
-Rules that hold inside:
-- It is counted and limited when it is accepted, as any other: a handshake that never ends is one connection, and ends with its time. One
-  that quotas hold back shakes no hands before its wait is over: that costs the most.
-- A handshake that fails closes at once and without an answer; only log-ins are refused late.
-- Until the log-in is done no request reaches a handler but ApiVersions; after it, where a log-in is good for good, nothing of this is left
-  between the session and its handlers.
+Invariants:
+* It is counted and limited when it is accepted, like any other: an unfinished handshake is one connection, and times out. A connection
+  that quotas delay starts its handshake after the delay, because the handshake is the most expensive step.
+* A failed TLS handshake closes the connection at once; only the response to failed SASL authentication is delayed.
+* Before authentication no request reaches a handler, except ApiVersions. After it, if the session does not expire, the session calls the
+  dispatcher directly again.
 
 Source: KAFKA Selector, KafkaChannel, Processor.processCompletedReceives.
 """
@@ -19,22 +19,20 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
+from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.k18_api_versions import is_valid
 from ottla.broker.api.reply import CLOSE, Buffer, LastWords, Reply
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
 from ottla.broker.core.principal import ANONYMOUS, USER, Principal
 from ottla.broker.faults.answers import refusal
-from ottla.broker.net.connection import Connection
-from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, LogIn, Moment, SaslExchange, Step
+from ottla.broker.net.connection import Connection, Shared
+from ottla.broker.net.listener_authentication import ListenerAuthentication
+from ottla.broker.net.session import PendingReply
+from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, ListenerSasl, LogIn, Moment, SaslExchange, Step
 from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
-    from ottla.broker.api.context import Listener, Peer
-    from ottla.broker.net.connection import Shared
-    from ottla.broker.net.listener_authentication import ListenerAuthentication
-    from ottla.broker.net.session import PendingReply
-    from ottla.broker.security.sasl import ListenerSasl
     from ottla.broker.security.tls import ListenerTls
 
 _HANDSHAKE = ApiKey.SASL_HANDSHAKE.to_bytes(2, "big")
@@ -43,7 +41,7 @@ peer_logger = logging.getLogger(PEERS)
 
 
 class SecuredConnection(Connection):
-    """`at_listener` is the listener's."""
+    """One client connection of a secured listener. `at_listener` is the listener's security."""
 
     def __init__(self, shared: Shared, listener: Listener, at_listener: ListenerAuthentication) -> None:
         super().__init__(shared, listener)
@@ -54,14 +52,14 @@ class SecuredConnection(Connection):
         self._is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Counted, and then asked for more before it is served."""
+        """Count the connection and start TLS or authentication."""
         super().connection_made(transport)
         if self._transport.is_closing():
             return
         if not self._asks_for_tls:
             self._ask_for_log_in()
             return
-        self._transport.pause_reading()  # what comes now is for the handshake
+        self._transport.pause_reading()  # the next bytes belong to the TLS handshake
         if self._throttle_end is None:
             self._begin_handshake()
 
@@ -70,20 +68,20 @@ class SecuredConnection(Connection):
         self._shaking_hands = asyncio.get_running_loop().create_task(self._shake_hands(self._lock.tls))
 
     def _throttled(self) -> None:
-        """A wait is over: that before the handshake, or one of its quotas."""
+        """Resume after a quota's delay; start the handshake if the delay was the one before it."""
         super()._throttled()
         if self._asks_for_tls and self._shaking_hands is None and not self._transport.is_closing():
             self._begin_handshake()
 
     def data_received(self, data: bytes) -> None:
-        """What comes before TLS has its place is TLS's; what comes in the very turn in which the handshake ends waits for its end."""
+        """Store bytes that arrive before TLS replaces this protocol, or in the turn in which the handshake ends; otherwise handle them."""
         if not self._asks_for_tls:
             super().data_received(data)
         else:
             self._early.append(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Told once, whoever tells it. TLS tells of the end with the bytes in front of it: these are handled first."""
+        """Handle the end of the connection, once. TLS reports the end together with the last bytes, which are handled first."""
         if self._is_lost:
             return
         if error is None and self._session.runnable:
@@ -95,7 +93,7 @@ class SecuredConnection(Connection):
         super().connection_lost(error)
 
     def stop_reading(self) -> None:
-        """Who has not been let in is not waited for."""
+        """Close the connection at once if its handshake is not complete; otherwise stop gracefully."""
         if not self._asks_for_tls:
             super().stop_reading()
         else:
@@ -105,7 +103,7 @@ class SecuredConnection(Connection):
         plain, host = self._transport, self.peer.host if self.peer is not None else ""
         if plain.is_closing():
             return
-        if self._early:  # uvloop reads before a new connection's first turn is over, whatever that says
+        if self._early:  # uvloop reads in a new connection's first turn even if reading is paused
             asyncio.get_running_loop().call_soon(_hand_over, plain, b"".join(self._early))
             self._early = []
         try:
@@ -119,7 +117,7 @@ class SecuredConnection(Connection):
                     ssl_shutdown_timeout=limits.LINGER_MS / 1000,
                 )
             if transport is None or transport.is_closing():
-                raise ConnectionResetError("it hung up")
+                raise ConnectionResetError("the client closed the connection")
             assert self.peer is not None
             self.peer.principal = Principal(USER, tls.principal_name(transport.get_extra_info("ssl_object").getpeercert(True)))
         except (OSError, ValueError) as error:
@@ -145,7 +143,7 @@ class SecuredConnection(Connection):
             _LogInGate(self, self._shared, self.peer, self._lock.sasl).close()
 
     def _close(self) -> None:
-        """With TLS the peer is told of the end by TLS itself, behind the last answer."""
+        """Close a TLS connection by TLS's own closing alert, after the last response."""
         if not isinstance(self._transport, TlsTransport):
             super()._close()
         elif not self._lingers and not self._transport.is_closing():
@@ -154,11 +152,11 @@ class SecuredConnection(Connection):
 
 
 class TlsTransport:
-    """One end of TLS over `plain`, as a connection uses a transport.
+    """The TLS side of a connection over `plain`, with the part of a transport's interface that a connection uses.
 
-    What is written is encrypted at once: small pieces together, and large ones cut, so that TLS stops taking more when the peer reads
-    nothing. Unsent is what either of the two holds. Who pauses one of them pauses both: else TLS would see the peer's end, and drop what it
-    has read before it and not yet given.
+    Output is encrypted at once: small buffers are joined and large ones split, so that TLS stops accepting data when the peer does not
+    read. The unsent output is that of both transports. Pausing one pauses both: otherwise TLS would see the peer's end and drop data that
+    it has read but not delivered.
     """
 
     def __init__(self, tls: asyncio.Transport, plain: asyncio.Transport) -> None:
@@ -168,13 +166,13 @@ class TlsTransport:
         self.is_closing, self.abort = tls.is_closing, tls.abort
 
     def pause_reading(self) -> None:
-        """Nothing more is given."""
+        """Stop delivering data."""
         self._is_paused = True
         self._tls.pause_reading()
         self._plain.pause_reading()
 
     def resume_reading(self) -> None:
-        """What TLS holds is given first, in the loop's next turn."""
+        """Resume: data that TLS holds is delivered first, in the loop's next turn."""
         self._is_paused = False
         self._tls.resume_reading()
         asyncio.get_running_loop().call_soon(self._read_on)
@@ -184,12 +182,12 @@ class TlsTransport:
             self._plain.resume_reading()
 
     def close(self) -> None:
-        """After what is unsent; the peer's own end is waited for."""
+        """Close after the unsent output is written and the peer has closed its side."""
         self._plain.resume_reading()
         self._tls.close()
 
     def writelines(self, buffers: Iterable[Buffer]) -> None:
-        """In order; to who is gone nothing."""
+        """Write the buffers in order; do nothing if the connection is closing."""
         if self._tls.is_closing() or self._plain.is_closing():
             return
         small: list[Buffer] = []
@@ -207,13 +205,13 @@ class TlsTransport:
             self._tls.write(b"".join(small))
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the system has not taken."""
+        """Return the number of bytes that the operating system has not accepted."""
         return self._tls.get_write_buffer_size() + self._plain.get_write_buffer_size()
 
 
 def _hand_over(plain: asyncio.Transport, data: bytes) -> None:
-    """Give TLS, which has taken its place meanwhile, what came before."""
-    tls = cast(Any, plain.get_protocol())  # a BufferedProtocol; uvloop's does not say so
+    """Pass bytes that arrived early to TLS, which has replaced this protocol meanwhile."""
+    tls = cast(Any, plain.get_protocol())  # a BufferedProtocol, which uvloop's types do not say
     while data:
         buffer = tls.get_buffer(len(data))
         count = min(len(buffer), len(data))
@@ -227,7 +225,7 @@ def _reason(error: Exception) -> str:
 
 
 class _LogInGate:
-    """Stands between the session of a connection and the dispatcher."""
+    """A filter between a connection's session and the dispatcher that performs SASL authentication."""
 
     def __init__(self, connection: SecuredConnection, shared: Shared, peer: Peer, at_listener: ListenerSasl) -> None:
         self._connection, self._shared, self._peer, self._lock, self._session = connection, shared, peer, at_listener, connection.session
@@ -237,7 +235,7 @@ class _LogInGate:
         self._began_again_ms: int | None = None
 
     def close(self) -> None:
-        """Nobody passes who has not logged in."""
+        """Let no request pass before authentication."""
         self._peer.has_to_log_in = True
         self._session.serve(self._handle, self._at_once, self._lock.max_receive_bytes)
         self._give_it_time()
@@ -248,7 +246,7 @@ class _LogInGate:
         self._cancel_timer = self._peer.on_closed[self] = timer.cancel
 
     def _took_too_long(self) -> None:
-        if not self._connection.idle:  # it waits for this broker: for an answer, or for the end of a quota's pause
+        if not self._connection.idle:  # the client waits for this broker: for a response, or for the end of a throttle time
             self._give_it_time()
             return
         peer_logger.info("Failed authentication with %s (it took more than %d ms)", self._peer.host, limits.LOG_IN_MS)
@@ -263,7 +261,8 @@ class _LogInGate:
                 self._exchange = SaslExchange(self._lock, refusal, is_valid, self._login)
             elif self._is_over(now_ms):
                 peer_logger.info(
-                    "Closing a connection of %s whose log-in is over (connections.max.reauth.ms, or its token's end)", self._peer.host
+                    "Closing a connection of %s whose session has expired (connections.max.reauth.ms or its token's expiry)",
+                    self._peer.host,
                 )
                 return CLOSE
             else:
@@ -285,7 +284,7 @@ class _LogInGate:
         self._login, self._exchange = login, None
         self._cancel_timer()
         self._peer.on_closed.pop(self, None)
-        if login.user is None:  # Kafka answers the log-in, and looks for a name when the first request comes
+        if login.user is None:  # Kafka completes the authentication and maps the principal to a name when the first request arrives
             self._session.serve(lambda _frame: CLOSE, lambda _data, _at: None, self._shared.max_request_bytes)
             return
         self._peer.has_to_log_in = False

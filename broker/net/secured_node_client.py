@@ -1,8 +1,8 @@
-"""A link to a listener that asks who dials: TLS first, then the log-in, then what any link does.
+"""A connection to a secured listener of another node: TLS first, then SASL authentication, then normal requests.
 
-Rules that hold inside:
-- No request goes out before both ends know whom they have; while a log-in is renewed requests wait (KIP-368).
-- Who is not let in, or does not believe the peer, is told so in the log, and dials again as after any failure.
+Invariants:
+* No request is sent before both sides are authenticated. While a session is re-authenticated, requests wait (KIP-368).
+* An authentication failure of either side is logged and followed by the usual backoff.
 
 Source: KAFKA SaslClientAuthenticator, SslTransportLayer, NetworkClient.
 """
@@ -16,35 +16,34 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
+from ottla.broker.core.timers import TimerHandle
+from ottla.broker.net.client_security import ClientSasl, ClientSecurity
 from ottla.broker.net.node_client import NodeClient, Wire
 from ottla.broker.runtime.nodes.authentication import AuthenticationFailed
 from ottla.broker.runtime.nodes.link import LinkBroken, Node
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.login import NotTrusted
+from ottla.protocol.login import NotTrusted, Tokens
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
 
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import TimerHandle
-    from ottla.broker.net.client_security import ClientSasl, ClientSecurity
-    from ottla.protocol.login import Tokens
-
 _HANDSHAKE_VERSION, _AUTHENTICATE_VERSION = 1, 2
 _RENEWED: Final = (0.85, 0.95)
-"""A log-in is renewed between these parts of its time, so that those of a cluster are not all at once (SaslClientAuthenticator)."""
+"""Re-authentication starts at a random part of the session lifetime in this range, so that a cluster's sessions do not all renew at once
+(SaslClientAuthenticator).
+"""
 
-_CUT_OFF: Final = "it hung up while TLS began: it may have none, or go away"
+_CUT_OFF: Final = "the peer closed the connection during the TLS handshake: it may not use TLS, or be stopping"
 _SAID_CHARS: Final = 500
 
 peer_logger = logging.getLogger(PEERS)
 
 
 class SecuredNodeClient(NodeClient):
-    """`client_security` is that of the listener. Everything else is `NodeClient`'s."""
+    """A connection like `NodeClient`, with the credentials `client_security` for the listener."""
 
     def __init__(self, node: Node, *, client_security: ClientSecurity, **others: Any) -> None:
         super().__init__(node, **others)
@@ -72,7 +71,7 @@ class SecuredNodeClient(NodeClient):
         except ssl.SSLError as error:
             plain.abort()
             raise AuthenticationFailed(f"{self._address}: SSL handshake failed: {_reason(error)}") from error
-        except OSError as error:  # which the loop may leave without a word
+        except OSError as error:  # the loop may end the handshake without any message
             plain.abort()
             raise ConnectionResetError(_CUT_OFF) from error
         except BaseException:
@@ -108,7 +107,7 @@ class SecuredNodeClient(NodeClient):
             self._opening = asyncio.get_running_loop().create_task(self._log_in_again(wire, sasl))
 
     async def _log_in_again(self, wire: Wire, sasl: ClientSasl) -> None:
-        """What was sent before is answered before; what is to be sent waits."""
+        """Re-authenticate. Earlier requests are answered before; later ones wait."""
         try:
             await self._log_in(wire, sasl)
         except LinkBroken as error:
@@ -120,7 +119,7 @@ class SecuredNodeClient(NodeClient):
         self._opened(wire)
 
     def _hung_up(self, why: str) -> None:
-        """What the peer said last counts before that it hung up: it may be why."""
+        """Fail after the peer's last response has been processed, because it may explain why the peer closed the connection."""
         opening = self._opening
         if opening is None:
             self._break(why)
@@ -138,7 +137,7 @@ class SecuredNodeClient(NodeClient):
 
 
 async def _next_token(sasl: ClientSasl, tokens: Tokens, said: bytes | None) -> bytes | None:
-    """None after the last. Raises NotTrusted."""
+    """Return the next token, or None after the last. Raises NotTrusted."""
     return await _on_a_thread(partial(_next, tokens, said)) if sasl.takes_long(said) else _next(tokens, said)
 
 
@@ -150,14 +149,16 @@ def _next(tokens: Tokens, said: bytes | None) -> bytes | None:
 
 
 def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | None]:
-    """One of its own, which nobody waits for who stops: whom it asks may be silent for long, and whom it answers may ask for much."""
+    """Run `work` on a separate thread that a stopping broker does not wait for: it may contact a KDC that does not respond, or
+    need a long computation.
+    """
     done: Future[bytes | None] = Future()
-    done.set_running_or_notify_cancel()  # it cannot be called back
+    done.set_running_or_notify_cancel()  # it cannot be cancelled
 
     def run() -> None:
         try:
             done.set_result(work())
-        except BaseException as error:  # noqa: BLE001 # the thread ends here; whoever waits is told of it
+        except BaseException as error:  # noqa: BLE001 # the thread ends here; the error is passed to the waiter
             done.set_exception(error)
 
     threading.Thread(target=run, name="log-in", daemon=True).start()
@@ -165,7 +166,7 @@ def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | Non
 
 
 def _said(what: object) -> str:
-    """By a peer that may not be whom it was taken for."""
+    """Return the peer's text, quoted and cut, because the peer may be an impostor."""
     return repr(what)[:_SAID_CHARS]
 
 

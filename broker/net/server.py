@@ -1,4 +1,4 @@
-"""Listening sockets, and what concerns all connections at once: idle ones, memory, and stopping."""
+"""Listening sockets, and the tasks that concern all connections: idle connections, memory, and stopping."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 peer_logger = logging.getLogger(PEERS)
 
 _IDLE_SWEEPS = 10
-"""Sweeps per idle time: a connection is closed at most a tenth later than connections.max.idle.ms says."""
+"""Checks in one idle time: a connection is closed at most a tenth later than connections.max.idle.ms."""
 
 
 NO_AUTHENTICATION: Final[Mapping[str, ListenerAuthentication]] = MappingProxyType({})
@@ -30,15 +30,15 @@ NO_AUTHENTICATION: Final[Mapping[str, ListenerAuthentication]] = MappingProxyTyp
 
 def _maker(shared: Shared, listener: Listener, at_listener: ListenerAuthentication | None) -> MakeProtocol:
     if at_listener is None:
-        assert not listener.protocol, "a listener that is to be locked is served with its at_listener only"
+        assert not listener.protocol, "a secured listener must have its security configuration"
         return partial(Connection, shared, listener)
-    from ottla.broker.net.secured_connection import SecuredConnection  # noqa: PLC0415 # who secures nothing does not pay for it
+    from ottla.broker.net.secured_connection import SecuredConnection  # noqa: PLC0415 # a broker with PLAINTEXT listeners does not load it
 
     return partial(SecuredConnection, shared, listener, at_listener)
 
 
 class Server:
-    """All listeners of a broker. `listeners` are as configured until `bind`, then with the ports that the kernel gave."""
+    """All listeners of a broker. `listeners` are as configured until `bind`, then with their actual ports."""
 
     def __init__(self, network: Network, listeners: Sequence[Listener], backlog: int) -> None:
         self._network = network
@@ -48,7 +48,7 @@ class Server:
         self._shared: Shared | None = None
 
     def bind(self) -> None:
-        """Take every listener's address (no connection is accepted yet); raises OSError naming the one that cannot be had."""
+        """Bind every listener's address without accepting connections. Raises OSError with the name of the listener that fails."""
         try:
             for position, listener in enumerate(self.listeners):
                 place = self._bind(listener)
@@ -59,15 +59,15 @@ class Server:
             raise
 
     async def start(self, shared: Shared, authentication: Mapping[str, ListenerAuthentication] = NO_AUTHENTICATION) -> None:
-        """Accept connections. `authentication` by the names of listeners that have one."""
+        """Accept connections. `authentication` is the security of listeners that are not PLAINTEXT, by name."""
         self._shared = shared
         for place, listener in zip(self._places, self.listeners, strict=True):
             await place.accept(_maker(shared, listener, authentication.get(listener.name)), self._backlog)
 
     def watch_idle(self, max_idle_ms: int) -> None:
-        """From now on close connections that were silent for `max_idle_ms` (-1: never)."""
+        """Close connections that are idle for `max_idle_ms` (-1: never), from now on."""
         shared = self._shared
-        assert shared is not None, "watching begins after start"
+        assert shared is not None, "call start first"
         if max_idle_ms < 0:
             return
         every = max(1, max_idle_ms // _IDLE_SWEEPS)
@@ -84,17 +84,17 @@ class Server:
         shared.timers.schedule(shared.mono_ms() + every, sweep)
 
     def close(self) -> None:
-        """Accept nothing more and read nothing more; what is in flight will be answered."""
+        """Stop accepting and reading; requests in flight are still answered."""
         for connection in self._last_connections():
             connection.stop_reading()
 
     def abort(self) -> None:
-        """Close everything now, also amid a request; nothing in flight is answered."""
+        """Close everything at once; requests in flight are not answered."""
         for connection in self._last_connections():
             connection.abort()
 
     async def wait_closed(self, timeout_ms: int) -> None:
-        """Wait until every connection has its answers, then close those that did not take them in time."""
+        """Wait until every connection has its responses, then close those that did not read them in time."""
         shared = self._shared
         if shared is None:
             return
@@ -104,7 +104,7 @@ class Server:
                 connection.abort()
 
     def _last_connections(self) -> list[Connection]:
-        """Those that are there when no more are accepted."""
+        """Stop accepting and return the remaining connections."""
         for place in self._places:
             place.close()
         if self._shared is None:

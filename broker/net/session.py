@@ -1,14 +1,15 @@
-"""What one connection does with bytes: frames in, replies out in order, and when to pause or close. No I/O, no loop, no clock.
+"""The protocol of one connection: splits bytes into frames, orders responses, and decides when to pause or close. No I/O, no
+loop, no clock.
 
 Rules:
-* requests are handled in the order they came, and none before the reply of the one in front of it is there: what a later one sees or does
-  is never older than an answer that was given before it (Kafka mutes a channel until its response is sent);
-* while the byte budget is exhausted, what comes whole with one read is handled, and a frame that needs more reads waits; one that was
-  begun before is read to its end (`shedding` says who gives memory back);
-* nothing is handled either while unsent output is at its limit, nor before others had their turn after REQUESTS_PER_TURN or SLICE_MS; what
-  was read stays in the backlog. The shell is told to stop reading, but for what comes behind a request that waits: a peer that hangs up
-  is noticed by reading, so one read's worth of it is taken;
-* bytes that cannot be trusted, or a CLOSE reply, end the session once everything before them is answered. No later frame is handled.
+* Requests are handled in order, each after the response to the previous one is ready. So a request never sees a state older than an earlier
+  response (Kafka mutes a channel until its response is sent).
+* While the byte budget is exhausted, a frame that arrives whole in one read is handled, and a new frame that needs more reads waits. A
+  frame that was begun before is read to its end (`shedding` decides which connections give back memory).
+* No request is handled while unsent output is at its limit. After REQUESTS_PER_TURN or SLICE_MS, other connections have their turn. The
+  rest stays in the backlog, and the shell stops reading. One exception: while a request is pending, one more read is accepted, because a
+  closed peer is detected only by reading.
+* Invalid bytes, or a CLOSE reply, end the session after everything before them is answered. No later frame is handled.
 """
 
 from __future__ import annotations
@@ -38,11 +39,11 @@ class PendingReply(Protocol):
 _SLICE_NS: Final = limits.SLICE_MS * 1_000_000
 Handle = Callable[[Buffer], "Reply | PendingReply"]
 AtOnce = Callable[[bytes, int], "tuple[Reply, int] | None"]
-"""The reply to the frame at a place of what was read, and where the next one begins; None where the frame goes to Handle."""
+"""Returns the reply to the frame at a position of the data and the position of the next frame; None if the frame must go to Handle."""
 
 
 class ByteBudget:
-    """Bytes that all connections together hold: partly read frames, backlogs, unsent output."""
+    """The bytes that all connections hold: partly read frames, backlogs and unsent output."""
 
     __slots__ = ("limit", "used")
 
@@ -51,13 +52,14 @@ class ByteBudget:
         self.used = 0
 
     def is_exhausted(self) -> bool:
-        """True while a frame that is begun waits for its second read."""
+        """Return whether the budget is used up, so that newly begun frames must wait for their second read."""
         return self.used >= self.limit
 
 
 class Session:
-    """One connection's requests and responses. `on_answered` is called when a reply that was waited for is there; `at_once` is asked
-    first about frames that come while nothing is in front of them; `spent_ns` is the clock that ends a turn."""
+    """The requests and responses of one connection. `on_answered` is called when a pending reply is ready; `at_once` is tried first for
+    frames that arrive while no request is pending; `spent_ns` is the clock that limits a turn.
+    """
 
     def __init__(
         self,
@@ -77,39 +79,39 @@ class Session:
         self._reader = FrameReader(max_request_bytes)
         self._backlog: deque[Buffer] = deque()
         self._untrusted: FrameTooLarge | None = None
-        """What is wrong with the bytes behind the backlog."""
+        """The error in the bytes after the backlog."""
         self._pending: PendingReply | None = None
         self._out: list[Buffer] = []
         self._out_bytes = 0
         self._accounted = 0
         self._ending = False
         self.unhandled = 0
-        """Bytes that came and were not handled: the backlog, and the frame that has not come whole."""
+        """Received bytes that were not handled: the backlog, and the incomplete frame."""
         self._begun_late = False
-        """Whether no part of the frame that has not come whole was read while the budget was not exhausted."""
+        """Whether the incomplete frame was begun while the budget was exhausted."""
         self.write_blocked = False
-        """Set by the shell while the transport holds more unsent bytes than it should."""
+        """Set by the shell while the transport holds too many unsent bytes."""
         self.throttled = False
-        """Set by the shell while nothing more is handled, because the client used more than its quota (KIP-219)."""
+        """Set by the shell while a quota throttles the client (KIP-219)."""
 
     def serve(self, handle: Handle, at_once: AtOnce, max_request_bytes: int) -> None:
-        """From the next frame on: who answers, and how much a frame may have."""
+        """Replace the handlers and the frame limit, from the next frame on."""
         self._handle, self._at_once = handle, at_once
         self._reader.max_bytes = max_request_bytes
 
     @property
     def waiting(self) -> bool:
-        """True while a request was handled and its reply is not there."""
+        """Whether a handled request's reply is pending."""
         return self._pending is not None
 
     @property
     def finished(self) -> bool:
-        """True when nothing more will be read or written: close the transport."""
+        """Whether nothing more will be read or written, so that the transport can be closed."""
         return self._ending and self._pending is None and not self._out
 
     @property
     def paused(self) -> bool:
-        """True while the shell must not read."""
+        """Whether the shell must not read."""
         if self._ending or self._untrusted is not None or self.waits_for_memory:
             return True
         if self._pending is not None or self.throttled:
@@ -118,19 +120,19 @@ class Session:
 
     @property
     def waits_for_memory(self) -> bool:
-        """True while the rest of a frame is not read because the budget is exhausted."""
+        """Whether the rest of a frame is not read because the budget is exhausted."""
         return self._begun_late and self._budget.is_exhausted()
 
     @property
     def runnable(self) -> bool:
-        """True when `run` would do something; then it is paused, too."""
+        """Whether `run` would handle something. The session is then also paused."""
         return (bool(self._backlog) or self._untrusted is not None) and not self._ending and not self._is_full()
 
     def _is_full(self) -> bool:
         return self._pending is not None or self.throttled or self.write_blocked or self._out_bytes >= limits.WRITE_HIGH_BYTES
 
     def receive(self, data: Buffer) -> None:
-        """Take what the socket gave; handle every request that is complete and allowed."""
+        """Process received bytes: handle every complete request that may be handled now."""
         if self._ending or self._untrusted is not None:
             return
         in_front = self.unhandled or self._pending is not None or self.throttled or self.write_blocked
@@ -146,7 +148,8 @@ class Session:
             frames = reader.feed(data)
         except FrameTooLarge as error:
             frames = error.frames
-            self._untrusted = error.with_traceback(None)  # its frames would keep what was read until the collector finds the session
+            # its traceback would keep the received data alive until the garbage collector finds the session
+            self._untrusted = error.with_traceback(None)
         self._backlog.extend(frames)
         self.run()
         if not memory_is_short:
@@ -155,7 +158,7 @@ class Session:
             self._begun_late = bool(reader.held_bytes)
 
     def _answer_at_once(self, data: bytes) -> Buffer:
-        """Answer what needs no more than a look, up to the first frame that does; what is left."""
+        """Answer frames by the fast path, up to the first one that it does not handle; return the rest."""
         at, end = 0, len(data)
         turn, turn_end_ns = limits.REQUESTS_PER_TURN, 0
         while at < end and turn and self._out_bytes < limits.WRITE_HIGH_BYTES:
@@ -176,7 +179,9 @@ class Session:
         return memoryview(data)[at:] if at else data
 
     def run(self) -> None:
-        """Handle requests of the backlog until it is empty, one has to wait, a limit is reached, or others have to have their turn."""
+        """Handle requests of the backlog until it is empty, one is pending, a limit is reached, or other connections must have
+        their turn.
+        """
         backlog = self._backlog
         turn, turn_end_ns = limits.REQUESTS_PER_TURN, 0
         while backlog and turn and not self._is_full():
@@ -203,12 +208,12 @@ class Session:
             self._account()
 
     def take_output(self) -> list[Buffer]:
-        """What is to be written now, in order."""
+        """Return the output to be written now, in order."""
         out, self._out, self._out_bytes = self._out, [], 0
         return out
 
     def stop_reading(self) -> None:
-        """Graceful stop: answer what was started, handle nothing more."""
+        """Stop gracefully: pending requests are answered, no other is handled."""
         self._ending = True
         self._backlog.clear()
         self._reader.drop()
@@ -217,7 +222,7 @@ class Session:
         self._account()
 
     def lost(self) -> None:
-        """The connection is gone: forget everything that would be written."""
+        """Drop all state, because the connection is closed."""
         self.stop_reading()
         self._pending = None
         self._out.clear()
@@ -233,7 +238,7 @@ class Session:
             self.stop_reading()
 
     def _answered(self, pending: PendingReply) -> None:
-        if pending is self._pending:  # else the connection is gone
+        if pending is self._pending:  # otherwise the connection is closed
             self._pending = None
             self._take(CLOSE if pending.cancelled() else pending.result())
             self._on_answered()

@@ -1,29 +1,27 @@
-"""Decides which connections give back memory when all of them together hold too much of it.
+"""The choice of connections to close when all of them hold too much memory.
 
 Rules:
-* Only bytes that arrived, or that the peer has not taken, count; an announced size does not.
-* Memory is short while the byte budget is spent. A connection that holds nothing is read all the same, so that small requests are
-  answered; a request that was begun meanwhile and needs a second read waits, and earlier ones are read to their end.
-* LOOK_MS after memory became short, the connections are closed that moved too small a part of what they hold since then, the largest of
-  them first, until a part of the budget is free again. This repeats while memory is short.
-* What was begun before may exceed the budget by one largest request or response. Beyond it the largest holders are closed at once, whatever
-  they move.
+* Only received bytes and bytes that the peer has not read count, not the announced size of a frame.
+* Memory is short while the byte budget is exhausted. A connection that holds nothing is still read, so that small requests are answered.
+  A request that was begun meanwhile and needs a second read waits; earlier ones are read to their end.
+* LOOK_MS after memory became short, connections that moved too small a part of their bytes since then are closed, the largest first,
+  until a part of the budget is free. This repeats while memory is short.
+* Requests that were begun before may exceed the budget by one largest request or response. Above that the largest holders are closed at
+  once, however fast they are.
 
-Kafka's SimpleMemoryPool (queued.max.request.bytes) allows the same excess, and has no rule against slow peers.
+Kafka's SimpleMemoryPool (queued.max.request.bytes) allows the same excess and has no rule against slow peers.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS
-
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.net.session import ByteBudget
+from ottla.broker.core.timers import Timers
+from ottla.broker.net.session import ByteBudget
 
 peer_logger = logging.getLogger(PEERS)
 
@@ -32,17 +30,18 @@ class Holder(Protocol):
     """A connection that may hold memory."""
 
     def held_bytes(self) -> int:
-        """Bytes of requests that were not handled and of responses that the peer has not taken; 0 once it is closed."""
+        """Return the bytes of unhandled requests and of responses that the peer has not read; 0 after the close."""
 
     def moved_bytes(self) -> int:
-        """By how much these changed since the last call."""
+        """Return by how much `held_bytes` changed since the last call, in either direction."""
 
     def abort(self) -> None: ...
 
 
 class Shedding:
-    """Watches the connections of a broker. `largest`: bytes of the largest request or response. `wake` is called when connections that wait
-    for memory may read on."""
+    """The memory watch of a broker's connections. `largest` is the size of the largest request or response. `wake` is called when
+    connections that wait for memory may read again.
+    """
 
     def __init__(self, budget: ByteBudget, largest: int, timers: Timers, mono_ms: Callable[[], int], wake: Callable[[], None]) -> None:
         self._budget = budget
@@ -53,7 +52,7 @@ class Shedding:
         self._is_watching = False
 
     def memory_is_short(self, holders: Iterable[Holder]) -> None:
-        """Begin to watch `holders`; close the largest at once where even the excess is used up."""
+        """Start watching `holders`. If even the excess is used up, close the largest at once."""
         if self._budget.used > self._most:
             self._close([(holder.held_bytes(), holder) for holder in holders], self._budget.limit)
         if not self._is_watching:
@@ -66,7 +65,7 @@ class Shedding:
         self._timers.schedule(self._mono_ms() + limits.LOOK_MS, lambda: self._look(holders))
 
     def _look(self, holders: Iterable[Holder]) -> None:
-        """Close slow holders, also where memory is not short at this very moment: it was, and they hold what others are to have."""
+        """Close slow holders, even if memory is not short at this moment: it was, and they hold memory that other connections need."""
         self._is_watching = False
         found = [(holder.held_bytes(), holder, holder.moved_bytes()) for holder in holders]
         slow = [(held, holder) for held, holder, moved in found if moved * limits.MOVED_PART < held]
@@ -76,7 +75,7 @@ class Shedding:
             self._watch(holders)
 
     def _close(self, candidates: Iterable[tuple[int, Holder]], enough: int) -> None:
-        """Close the largest of them until all connections hold no more than `enough`."""
+        """Close the largest candidates until all connections hold at most `enough` bytes."""
         left = self._budget.used
         for held, holder in sorted(candidates, key=lambda candidate: -candidate[0]):
             if left <= enough or not held:

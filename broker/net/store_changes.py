@@ -1,16 +1,16 @@
-"""Key and trust stores of listeners that change while they run (Kafka's `DynamicBrokerConfig`, `SslFactory`).
+"""Changes of listeners' keystores and truststores at run time (Kafka's `DynamicBrokerConfig`, `SslFactory`).
 
-Rules that hold inside:
-- Settings that name others are looked at before they are taken: a store that cannot be read, or a certificate for somebody else, is
-  refused.
-- Whatever setting of this broker is written, files that were written since are read again; what then cannot be taken is told in the log,
-  and the stores before go on.
-- Handshakes from then on have the new ones; nobody who is connected is cut off.
+Invariants:
+* New store settings are validated before they are applied: an unreadable store, or a certificate for another name, is rejected.
+* Whenever any setting of this broker is changed, modified files are read again. If the new contents cannot be used, the error is logged
+  and the previous stores stay in use.
+* New handshakes use the new stores; existing connections stay open.
 """
 
 from __future__ import annotations
 
 import logging
+import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,14 +18,11 @@ from ottla.broker.configs.broker_changes import base_name, is_reloadable
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.core.settings import lock_key
+from ottla.broker.core.settings import BrokerSettings, lock_key
+from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.protocol.error_codes import ErrorCode
 
 if TYPE_CHECKING:
-    import ssl
-
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.net.listener_authentication import ListenerAuthentication
     from ottla.broker.security.tls import ListenerTls, Stores
     from ottla.broker.security.tls_client import ClientTls
 
@@ -33,8 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 class StoreChanges:
-    """Of a broker's listeners, and of its `keys` to those of other nodes, by their names. `wanted` are all settings of this broker that
-    were changed while it runs, as texts by full names."""
+    """The changeable stores of a broker's listeners, and of its `keys` for connections to other nodes, by listener name. `wanted` are all
+    dynamic settings of this broker, as texts under their full names.
+    """
 
     def __init__(
         self, settings: BrokerSettings, authentication: Mapping[str, ListenerAuthentication], keys: Mapping[str, ClientTls]
@@ -43,7 +41,7 @@ class StoreChanges:
         self._authentication = {name: at_listener.tls for name, at_listener in authentication.items() if at_listener.tls is not None}
 
     def check(self, wanted: Mapping[str, str]) -> None:
-        """Raises Rejected."""
+        """Validate new settings. Raises Rejected."""
         over = _typed(wanted)
         for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
@@ -55,7 +53,7 @@ class StoreChanges:
                     raise Rejected(ErrorCode.INVALID_REQUEST, text) from error
 
     def take(self, wanted: Mapping[str, str]) -> None:
-        """Puts them in force."""
+        """Apply new settings, and read modified files again."""
         over = _typed(wanted)
         for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
@@ -64,34 +62,35 @@ class StoreChanges:
             try:
                 renewed, key = self._renewed(name, tls, security)
             except (ValueError, OSError) as error:
-                logger.error("The stores of listener %s stay as they were: %s", name, error)
+                logger.error("Cannot reload the stores of listener %s; the previous ones stay in use: %s", name, error)
             else:
                 tls.take(renewed)
                 if key is not None:
                     self._keys[name].take(key, security)
-                logger.info("Listener %s has the certificate and the trust of its stores as they are now", name)
+                logger.info("Reloaded the keystore and truststore of listener %s", name)
 
         for name in self._keys.keys() - self._authentication.keys():
             self._take_key(name, ListenerSecurity(self._settings, name, over))
 
     def _take_key(self, name: str, security: ListenerSecurity) -> None:
-        """To a listener that is other nodes' alone."""
+        """Apply new settings to connections to a listener that only other nodes have."""
         key = self._keys[name]
         try:
             if not key.is_of(security):
                 key.take(key.renewed(security), security)
         except (ValueError, OSError) as error:
-            logger.error("The stores for dialling listener %s stay as they were: %s", name, error)
+            logger.error("Cannot reload the stores for connections to listener %s; the previous ones stay in use: %s", name, error)
 
     def _renewed(
         self, name: str, tls: ListenerTls, security: ListenerSecurity
     ) -> tuple[tuple[ssl.SSLContext, Stores], ssl.SSLContext | None]:
-        """What is served with, and dialled with where brokers dial each other here: the old and the new come in at each other, so that they
-        can be changed broker by broker. Raises ValueError, OSError."""
+        """Return the new server context and, for the inter-broker listener, the new client context. Old and new contexts must be able to
+        connect to each other, so that brokers can be changed one by one. Raises ValueError or OSError.
+        """
         renewed = tls.renewed(security)
         if name not in self._keys:
             return renewed, None
-        from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # only a cluster's broker has keys
+        from ottla.broker.security.tls_client import check_handshake  # noqa: PLC0415 # only a cluster broker has keys
 
         old, new = self._keys[name].context, self._keys[name].renewed(security)
         check_handshake(old, renewed[0])
@@ -106,6 +105,6 @@ def _typed(wanted: Mapping[str, str]) -> dict[str, Value]:
         if key is not None:
             try:
                 found[name] = key.parse(text)
-            except InvalidConfig as error:  # another broker wrote it, with a value that is none here
-                logger.warning("ignoring the stored value: %s", error)
+            except InvalidConfig as error:  # another broker stored a value that is invalid here
+                logger.warning("Ignoring an invalid stored value: %s", error)
     return found

@@ -1,8 +1,9 @@
-"""How much each client uses of one thing that there are quotas for, and how long one has to wait who uses too much.
+"""The usage of each client under one kind of quota, and the throttle time of a client that exceeds it.
 
 Rules:
-- Those who share a quota share one rate. Where there are no quotas of a kind nothing is measured. `Recent` says how long it is kept.
-- A quota that changes holds at once, for what was used before, too.
+* All connections that share a quota share one rate. If no quota of a kind is configured, nothing is measured. `Recent` removes
+  idle entries.
+* A changed quota applies immediately, also to usage that was measured before the change.
 
 Source: KAFKA ClientQuotaManager, ClientRequestQuotaManager, ControllerMutationQuotaManager.
 """
@@ -24,37 +25,37 @@ MeterT = TypeVar("MeterT", Rate, TokenBucket)
 
 
 class Meters(Generic[MeterT]):
-    """What each of those that share a quota use."""
+    """The meters of one kind of quota, one for each set of connections that share a quota."""
 
     def __init__(self, key: str, make: Callable[[], MeterT]) -> None:
         self.key = key
         self.limits = Limits({}, key)
         self.throttled = 0
-        """How often somebody had to wait."""
+        """The number of requests that were throttled."""
         self.waited_ms = 0
-        """How long, in all."""
+        """The sum of all throttle times."""
         self._meters: Recent[Sharers, MeterT] = Recent(make, _name_bytes)
 
     def __bool__(self) -> bool:
-        """Whether there are quotas of this kind."""
+        """Return whether any quota of this kind is configured."""
         return bool(self.limits)
 
     @property
     def measured(self) -> int:
-        """Those whose use is known."""
+        """The number of meters."""
         return len(self._meters)
 
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
-        """From now on these hold."""
+        """Replace the quotas."""
         self.limits = Limits(quotas, self.key)
 
     def of(self, user: str, client_id: str, now_ms: int) -> tuple[MeterT, float]:
-        """What a client is measured by, and its limit."""
+        """Return a client's meter and its limit."""
         sharers = self.limits.sharers(user, client_id)
         return self._meters.of(sharers, now_ms), self.limits.limit(sharers)
 
     def waits(self, wait_ms: int) -> int:
-        """Counts it, if there is anything to wait."""
+        """Count a throttled request if `wait_ms` is positive; return `wait_ms`."""
         if wait_ms > 0:
             self.throttled += 1
             self.waited_ms += wait_ms
@@ -67,7 +68,7 @@ def _name_bytes(sharers: Sharers) -> int:
 
 
 class UseQuota(Meters[Rate]):
-    """Bytes, or parts of a second, by the second. A wait is never longer than `wait_ms_max`."""
+    """A quota on bytes or on request time, as a rate by the second. A throttle time is at most `wait_ms_max`."""
 
     def __init__(self, key: str, windows: Windows, wait_ms_max: int = INT32_MAX) -> None:
         super().__init__(key, lambda: Rate(windows))
@@ -75,7 +76,7 @@ class UseQuota(Meters[Rate]):
         self._wait_ms_max = wait_ms_max
 
     def use(self, user: str, client_id: str, amount: float, now_ms: int) -> int:
-        """How long the client has to wait, now that it has used this, too; 0: it may go on."""
+        """Record usage and return the client's throttle time in milliseconds; 0 if it is not throttled."""
         if not self.limits:
             return 0
         rate, limit = self.of(user, client_id, now_ms)
@@ -83,12 +84,12 @@ class UseQuota(Meters[Rate]):
         return min(rate.wait_ms(limit, now_ms), self._wait_ms_max)
 
     def take_back(self, user: str, client_id: str, amount: float, now_ms: int) -> None:
-        """It was not used after all."""
+        """Reverse recorded usage that did not take place."""
         if self.limits:
             self.of(user, client_id, now_ms)[0].record(-amount, now_ms)
 
     def most_at_once(self, user: str, client_id: str, now_ms: int) -> float:
-        """What a client that used nothing lately can use without having to wait."""
+        """Return the usage that does not throttle a client that was idle before."""
         if not self.limits:
             return NO_LIMIT
         limit = self.of(user, client_id, now_ms)[1]
@@ -96,20 +97,21 @@ class UseQuota(Meters[Rate]):
 
 
 class MutationQuota(Meters[TokenBucket]):
-    """Partitions made and deleted (KIP-599), on one node by the broker, in a cluster by the controller."""
+    """The quota on partition creations and deletions (KIP-599). The deciding node applies it: a standalone broker or the controller."""
 
     def __init__(self, windows: Windows) -> None:
         super().__init__("controller_mutation_rate", lambda: TokenBucket(windows))
 
     def of_request(self, user: str, client_id: str, *, strict: bool, mono_ms: Callable[[], int]) -> Mutations:
-        """What one request is charged."""
+        """Return the charge of one request."""
         bucket, limit = self.of(user, client_id, mono_ms())
         return Mutations(self, bucket, limit, strict=strict, mono_ms=mono_ms)
 
 
 class Mutations:
-    """What one request is charged. A strict one is refused what cannot be paid, from versions on whose clients know that error; others
-    only have to wait afterwards."""
+    """The charge of one request. A strict request is rejected when tokens are missing; its version is one whose clients know that error.
+    Other requests are only throttled afterwards.
+    """
 
     def __init__(self, quota: MutationQuota, bucket: TokenBucket, limit: float, *, strict: bool, mono_ms: Callable[[], int]) -> None:
         self._quota, self._bucket, self._limit, self._strict, self._mono_ms = quota, bucket, limit, strict, mono_ms
@@ -117,15 +119,15 @@ class Mutations:
         self._since_ms = 0
 
     def charge(self, partitions: float) -> None:
-        """Raises Rejected(THROTTLING_QUOTA_EXCEEDED)."""
+        """Charge a number of partitions. Raises Rejected(THROTTLING_QUOTA_EXCEEDED)."""
         now_ms = self._mono_ms()
         if self._strict and (wait_ms := self._bucket.wait_ms(self._limit, now_ms)):
             self._wait_ms, self._since_ms = wait_ms, now_ms
-            raise Rejected(ErrorCode.THROTTLING_QUOTA_EXCEEDED)  # with no text of its own, as Kafka
+            raise Rejected(ErrorCode.THROTTLING_QUOTA_EXCEEDED)  # without a message, as in Kafka
         self._bucket.take(partitions, self._limit, now_ms)
         if not self._strict and (wait_ms := self._bucket.wait_ms(self._limit, now_ms)):
             self._wait_ms, self._since_ms = wait_ms, now_ms
 
     def wait_ms(self) -> int:
-        """How long the client has to wait from now on."""
+        """Return the remaining throttle time in milliseconds."""
         return self._quota.waits(max(0, self._wait_ms - (self._mono_ms() - self._since_ms))) if self._wait_ms else 0

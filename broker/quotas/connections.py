@@ -1,12 +1,12 @@
-"""How fast connections may come: of the whole broker, of each listener, and from each address.
+"""Limits on the rate of new connections: of the whole broker, of each listener, and from each address.
 
 Rules:
-- Beyond the broker's rate, or its own, a listener accepts the next one later; those behind it wait for that. One that would wait for too
-  long is closed and does not count: when those in front of it are gone, nobody is to wait for them. A listener for brokers only has its own
-  rate alone.
-- Beyond its address' rate a connection is closed, after a wait so that it does not come again at once, and does not count.
-- The rate makes nobody wait for longer than a window, those in front of him not counted.
-- An address is one, however it is written.
+* Above the broker's rate, or its own, a listener delays the next connection, and the connections behind it wait for that one. A
+  connection that would wait too long is closed and not counted, so that no later connection waits for it. A listener for brokers has only
+  its own rate.
+* Above its address's rate, a connection is closed after a delay, so that it does not reconnect at once. It is not counted.
+* A rate delays a connection by at most one window, besides the wait for the connections before it.
+* Different notations of an address count as the same address.
 
 Source: KAFKA ConnectionQuotas (KIP-612).
 """
@@ -26,14 +26,14 @@ KEY: Final = "connection_creation_rate"
 
 
 class Acceptance(NamedTuple):
-    """`wait_ms` until a connection begins, or where it is refused until it is closed."""
+    """The decision on a new connection: the time until it is served or, if it is refused, until it is closed."""
 
     wait_ms: int
     refused: bool
 
 
 class ConnectionQuota:
-    """Of one broker."""
+    """The connection quotas of one broker."""
 
     def __init__(self, windows: Windows) -> None:
         self._windows = windows
@@ -42,19 +42,19 @@ class ConnectionQuota:
         self._addresses: Recent[str, Rate] = Recent(lambda: Rate(windows), len)
         self._limits: Mapping[str | None, float] = {}
         self._free_ms: dict[str, int] = {}
-        """By listener, when it accepts again."""
+        """The time at which each listener accepts its next connection."""
 
     def __bool__(self) -> bool:
-        """Whether there are quotas of addresses."""
+        """Return whether any quota of addresses is configured."""
         return bool(self._limits)
 
     @property
     def measured(self) -> int:
-        """Addresses whose connections are counted."""
+        """The number of addresses whose connections are counted."""
         return len(self._addresses)
 
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
-        """From now on these hold."""
+        """Replace the quotas."""
         of_addresses = {target: values[KEY] for target, values in quotas.items() if KEY in values}
         parts = [(name, limit) for target, limit in of_addresses.items() for kind, name in target if kind == "ip"]
         self._limits = {None if name is None else _same(name): limit for name, limit in parts}
@@ -62,7 +62,7 @@ class ConnectionQuota:
     def accept(
         self, listener: str, host: str, broker_rate: int, now_ms: int, *, for_brokers: bool = False, listener_rate: int = INT32_MAX
     ) -> Acceptance:
-        """A connection has come. The rates are max.connection.creation.rate, of all and of the listener alone."""
+        """Record a new connection and return the decision. The rates are max.connection.creation.rate of the broker and of the listener."""
         limited = []
         if not for_brokers and broker_rate < INT32_MAX:
             limited.append((self._broker, broker_rate))
@@ -102,7 +102,7 @@ class ConnectionQuota:
 
 
 def _same(address: str) -> str:
-    """As Java compares addresses; a name stays as it is."""
+    """Return an address in the form that Java compares; return a host name unchanged."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:

@@ -1,12 +1,12 @@
-"""Which quota holds for a client, and with whom it shares it.
+"""The quota that applies to a client, and the clients that share it.
 
-Rules, for one kind of quota (`producer_byte_rate`, say):
-- The first that there is holds: of the user and the client id, of the user and any client id, of the user, of any user and the client id,
-  of any user and any client id, of any user, of the client id, of any client id. Where only one sort of these is in use, only that is
-  looked at.
-- A quota of a user is shared by all of his connections; one of a client id by all with that id, whosoever; one of both by those who have
-  both.
-- "Any" is a default: everybody whom it holds for has as much for himself.
+Rules, for one kind of quota (such as `producer_byte_rate`):
+* The first quota that is configured applies, in this order: user and client id; user and default client id; user; default user and client
+  id; default user and default client id; default user; client id; default client id. If all configured quotas have the same form, only
+  that form is looked up.
+* All connections of a user share a quota of that user. All connections with a client id share a quota of that client id. A quota of both
+  is shared by the connections that have both.
+* A default quota gives each user or client id its own share.
 
 Source: KAFKA ClientQuotaManager.DefaultQuotaCallback.
 """
@@ -19,13 +19,13 @@ from typing import Final, TypeAlias
 from ottla.broker.cluster.image import QuotaTarget
 
 Sharers: TypeAlias = tuple[str, str]
-"""Those who share a quota: a user and a client id, "" where that does not matter."""
+"""The key of a shared quota: a user and a client id; "" if it does not depend on the user or the client id."""
 NO_LIMIT: Final = float(2**63 - 1)
 _USER, _CLIENT = "user", "client-id"
 
 
 class Limits:
-    """All quotas of one kind. Falsy where there are none."""
+    """All quotas of one kind. Falsy without quotas."""
 
     def __init__(self, quotas: Mapping[QuotaTarget, Mapping[str, float]], key: str) -> None:
         self._limits = {target: values[key] for target, values in quotas.items() if key in values and not _is_of_address(target)}
@@ -36,7 +36,7 @@ class Limits:
         return bool(self._limits)
 
     def sharers(self, user: str, client_id: str) -> Sharers:
-        """With whom a client is measured."""
+        """Return the key under which a client's usage is measured."""
         if self._only is not None:
             return user if _USER in self._only else "", client_id if _CLIENT in self._only else ""
         for target, sharers in (
@@ -52,7 +52,7 @@ class Limits:
         return "", client_id
 
     def limit(self, sharers: Sharers) -> float:
-        """What they may use together."""
+        """Return the limit for a key."""
         user, client_id = sharers
         if user and client_id:
             targets = [_both(user, client_id), _both(user, None), _both(None, client_id), _both(None, None)]

@@ -1,4 +1,4 @@
-"""All quotas that a node obeys; there is one `Quotas` where there is, or was, a quota."""
+"""All quotas that a node applies. `Quotas` exists only after the first quota was configured."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from ottla.broker.quotas.rates import Windows
 
 
 class Quotas:
-    """`windows` for what clients use, `controller_windows` for what the controller does for them (quota.window.…, controller.quota.…)."""
+    """All quotas of a node. `windows` (quota.window.…) apply to clients' usage, `controller_windows` (controller.quota.…) to
+    controller mutations.
+    """
 
     def __init__(self, windows: Windows, controller_windows: Windows) -> None:
         self.produce = UseQuota("producer_byte_rate", windows)
@@ -21,11 +23,11 @@ class Quotas:
         self.connection = ConnectionQuota(windows)
 
     def change(self, quotas: Mapping[QuotaTarget, Mapping[str, float]]) -> None:
-        """From now on these hold."""
+        """Replace the quotas."""
         for each in (self.produce, self.fetch, self.request, self.mutation, self.connection):
             each.change(quotas)
 
     @property
     def of_clients(self) -> bool:
-        """Whether any client is limited."""
+        """Whether any client quota is configured."""
         return bool(self.produce or self.fetch or self.request or self.mutation)

@@ -1,10 +1,10 @@
-"""How a rate is measured, and how long one has to wait until it is right again.
+"""Measurement of rates, and the time until a rate is within its limit again.
 
-Rules, to the last bit of a double those of Kafka:
-- A rate is what was recorded in the last windows, over the time that they cover; never over less than all but one of the windows, so that
+Rules (results equal Kafka's to the last bit of a double):
+* A rate is the sum of the last windows' samples over the time that they cover. That time is at least all but one of the windows, so that
   a short burst is spread over them.
-- Samples are kept as long as anything of them lies in those windows; what a sample began with is kept when the windows have passed it.
-- A bucket of tokens fills steadily up to what all windows allow; it may be emptied below nothing once, and is then refilled first.
+* A sample is kept as long as part of it lies in these windows. When all of it is older, it is reset.
+* A token bucket fills at a constant rate up to the amount that all windows allow. It may become negative once and is then refilled first.
 
 Times are in milliseconds of one clock, values in any unit; rates are by the second.
 
@@ -22,7 +22,7 @@ INT32_MAX: Final = 2**31 - 1
 
 
 class Windows(NamedTuple):
-    """Over what is measured: `number` windows of `ms` each."""
+    """The period of measurement: `number` windows of `ms` each."""
 
     number: int = 11
     ms: int = 1000
@@ -40,7 +40,7 @@ class _Sample:
 
 
 class Rate:
-    """What is recorded, by the second."""
+    """A rate by the second, measured over windows."""
 
     __slots__ = ("_current", "_samples", "windows")
 
@@ -50,7 +50,7 @@ class Rate:
         self._current = 0
 
     def record(self, value: float, now_ms: int) -> None:
-        """So much now; less than nothing takes back."""
+        """Record a value; a negative one reverses earlier usage."""
         samples = self._samples
         if not samples:
             samples.append(_Sample(now_ms, now_ms))
@@ -61,15 +61,15 @@ class Rate:
         sample.last_ms = now_ms
 
     def measure(self, now_ms: int) -> float:
-        """By the second."""
+        """Return the rate by the second."""
         covered_ms = self.covered_ms(now_ms)
         total = 0.0
         for sample in self._samples:
-            total += sample.value  # sum() rounds otherwise, from Python 3.12 on
+            total += sample.value  # sum() rounds differently from Python 3.12 on
         return total / (covered_ms / _SECOND_MS)
 
     def covered_ms(self, now_ms: int) -> int:
-        """The time over which it is measured."""
+        """Return the time that the samples cover."""
         number, window_ms = self.windows
         for sample in self._samples:
             if now_ms - sample.last_ms >= number * window_ms:
@@ -79,14 +79,14 @@ class Rate:
         return max(elapsed_ms + max(missing, 0) * window_ms, 1)
 
     def wait_ms(self, bound: float, now_ms: int) -> int:
-        """How long until it is `bound` again, if nothing is recorded meanwhile; 0 where it is not above that."""
+        """Return the time until the rate is `bound`, if nothing is recorded meanwhile; 0 if it is not above `bound`."""
         rate = self.measure(now_ms)
         if rate <= bound:
             return 0
         return rounded((rate - bound) / bound * self.covered_ms(now_ms)) if bound else INT32_MAX
 
     def _advance(self, now_ms: int) -> _Sample:
-        """The next sample; there is one more than windows, for that which only partly lies in them."""
+        """Start the next sample. There is one sample more than windows, because the oldest lies only partly in them."""
         self._current = (self._current + 1) % (self.windows.number + 1)
         if self._current >= len(self._samples):
             self._samples.append(_Sample(now_ms, now_ms))
@@ -96,7 +96,7 @@ class Rate:
 
 
 class TokenBucket:
-    """Tokens that `take`s are paid with (KIP-599). It begins full."""
+    """A token bucket (KIP-599). It starts full."""
 
     __slots__ = ("_tokens", "_updated_ms", "windows")
 
@@ -106,11 +106,11 @@ class TokenBucket:
         self._updated_ms: int | None = None
 
     def take(self, count: float, rate: float, now_ms: int) -> None:
-        """Takes so many, whether they are there or not."""
+        """Take tokens, even if that makes the bucket negative."""
         self._tokens = min(self._burst(rate), self.left(rate, now_ms) - count)
 
     def left(self, rate: float, now_ms: int) -> float:
-        """How many there are; less than none when more were taken."""
+        """Return the number of tokens; negative if more were taken than available."""
         burst = self._burst(rate)
         if self._updated_ms is None:
             self._tokens = burst
@@ -120,7 +120,7 @@ class TokenBucket:
         return self._tokens
 
     def wait_ms(self, rate: float, now_ms: int) -> int:
-        """How long until none are missing."""
+        """Return the time until the bucket is not negative."""
         left = self.left(rate, now_ms)
         return rounded(-left / rate * _SECOND_MS) if left < 0 else 0
 
@@ -129,7 +129,9 @@ class TokenBucket:
 
 
 def rounded(number: float) -> int:
-    """To the nearest, as Java rounds: what is no number (a quota may be none) is 0; no more than a throttle time can say."""
+    """Round to the nearest integer as Java does: NaN (a quota may be NaN) is 0. The result is at most the maximum of a throttle
+    time field.
+    """
     if isnan(number):
         return 0
     return INT32_MAX if number >= INT32_MAX else floor(number + 0.5)

@@ -1,7 +1,7 @@
-"""What is remembered of those who were active lately.
+"""Values by key, limited to recently used keys.
 
-Rule: who was silent for an hour is forgotten. Anybody can take another client id with each request: where there is no more room, who was
-silent for longest is forgotten, too.
+Rule: a key that is unused for an hour is removed. A client may use another client id in each request, so when there is no more room, the
+keys that are unused for longest are removed, too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ValueT = TypeVar("ValueT")
 
 
 class Recent(Generic[KeyT, ValueT]):
-    """`make` gives what is remembered of somebody new; `name_bytes` is the size of a key's text."""
+    """The values of recently used keys. `make` creates the value of a new key; `name_bytes` returns the size of a key's text."""
 
     def __init__(self, make: Callable[[], ValueT], name_bytes: Callable[[KeyT], int]) -> None:
         self._make, self._name_bytes = make, name_bytes
@@ -28,14 +28,14 @@ class Recent(Generic[KeyT, ValueT]):
         return len(self._known)
 
     def of(self, key: KeyT, now_ms: int) -> ValueT:
-        """What is remembered of him, who is active now."""
+        """Return the value of a key that is used now."""
         value, used_ms = self._known.pop(key, (None, now_ms))
         if value is None:
             self._bytes += self._size(key)
             self._forget(now_ms)
         if value is None or now_ms - used_ms >= IDLE_MS:
             value = self._make()
-        self._known[key] = value, now_ms  # the last of all: those before it were active less lately
+        self._known[key] = value, now_ms  # insertion at the end keeps the keys in the order of their last use
         return value
 
     def _forget(self, now_ms: int) -> None:

@@ -1,1 +1,1 @@
-"""Who may come in: JAAS texts, the mechanisms of SASL, and keys and certificates. Pure but for the reading of files at the start."""
+"""Authentication: JAAS configuration, SASL mechanisms, keys and certificates. Pure, except that files are read at the start."""

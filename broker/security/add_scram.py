@@ -1,8 +1,8 @@
-"""`--add-scram` of `ottla format`: users whom a new cluster knows from its first moment on, as `kafka-storage format` takes them.
+"""The argument `--add-scram` of `ottla format`: SCRAM users of a new cluster, in the format of `kafka-storage format`.
 
-`SCRAM-SHA-256=[name=alice,password=secret,iterations=8192]`, or with `salt` and `saltedpassword` in base64 in the place of a password.
+`SCRAM-SHA-256=[name=alice,password=secret,iterations=8192]`, or with base64 `salt` and `saltedpassword` instead of `password`.
 
-Rule: no text of an error has a password, a salt, or a part of one in it. Source: KAFKA ScramParser.
+Rule: no error message contains a password, a salt or a part of one. Source: KAFKA ScramParser.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ITERATIONS: Final = 4096
 
 
 def parsed_scram(argument: str, random_bytes: Callable[[int], bytes]) -> tuple[str, ScramKind, Credential]:
-    """The user, the mechanism, and what is kept of the password. Raises ValueError."""
+    """Parse one argument into user, mechanism and credential. Raises ValueError."""
     name, equals, text = argument.strip().partition("=")
     if not equals:
         raise ValueError("Failed to find equals sign in SCRAM argument")

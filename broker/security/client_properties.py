@@ -1,4 +1,4 @@
-"""What a client is configured with to come in, in the names of its own world."""
+"""Client configuration for a secured listener, in the property names of several client libraries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ KINDS: Final = ("java", "librdkafka", "kafka-python", "aiokafka")
 
 
 class ClientConnection(NamedTuple):
-    """Where clients come in, and what is asked of them there: `ca` is a PEM file, where there is TLS; None for what is not asked."""
+    """A listener's address and the security that it requires. `ca` is a PEM file, if TLS is used; None for anything that is not
+    required.
+    """
 
     bootstrap: str
     ca: str | None = None
@@ -20,21 +22,23 @@ class ClientConnection(NamedTuple):
 
     @property
     def protocol(self) -> str:
-        """The security protocol."""
+        """The name of the security protocol."""
         if self.user is None:
             return "PLAINTEXT" if self.ca is None else "SSL"
         return "SASL_PLAINTEXT" if self.ca is None else "SASL_SSL"
 
 
 def client_properties(kind: str, connection: ClientConnection) -> dict[str, Any]:
-    """By names: text for Java and librdkafka, keyword arguments for the two of Python. Raises ValueError for another kind."""
+    """Return a client's configuration: text properties for Java and librdkafka, keyword arguments for the Python libraries. Raises
+    ValueError for another kind.
+    """
     if kind == "java":
         return _java(connection)
     if kind == "librdkafka":
         return _librdkafka(connection)
     if kind in {"kafka-python", "aiokafka"}:
         return _python(connection)
-    raise ValueError(f"{kind!r} is no kind of client: one of {', '.join(KINDS)}")
+    raise ValueError(f"{kind!r} is not a kind of client: allowed are {', '.join(KINDS)}")
 
 
 def _java(connection: ClientConnection) -> dict[str, Any]:
@@ -48,7 +52,7 @@ def _java(connection: ClientConnection) -> dict[str, Any]:
 
 
 def login_module(mechanism: str, user: str, password: str) -> str:
-    """As text of JAAS."""
+    """Return the value of `sasl.jaas.config`."""
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     user, password = (text.replace("\\", "\\\\").replace('"', '\\"') for text in (user, password))
     return f'{_MODULES}.{module} required username="{user}" password="{password}";'
@@ -66,7 +70,7 @@ def _librdkafka(connection: ClientConnection) -> dict[str, Any]:
 def _python(connection: ClientConnection) -> dict[str, Any]:
     found: dict[str, Any] = {"bootstrap_servers": connection.bootstrap, "security_protocol": connection.protocol}
     if connection.ca is not None:
-        import ssl  # noqa: PLC0415 # only where there is TLS
+        import ssl  # noqa: PLC0415 # only with TLS
 
         found["ssl_context"] = ssl.create_default_context(cafile=connection.ca)
     if connection.user is not None:
@@ -76,5 +80,5 @@ def _python(connection: ClientConnection) -> dict[str, Any]:
 
 
 def as_lines(properties: Mapping[str, Any]) -> list[str]:
-    """As a file of properties has them, which would read a backslash of its own."""
+    """Return the lines of a properties file. Backslashes are doubled, because the format uses them as escapes."""
     return [f"{name}={str(value).replace(chr(92), chr(92) * 2)}" for name, value in properties.items()]

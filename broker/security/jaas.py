@@ -1,9 +1,9 @@
-"""JAAS, in which Kafka's users write who may log in: `Module flag name="value" …;`, alone in a setting or in a file of named sections.
+"""Parser of JAAS configuration: `Module flag name="value" …;`, alone in a setting or in a file of named sections.
 
-Rules that hold inside:
-- The words are those of Java's StreamTokenizer, so what Kafka cannot read (a value that begins with a digit and is not quoted, an unquoted
-  slash, which begins a comment) is not read here either, with Kafka's text.
-- No text of an error has a value in it: it may be a password.
+Invariants:
+* Tokens are those of Java's StreamTokenizer. Text that Kafka rejects (an unquoted value that begins with a digit, or an unquoted slash,
+  which begins a comment) is rejected here with Kafka's message.
+* No error message contains a value, because it may be a password.
 
 Source: KAFKA JaasConfig, JaasContext; JDK sun.security.provider.ConfigFile.
 """
@@ -30,11 +30,11 @@ _ESCAPE: Final = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
 
 
 class JaasError(ValueError):
-    """A text that is no JAAS; what is wrong with it, without its values."""
+    """Invalid JAAS configuration. The text names the problem without any values."""
 
 
 class LoginModule(NamedTuple):
-    """One entry: a class and its options."""
+    """One login module: its Java class and its options."""
 
     name: str
     options: Mapping[str, str]
@@ -43,11 +43,11 @@ class LoginModule(NamedTuple):
 class _Token(NamedTuple):
     kind: str
     text: str | None
-    """Of a number there is none, as with Java."""
+    """None for a number, as in Java's StreamTokenizer."""
 
 
 def login_modules(text: str) -> list[LoginModule]:
-    """The entries of a setting `sasl.jaas.config`. Raises JaasError."""
+    """Parse the login modules of a setting `sasl.jaas.config`. Raises JaasError."""
     tokens = _tokens(text)
     found = []
     for token in tokens:
@@ -60,7 +60,7 @@ def login_modules(text: str) -> list[LoginModule]:
 
 
 def sections(text: str) -> dict[str, list[LoginModule]]:
-    """The entries of a file by the names of its sections. Raises JaasError."""
+    """Parse a JAAS file into login modules by section name. Raises JaasError."""
     tokens = _tokens(text)
     found: dict[str, list[LoginModule]] = {}
     for name in tokens:
@@ -97,7 +97,7 @@ def _entry(first: _Token, tokens: Iterator[_Token]) -> LoginModule:
         equals = next(tokens)
         value = next(tokens) if equals == _Token("sign", "=") else None
         if value is None or value.kind in {"end", "number", "sign"} or value.text is None:
-            is_key = equals == _Token("sign", "=") or not options  # else it may be the rest of a password with a blank
+            is_key = equals == _Token("sign", "=") or not options  # otherwise the text may be the rest of a password that contains a space
             what = f"key '{key.text}'" if is_key else "a key"
             raise JaasError(f"Value not specified for {what} in JAAS config")
         options[key.text or ""] = value.text
@@ -124,14 +124,14 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 class LoginFile:
-    """The file that a JVM would be told of, read when a listener asks for its section."""
+    """The JAAS file of Kafka's `java.security.auth.login.config`. It is read when the first listener needs it."""
 
     def __init__(self, path: str | None, read: Callable[[str], str]) -> None:
         self._path, self._read = path, read
         self._sections: dict[str, list[LoginModule]] | None = None
 
     def entries(self, listener: str) -> list[LoginModule]:
-        """Those of a listener: its own section, or else that of all. Raises JaasError, or OSError."""
+        """Return the login modules of a listener: those of its own section, else those of the shared one. Raises JaasError or OSError."""
         if self._sections is None:
             self._sections = {} if self._path is None else sections(self._read(self._path))
         own = f"{listener.lower()}.KafkaServer"

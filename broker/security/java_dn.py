@@ -1,7 +1,7 @@
-"""The name in a certificate as Java writes it: that is what users' principals and mapping rules are about.
+"""A certificate's subject name in Java's format, to which principals and mapping rules refer.
 
-Rules that hold inside: the last part comes first, without blanks; a keyword is given to a few types only, any other is its dotted number
-with the value as it is encoded.
+Invariants: the last attribute comes first, without spaces. Only a few attribute types have a keyword; any other type is written as its
+dotted number with the DER of its value.
 
 Source: JDK X500Principal.getName (RFC 2253), AVA.toRFC2253String.
 """
@@ -23,16 +23,16 @@ _KEYWORDS: Final = {
     "0.9.2342.19200300.100.1.1": "UID",
 }
 _TEXTS: Final = frozenset({0x0C, 0x13, 0x14, 0x16, 0x1B, 0x1E})
-"""Tags: UTF8, Printable, Teletex, IA5, General, BMP; of Universal Java makes no text."""
+"""Tags that Java converts to text: UTF8, Printable, Teletex, IA5, General, BMP. It does not convert Universal."""
 _ESCAPED: Final = frozenset(',=+<>#;"\\')
 _BLANKS: Final = " \r"
 
 
 def java_name(subject: bytes) -> str:
-    """`subject` is the DER of a Name. Raises ValueError for what is none."""
+    """Return the text of `subject`, the DER of a Name. Raises ValueError if it is not one."""
     (_, names), *rest = _values(subject)
     if rest:
-        raise ValueError("more than a name")
+        raise ValueError("data after the name")
     parts = []
     for _, pairs in _values(names):
         parts.append("+".join(_pair(pair) for _, pair in _values(pairs)))
@@ -58,17 +58,17 @@ def _escaped(char: str, at_an_end: bool) -> str:
 
 
 def _values(der: bytes) -> Iterator[tuple[int, bytes]]:
-    """Tags and contents, one after the other. Raises ValueError."""
+    """Yield the tags and contents of successive DER values. Raises ValueError."""
     at = 0
     while at < len(der):
         if at + 2 > len(der):
-            raise ValueError("cut off")
+            raise ValueError("truncated DER")
         tag, size, at = der[at], der[at + 1], at + 2
         if size & 0x80:
             count = size & 0x7F
             size, at = int.from_bytes(der[at : at + count], "big"), at + count
         if at + size > len(der):
-            raise ValueError("cut off")
+            raise ValueError("truncated DER")
         yield tag, der[at : at + size]
         at += size
 

@@ -1,9 +1,9 @@
-"""Java's own kind of keystore (JKS, version 2): keys with their certificates, and certificates that are trusted.
+"""Reader of Java keystores (JKS, version 2): private keys with their certificates, and trusted certificates.
 
-Rules that hold inside:
-- A count or length of the file is compared with what is left of it before it is believed.
-- The integrity of the whole is checked where there is a password; without one a truststore is read as Java reads it.
-- A key is protected by its own password. That protection is weak (SHA-1, once): it is the file's, not ours.
+Invariants:
+* A count or length in the file is compared with the remaining bytes before it is used.
+* The integrity of the file is checked if a password is given. A truststore is read without a password, as Java does.
+* A key is encrypted with its own password. The encryption is weak (one round of SHA-1); the format prescribes it.
 
 Source: JDK JavaKeyStore, KeyProtector.
 """
@@ -21,7 +21,7 @@ from ottla.broker.security.pem import StoreError
 MAGIC: Final = b"\xfe\xed\xfe\xed"
 JCEKS_MAGIC: Final = b"\xce\xce\xce\xce"
 _PROTECTOR: Final = bytes.fromhex("060a2b060104012a02110101")
-"""The DER of the number of the one way in which keys are protected, 1.3.6.1.4.1.42.2.17.1.1."""
+"""The DER of 1.3.6.1.4.1.42.2.17.1.1, the only algorithm by which keys are encrypted."""
 _WHITENER: Final = b"Mighty Aphrodite"
 _DIGEST_BYTES: Final = 20
 _KEY_TAG: Final = 1
@@ -29,7 +29,7 @@ _CERTIFICATE_TAG: Final = 2
 
 
 class JavaEntry(NamedTuple):
-    """One entry. A key has its DER as PKCS#8, if it was opened, and its certificates, its own first."""
+    """One entry. A key entry has the key as PKCS#8 DER, if it was decrypted, and its certificates, the key's own first."""
 
     alias: str
     is_key: bool
@@ -43,7 +43,7 @@ class _Reader:
 
     def take(self, count: int) -> bytes:
         if count < 0 or self._at + count > len(self._data):
-            raise StoreError("the keystore is cut off")
+            raise StoreError("the keystore is truncated")
         self._at += count
         return self._data[self._at - count : self._at]
 
@@ -57,19 +57,19 @@ class _Reader:
 
     def certificate(self) -> bytes:
         if (kind := self.text()) != "X.509":
-            raise StoreError(f"a certificate of the keystore is {kind}: allowed is X.509")
+            raise StoreError(f"the keystore contains a certificate of type {kind}: only X.509 is supported")
         return self.take(self.number())
 
 
 def read_java_keystore(data: bytes, password: str | None, key_password: str | None = None, *, open_keys: bool = True) -> list[JavaEntry]:
-    """All entries, keys opened with their password, which is by default the store's. Raises StoreError."""
+    """Return all entries. Keys are decrypted with `key_password`, by default the keystore's password. Raises StoreError."""
     if password is not None:
         body, digest = data[:-_DIGEST_BYTES], data[-_DIGEST_BYTES:]
         if not hmac.compare_digest(hashlib.sha1(_wide(password) + _WHITENER + body).digest(), digest):
             raise StoreError("Keystore was tampered with, or password was incorrect")
     reader = _Reader(data)
     if reader.take(4) != MAGIC or reader.number() != 2:
-        raise StoreError("no keystore of Java's, or of another version than 2")
+        raise StoreError("not a Java keystore of version 2")
     opens = key_password if key_password is not None else password
     return list(_entries(reader, opens if open_keys else None))
 
@@ -77,7 +77,7 @@ def read_java_keystore(data: bytes, password: str | None, key_password: str | No
 def _entries(reader: _Reader, key_password: str | None) -> Iterator[JavaEntry]:
     for _ in range(reader.number()):
         tag, alias = reader.number(), reader.text()
-        reader.take(8)  # when it was made
+        reader.take(8)  # the entry's creation time
         if tag == _CERTIFICATE_TAG:
             yield JavaEntry(alias, False, None, [reader.certificate()])
         elif tag == _KEY_TAG:
@@ -85,21 +85,21 @@ def _entries(reader: _Reader, key_password: str | None) -> Iterator[JavaEntry]:
             chain = [reader.certificate() for _ in range(reader.number())]
             yield JavaEntry(alias, True, None if key_password is None else _recovered(protected, key_password), chain)
         else:
-            raise StoreError(f"an entry of the keystore has the tag {tag}: allowed are a key and a certificate")
+            raise StoreError(f"the keystore contains an entry with the unknown tag {tag}")
 
 
 def _recovered(protected: bytes, password: str) -> bytes:
-    """The key: an XOR with a chain of digests, and a digest behind it."""
+    """Decrypt a key: an XOR with a chain of SHA-1 digests, followed by a digest of the key. Raises StoreError."""
     at = protected.find(_PROTECTOR)
     start = protected.find(b"\x04", at + len(_PROTECTOR))
     if at < 0 or start < 0:
-        raise StoreError("the key is protected in a way that is not Java's own")
+        raise StoreError("the key is encrypted with an algorithm other than Java's own")
     size, start = protected[start + 1 : start + 2], start + 2
     if size >= b"\x80":
         start += size[0] & 0x7F
     wrapped = protected[start:]
     if len(wrapped) < 2 * _DIGEST_BYTES:
-        raise StoreError("the key is cut off")
+        raise StoreError("the key is truncated")
     previous, secret = wrapped[:_DIGEST_BYTES], wrapped[_DIGEST_BYTES:-_DIGEST_BYTES]
     wide, key = _wide(password), b""
     for begin in range(0, len(secret), _DIGEST_BYTES):

@@ -1,9 +1,9 @@
-"""Regular expressions of Java's, and what its `Matcher` puts in the place of what they find, for the rules that make principals of names.
+r"""Java's regular expressions and replacements, for the rules that map names to principals.
 
-Rules that hold inside:
-- An expression is compiled by Python: one that it cannot compile, or that means something else there (`[a-z&&[^b]]`), is refused. As with
-  Java `\\w`, `\\d` and `(?i)` are about ASCII.
-- A replacement that Java cannot make is refused, too.
+Invariants:
+* Python compiles the expressions. An expression that Python cannot compile, or interprets differently (`[a-z&&[^b]]`), is rejected. As in
+  Java, `\\w`, `\\d` and `(?i)` refer to ASCII.
+* A replacement that Java rejects is rejected.
 
 Source: JDK java.util.regex.Matcher.appendReplacement.
 """
@@ -20,23 +20,23 @@ _DIGITS: Final = frozenset("0123456789")
 _NAMED_GROUP: Final = re.compile(r"\(\?<(?=[A-Za-z])")
 
 Parts = Sequence[str | int]
-"""Of a replacement: texts, and numbers of groups."""
+"""The parts of a replacement: texts and numbers of groups."""
 
 
 def compiled(expression: str) -> re.Pattern[str]:
-    """Raises ValueError, re.error or Warning."""
+    """Compile a Java expression. Raises ValueError, re.error or Warning."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         return re.compile(_NAMED_GROUP.sub("(?P<", expression), re.ASCII)
 
 
 def replacement_parts(replacement: str, pattern: re.Pattern[str]) -> Parts:
-    """As Java reads them. Raises ValueError."""
+    """Parse a Java replacement. Raises ValueError."""
     return list(_parts(replacement, pattern))
 
 
 def filled(parts: Parts, match: re.Match[str]) -> str:
-    """The replacement of one match."""
+    """Return the replacement text for one match."""
     return "".join(part if isinstance(part, str) else match[part] or "" for part in parts)
 
 

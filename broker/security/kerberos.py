@@ -1,14 +1,12 @@
-"""SASL GSSAPI: a ticket of Kerberos says who the client is (RFC 4752). The tickets are the library's matter: python-gssapi over MIT
-Kerberos.
+"""SASL GSSAPI: authentication with a Kerberos ticket (RFC 4752). The tickets are processed by python-gssapi over MIT Kerberos.
 
-Rules that hold inside:
-- To accept a ticket the library reads the keytab and notes the ticket among those that were shown, both on this machine's disk; it asks
-  nobody. It is done on the loop, as all that is read and written.
-- One mechanism is taken, Kerberos 5 in the frame of RFC 2743; what else the library could read in a token is refused before it sees it.
-- After the tickets the client is offered no protection of what follows, as Kafka offers none, and as with Kafka the name that it asks to
-  act for is passed over.
+Invariants:
+* To accept a ticket the library reads the keytab and writes to the replay cache, both on this machine's disk; it contacts no other
+  machine. It runs on the loop, like all file I/O.
+* Only Kerberos 5 in the framing of RFC 2743 is accepted. A token of any other mechanism is rejected before the library reads it.
+* After authentication the client is offered no security layer, as in Kafka. The authorization id that it sends is ignored, as in Kafka.
 
-Source: JDK com.sun.security.sasl.gsskerb.GssKrb5Server, which is Kafka's; KAFKA SaslServerAuthenticator.
+Source: JDK com.sun.security.sasl.gsskerb.GssKrb5Server, which Kafka uses; KAFKA SaslServerAuthenticator.
 """
 
 from __future__ import annotations
@@ -27,12 +25,12 @@ from ottla.protocol.kerberos import NoKey, told
 _FRAMED: Final = b"\x60"
 _NO_PROTECTION: Final = 1
 _OFFER: Final = bytes((_NO_PROTECTION, 1, 0, 0))
-"""And the most bytes that would be taken at once, if there were protection: what the JDK says."""
+"""The offer of security layers, with the JDK's value for the buffer size that a layer would have."""
 _CHOICE_BYTES: Final = 4
 
 
 def default_realm() -> str:
-    """This machine's, as krb5.conf says; empty where it does not."""
+    """Return this machine's default realm from krb5.conf, or an empty string if there is none."""
     try:
         name = gssapi.Name("tmp", gssapi.NameType.kerberos_principal).canonicalize(gssapi.MechType.kerberos)
     except GSSError:
@@ -41,10 +39,10 @@ def default_realm() -> str:
 
 
 class Acceptor:
-    """Who takes tickets for a principal, `kafka/host@REALM`, by its key in a keytab; None: the machine's."""
+    """The credentials of a service principal, `kafka/host@REALM`, whose key is in a keytab; None: the machine's keytab."""
 
     def __init__(self, principal: str, keytab: str | None) -> None:
-        """Raises NoKey."""
+        """Load the principal's key. Raises NoKey."""
         try:
             name = gssapi.Name(principal, gssapi.NameType.kerberos_principal)
             store = None if keytab is None else {b"keytab": keytab.encode()}
@@ -53,14 +51,16 @@ class Acceptor:
             raise NoKey(told(error)) from error
 
     def accept(self, context: Any, token: bytes) -> tuple[Any, bytes | None, str | None]:
-        """The context, what to answer, and who the client is, once that is known. Raises GSSError."""
+        """Process one token. Return the context, the response token and, when it is known, the client's principal. Raises GSSError."""
         result = raw.accept_sec_context(token, acceptor_creds=self._credentials, context=context)
         who = None if result.more_steps else raw.display_name(result.initiator_name, name_type=False).name.decode("utf-8", "replace")
         return result.context, result.token, who
 
 
 class Gssapi:
-    """One log-in. A client without a name that the rules make is let in, and then not served: `user` is None."""
+    """One authentication. If no rule maps the client's principal to a name, authentication succeeds but no request is served:
+    `user` is None.
+    """
 
     expires_ms = None
     by_token = False
@@ -74,7 +74,9 @@ class Gssapi:
         self.user: str | None = None
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """Tickets, then what is offered, then what the client chose, to which nothing is said."""
+        """Process the next token: tickets, then an empty token to which the layers are offered, then the client's choice, which
+        gets no response.
+        """
         try:
             return self._next(token)
         except GSSError as error:
@@ -82,7 +84,7 @@ class Gssapi:
 
     def _accept(self, token: bytes) -> bytes | None:
         if not token.startswith(_FRAMED):
-            raise Failed("GSS initiate failed: no token of Kerberos")
+            raise Failed("GSS initiate failed: not a Kerberos token")
         self._context, answer, self._principal = self._acceptor.accept(self._context, token)
         if self._principal is None:
             return answer
@@ -98,11 +100,11 @@ class Gssapi:
     def _choice(self, token: bytes) -> None:
         choice = raw.unwrap(self._context, token).message
         if not choice:
-            raise Broken("the client chose nothing")
+            raise Broken("the client's choice of a security layer is empty")
         if not choice[0] & _NO_PROTECTION:
             raise Failed(f"Client selected unsupported protection: {choice[0]}")
         if len(choice) < _CHOICE_BYTES:
-            raise Broken("the client's choice is cut")
+            raise Broken("the client's choice of a security layer is truncated")
         assert self._principal is not None
         try:
             self.user = self._names.of(self._principal)

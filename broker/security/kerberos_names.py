@@ -1,10 +1,10 @@
-"""`sasl.kerberos.principal.to.local.rules`: what becomes of a Kerberos principal, `ann/host@REALM`.
+"""`sasl.kerberos.principal.to.local.rules`: rules that map a Kerberos principal, `ann/host@REALM`, to a user name.
 
-Rules that hold inside:
-- The first rule that is for the name is applied: DEFAULT is for names of this machine's realm, `RULE:[n:format](match)s/from/to/g` for
-  names of n components whose format matches. What it makes may have no `/` and no `@`.
-- Expressions and replacements are Java's (`java_patterns`). A rule that is none, or that can never make a name, is refused at the start;
-  of the latter kind Kafka takes some and then lets nobody in.
+Invariants:
+* The first matching rule is applied. DEFAULT matches principals of this machine's realm; `RULE:[n:format](match)s/from/to/g` matches
+  principals of n components whose formatted text matches. The result must not contain `/` or `@`.
+* Expressions and replacements are Java's (`java_patterns`). A rule that is invalid or can never produce a name stops the start. Kafka
+  accepts some rules of the latter kind, and then every client fails.
 
 Source: KAFKA KerberosName, KerberosRule, KerberosShortNamer.
 """
@@ -24,15 +24,15 @@ _PARAMETER: Final = re.compile(r"([^$]*)(?:\$([0-9]*))?")
 _NOT_SIMPLE: Final = re.compile(r"[/@]")
 _NUMBER_MAX: Final = 2**31 - 1
 _COMPONENTS: Final = frozenset({1, 2})
-"""Of a name; a rule for another number is for none."""
+"""The possible numbers of a principal's components; a rule for any other number never matches."""
 
 
 class NoShortName(ValueError):
-    """No rule makes a name of this principal."""
+    """No rule maps this principal to a name."""
 
 
 class KerberosName(NamedTuple):
-    """`service/host@realm`; without a realm all of it is the service."""
+    """A principal `service/host@realm`. Without a realm, all of it is the service."""
 
     service: str
     host: str | None
@@ -40,7 +40,7 @@ class KerberosName(NamedTuple):
 
     @classmethod
     def parse(cls, principal: str) -> KerberosName:
-        """Raises ValueError."""
+        """Parse a principal. Raises ValueError."""
         match = _NAME.fullmatch(principal)
         if match is not None:
             return cls(match[1], match[2], match[3])
@@ -56,7 +56,7 @@ class _Substitution(NamedTuple):
 
 
 class _Rule(NamedTuple):
-    """For names of so many `components`, None being DEFAULT; `text` is the rule as it was given."""
+    """One rule, for principals with this number of `components`; None is DEFAULT. `text` is the configured text."""
 
     text: str
     components: int | None
@@ -66,7 +66,7 @@ class _Rule(NamedTuple):
     case: str | None = None
 
     def apply(self, parts: Sequence[str], default_realm: str) -> str | None:
-        """`parts` are the realm, and the name's components. Raises NoShortName."""
+        """Return the name, or None if the rule does not match. `parts` are the realm and the principal's components. Raises NoShortName."""
         if self.components is None:
             found = parts[1] if parts[0] == default_realm else None
         else:
@@ -88,13 +88,13 @@ class _Rule(NamedTuple):
 
 
 class ShortNames:
-    """Made of the setting's rules. Raises ValueError with the rule that is none."""
+    """The mapping of a setting's rules. Raises ValueError with the invalid rule."""
 
     def __init__(self, rules: Sequence[str], default_realm: str) -> None:
         self._rules, self._default_realm = [_parsed(text) for text in rules], default_realm
 
     def of(self, principal: str) -> str:
-        """The user. Raises NoShortName, and ValueError for what is no principal."""
+        """Return the user name. Raises NoShortName, or ValueError for an invalid principal."""
         name = KerberosName.parse(principal)
         if name.realm is None:
             return name.service
@@ -126,7 +126,7 @@ def _parsed(text: str) -> _Rule:
 
 
 def _format(text: str, components: int) -> Parts:
-    """Texts, and which part of a name. Raises ValueError for one that there is not in names of so many components."""
+    """Parse a format into texts and component indexes. Raises ValueError if a principal of `components` components lacks an index."""
     found: list[str | int] = []
     for match in _PARAMETER.finditer(text) if components in _COMPONENTS else ():
         found.append(match[1])

@@ -1,6 +1,7 @@
-"""What a mechanism of SASL is to the exchange that carries it: tokens in, tokens out, and in the end a name, or a failure.
+"""The interface between a SASL mechanism and the exchange that carries its tokens: tokens in, tokens out, finally a user name or
+a failure.
 
-Source: KAFKA SaslServer, and how SaslServerAuthenticator tells what it throws.
+Source: KAFKA SaslServer, and the exceptions that SaslServerAuthenticator handles.
 """
 
 from __future__ import annotations
@@ -10,43 +11,46 @@ from typing import Protocol
 
 
 class Refused(Exception):
-    """The log-in failed; the text is told to the client (SaslAuthenticationException)."""
+    """Authentication failed; the client receives this text (SaslAuthenticationException)."""
 
 
 class Failed(Exception):
-    """The log-in failed; the client is told in general words, the text is for the log and has no secret in it (SaslException)."""
+    """Authentication failed; the client receives a generic text. This text is for the log and contains no secrets (SaslException)."""
 
 
 class Broken(Exception):
-    """What no client sends: Kafka comes upon it unprepared, and the connection closes without an answer. The text is for the log."""
+    """A message that no correct client sends. Kafka fails with an unexpected exception and closes the connection without a response, so
+    does this broker. The text is for the log.
+    """
 
 
 class Mechanism(Protocol):
-    """One log-in under way."""
+    """One authentication in progress."""
 
     @property
     def complete(self) -> bool:
-        """Whether the client has proved who it is."""
+        """Whether the client has proved its identity."""
         ...
 
     @property
     def user(self) -> str | None:
-        """Who; once it is complete. None: proved, but no rule makes a name of it."""
+        """The user name once `complete`; None if no rule maps the proved identity to a name."""
         ...
 
     @property
     def expires_ms(self) -> int | None:
-        """When the proof is no longer good, by the wall clock; None: never."""
+        """The wall-clock time at which the credentials expire; None: never."""
         ...
 
     @property
     def by_token(self) -> bool:
-        """Whether a delegation token was the proof."""
+        """Whether the client authenticated with a delegation token."""
         ...
 
     def evaluate(self, token: bytes) -> bytes | None:
-        """The answer to a token of the client; None where there is none, which only a token in a request is answered. Raises Refused,
-        Failed or Broken."""
+        """Return the response to a client's token. None means no response; a token in a SaslAuthenticate request still gets an empty one.
+        Raises Refused, Failed or Broken.
+        """
         ...
 
 

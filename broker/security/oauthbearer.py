@@ -1,9 +1,8 @@
-"""SASL OAUTHBEARER: a token says who the client is (RFC 7628, KIP-255). Here of tokens that nobody signed, which is Kafka's default: for
-tests, as it says itself.
+"""SASL OAUTHBEARER (RFC 7628, KIP-255) and the validation of unsigned tokens, which is Kafka's default and intended for tests only.
 
-Rules that hold inside:
-- A token that does not do is told in JSON, and the log-in fails with that text when the client has acknowledged it.
-- A token is bounded by the size of a request; no text for the log has any of it.
+Invariants:
+* An invalid token gets a JSON response. Authentication fails with that text when the client has acknowledged it.
+* The size of a token is limited by the request's. No log message contains any part of a token.
 
 Source: KAFKA OAuthBearerSaslServer, OAuthBearerClientInitialResponse, OAuthBearerUnsecuredValidatorCallbackHandler,
 OAuthBearerUnsecuredJws.
@@ -30,7 +29,7 @@ _PARTS: Final = 3
 
 
 class BadToken(Exception):
-    """A token that does not do; `scope` is what it lacks."""
+    """An invalid token. `scope` is the scope that it lacks, if that is the reason."""
 
     def __init__(self, why: str, scope: str | None = None) -> None:
         super().__init__(why)
@@ -38,18 +37,18 @@ class BadToken(Exception):
 
 
 class Bearer(NamedTuple):
-    """Whom a token is for, and until when, by the wall clock."""
+    """The user of a token and the wall-clock time at which it expires."""
 
     user: str
     expires_ms: int
 
 
 Judge = Callable[[str], Bearer]
-"""Raises BadToken or Broken."""
+"""Validates a token. Raises BadToken or Broken."""
 
 
 class OAuthBearer:
-    """One log-in."""
+    """One authentication with OAUTHBEARER."""
 
     by_token = False
 
@@ -61,7 +60,7 @@ class OAuthBearer:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """A token in the client's first message; or that it has read why the one before does not do."""
+        """Process the client's first message with its token, or its acknowledgment of the error response."""
         if token == _ACKNOWLEDGED and self._told is not None:
             raise Refused(self._told)
         self._told = None
@@ -83,7 +82,7 @@ class OAuthBearer:
 
 
 def _read(message: str) -> tuple[str, str]:
-    """The name that is asked for, if any, and the token. Raises Failed, or Broken for another scheme."""
+    """Return the requested authorization id, if any, and the token. Raises Failed, or Broken for another scheme."""
     match = _FIRST.fullmatch(message)
     if match is None:
         raise Failed("Invalid OAUTHBEARER client first message")
@@ -100,7 +99,7 @@ def _read(message: str) -> tuple[str, str]:
 
 
 class UnsecuredTokens:
-    """Judges tokens without a signature by the options of the login module; raises ValueError for one that is none."""
+    """The validator of unsigned tokens, with the login module's options. Raises ValueError for an invalid option."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         def option(name: str, otherwise: str) -> str:
@@ -114,7 +113,7 @@ class UnsecuredTokens:
             raise ValueError(f"Allowable clock skew millis must not be negative: {self._skew_ms}")
 
     def judge(self, token: str) -> Bearer:
-        """See `Judge`."""
+        """Validate a token (a `Judge`). Raises BadToken or Broken."""
         claims = _claims(token)
         scope = _scope(claims.get(self._scope))
         expires = _number(claims, "exp")
@@ -137,7 +136,7 @@ class UnsecuredTokens:
 
 
 def _claims(token: str) -> Mapping[str, Any]:
-    """Raises BadToken; Broken for a header without an algorithm, upon which Kafka comes unprepared."""
+    """Return the claims of a token. Raises BadToken, or Broken for a header without an algorithm, on which Kafka fails unexpectedly."""
     if ".." in token:
         raise BadToken("Malformed compact serialization contains '..'")
     parts = token.split(".")
@@ -154,7 +153,7 @@ def _claims(token: str) -> Mapping[str, Any]:
 
 
 def _json(part: str) -> dict[str, Any]:
-    """Members of an object, as Kafka has them: texts, numbers, lists of texts. Raises BadToken."""
+    """Parse an object whose values are texts, numbers and lists of texts, as in Kafka. Raises BadToken."""
     if _BASE64_URL.fullmatch(part) is None or ("=" in part and len(part) % 4):
         raise BadToken("malformed Base64 URL encoded value")
     try:
@@ -182,7 +181,7 @@ def _converted(value: Any) -> str | float | list[str]:
 
 def _as_text(value: Any) -> str:
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()  # JSON can name half a character, which nothing can be told with
+        return value.encode("utf-8", "replace").decode()  # JSON can contain a lone surrogate, which cannot be encoded in a response
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return "" if isinstance(value, dict | list) else str(value)

@@ -1,8 +1,8 @@
-"""A certificate authority and a server's certificate for a broker that is tried out or tested: made at once, and kept with it.
+"""A generated certificate authority and server certificate for development and test brokers. They are made on demand and kept in files.
 
-Rules that hold inside:
-- The authority's key is thrown away: it signs this one certificate, and nobody else's ever.
-- The file with the server's key is for its owner alone. Both are made anew when they are about to expire, or the names are others.
+Invariants:
+* The authority's key is discarded after it has signed this one certificate.
+* Only the owner can read the file with the server's key. Both files are replaced 30 days before they expire, or if the host names change.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _RENEWED_BEFORE: Final = timedelta(days=30)
 
 
 class OwnTls(NamedTuple):
-    """PEM files: what clients trust, and the server's key with its certificate."""
+    """Two PEM files: the authority's certificate, which clients trust, and the server's key with its certificate."""
 
     ca: Path
     server: Path
 
 
 def own_tls(directory: Path, names: Sequence[str], now_ms: int) -> OwnTls:
-    """The files in `directory`, made if need be, for a server that is called by these names and addresses. Raises OSError."""
+    """Return the files in `directory` for a server with these names and addresses; create them if necessary. Raises OSError."""
     files = OwnTls(directory / "ca.pem", directory / "server.pem")
     now = datetime.fromtimestamp(now_ms / 1000, UTC)
     if not _is_good(files, names, now):
@@ -54,7 +54,7 @@ def _is_good(files: OwnTls, names: Sequence[str], now: datetime) -> bool:
 
 
 def _made(names: Sequence[str], now: datetime) -> tuple[bytes, bytes]:
-    """The authority's certificate, and the server's key with its own."""
+    """Return the authority's certificate, and the server's key with its certificate, as PEM."""
     authority_key, server_key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Ottla's own certificate authority")])
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])

@@ -1,4 +1,4 @@
-"""Tokens that a node makes for itself and nobody signs, for log-ins by OAUTHBEARER in tests: what the options `unsecuredLogin…` say.
+"""Unsigned OAUTHBEARER tokens that a node makes for its own connections, for tests, according to the options `unsecuredLogin…`.
 
 Source: KAFKA OAuthBearerUnsecuredLoginCallbackHandler.
 """
@@ -16,7 +16,7 @@ _RESERVED: Final = frozenset({"iat", "exp"})
 
 
 class OwnTokens:
-    """By the options of the login module. Raises ValueError for those of which no token can be made."""
+    """The maker of tokens for a login module's options. Raises ValueError for invalid options."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         self._now_ms = now_ms
@@ -24,10 +24,10 @@ class OwnTokens:
         self._claims = _claims(options)
         principal = options.get(f"{_PREFIX}PrincipalClaimName", "").strip() or "sub"
         if not isinstance(self._claims.get(principal), str) or not self._claims[principal].strip():
-            raise ValueError(f"No principal name in JWT claim: {_PREFIX}StringClaim_{principal} says who this node is")
+            raise ValueError(f"No principal name in JWT claim: set {_PREFIX}StringClaim_{principal} to this node's name")
 
     def make(self) -> str:
-        """One that begins now."""
+        """Return a token that is issued now."""
         now_ms = self._now_ms()
         claims = {"exp": now_ms / 1000 + self._lifetime_s, "iat": now_ms / 1000, **self._claims}
         return f"{_encoded({'alg': 'none'})}.{_encoded(claims)}."

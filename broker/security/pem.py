@@ -1,7 +1,7 @@
-"""Keys and certificates in PEM, as Kafka reads them (KIP-651): files, and settings in which a newline may have become a blank.
+"""Reader of keys and certificates in PEM, as Kafka reads them (KIP-651): files, and settings in which newlines may have become spaces.
 
-Rules that hold inside: text between the blocks does not count; there is one key. Whether it is PKCS#8, the only kind that Kafka reads, is
-seen by who opens it.
+Invariants: text between the blocks is ignored, and there is exactly one private key. Callers that decrypt the key check that it is
+PKCS#8, the only format that Kafka reads.
 
 Source: KAFKA DefaultSslEngineFactory.PemParser, PemStore.
 """
@@ -15,7 +15,7 @@ from typing import Final
 
 
 class StoreError(ValueError):
-    """Keys or certificates that cannot be used; the text says why, without them."""
+    """Keys or certificates that cannot be used. The text names the problem without the secret."""
 
 
 def _blocks(name: str) -> re.Pattern[str]:
@@ -33,12 +33,12 @@ _PATTERNS: Final = {name: _blocks(name) for name in (_CERTIFICATE, _PRIVATE_KEY)
 
 
 def certificates(text: str) -> list[bytes]:
-    """The DER of each certificate. Raises StoreError."""
+    """Return the DER of each certificate. Raises StoreError."""
     return _entries(_CERTIFICATE, text)
 
 
 def private_key(text: str) -> bytes:
-    """The DER of the one key, maybe encrypted. Raises StoreError."""
+    """Return the DER of the only key, which may be encrypted. Raises StoreError."""
     found = _entries(_PRIVATE_KEY, text)
     if len(found) != 1:
         raise StoreError(f"Expected one private key, but found {len(found)}")
@@ -46,7 +46,7 @@ def private_key(text: str) -> bytes:
 
 
 def block(name: str, der: bytes) -> bytes:
-    """PEM that OpenSSL reads."""
+    """Return DER as a PEM block for OpenSSL."""
     body = base64.b64encode(der).decode()
     lines = "\n".join(body[at : at + 64] for at in range(0, len(body), 64))
     return f"-----BEGIN {name}-----\n{lines}\n-----END {name}-----\n".encode()

@@ -1,4 +1,4 @@
-"""SASL PLAIN: the name and the password, in one token. Source: KAFKA PlainSaslServer, PlainServerCallbackHandler."""
+"""SASL PLAIN: user name and password in one token. Source: KAFKA PlainSaslServer, PlainServerCallbackHandler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TOKENS = 3
 
 
 class Plain:
-    """`passwords` by user, as the options `user_<name>` of the login module say."""
+    """One authentication with PLAIN. `passwords` are those of the login module's options `user_<name>`."""
 
     expires_ms = None
     by_token = False
@@ -22,7 +22,7 @@ class Plain:
         self.user = ""
 
     def evaluate(self, token: bytes) -> bytes:
-        """Nothing more is said when it is right."""
+        """Process the only token. The response to valid credentials is empty."""
         parts = token.decode("utf-8", "replace").split("\0")
         if len(parts) != _TOKENS:
             raise Refused(f"Invalid SASL/PLAIN response: expected 3 tokens, got {min(len(parts), _TOKENS + 1)}")

@@ -1,10 +1,10 @@
-"""`ssl.principal.mapping.rules`: what becomes of the name in a client's certificate.
+"""`ssl.principal.mapping.rules`: rules that map a client certificate's subject name to a user name.
 
-Rules that hold inside:
-- The first rule whose expression matches the whole name is applied; where none does, nobody comes in.
-- An expression is Java's (`java_patterns`); one that cannot be had here is refused at the start.
-- `$n` of a group that there is not is text, where there are others. Any other replacement that Java cannot make lets nobody in at Kafka,
-  and is refused at the start, too.
+Invariants:
+* The first rule whose expression matches the whole name is applied. If none matches, the connection is rejected.
+* Expressions are Java's (`java_patterns`); one that is not supported stops the start.
+* `$n` for a missing group is text if the expression has groups. Any other replacement that Java rejects stops the start. With Kafka every
+  client would fail instead.
 
 Source: KAFKA SslPrincipalMapper.
 """
@@ -25,7 +25,7 @@ _REFERENCE: Final = re.compile(r"\$([0-9]+)")
 
 
 class NoRule(ValueError):
-    """No rule is for this name."""
+    """No rule matches this name."""
 
 
 class _Rule(NamedTuple):
@@ -43,13 +43,13 @@ class _Rule(NamedTuple):
 
 
 class PrincipalRules:
-    """Made of the setting's text. Raises ValueError with the rule that is none."""
+    """The mapping of a setting's rules. Raises ValueError with the invalid rule."""
 
     def __init__(self, text: str) -> None:
         self._rules: Sequence[_Rule] = [rule for found in _SPLITTER.finditer(text.strip()) if (rule := _parsed(found[1])) is not None]
 
     def name_for(self, name: str) -> str:
-        """The principal's name. Raises NoRule."""
+        """Return the user name. Raises NoRule."""
         for rule in self._rules:
             if (found := rule.apply(name)) is not None:
                 return found
@@ -57,7 +57,7 @@ class PrincipalRules:
 
 
 def _parsed(text: str) -> _Rule | None:
-    """None for an empty rule."""
+    """Parse a rule; None for an empty one. Raises ValueError."""
     match = _PARSER.match(text)
     if match is None:
         raise ValueError(f"Invalid rule: {text}")
@@ -75,7 +75,9 @@ def _parsed(text: str) -> _Rule | None:
 
 
 def _with_texts(replacement: str, groups: int) -> str:
-    """Escaped are numbers of groups that there are not; by the places that they had before the first of them was, as in Kafka."""
+    """Escape references to missing groups, at their positions in the original text. Kafka does not correct these positions after
+    the first escape.
+    """
     found = replacement
     for match in _REFERENCE.finditer(replacement) if groups else ():
         number = int(match[1])

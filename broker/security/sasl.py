@@ -1,12 +1,12 @@
-"""The exchange by which a connection logs in: which request may come when, and what is answered. No I/O, no loop; time is an argument.
+"""The SASL exchange of one connection: which request is valid in which state, and its response. No I/O, no loop; time is an argument.
 
-Rules that hold inside:
-- Before a log-in there are ApiVersions, once and first, SaslHandshake, and tokens: in SaslAuthenticate, or bare after version 0 of the
-  handshake. What is no request, and what comes out of turn, closes the connection without an answer.
-- A failed log-in is answered late, and then the connection closes, so that guessing costs time
-  (connection.failed.authentication.delay.ms); `Step.end` says which it is.
-- Who logs in again stays who it is, by the same mechanism (KIP-368).
-- No text for the log has anything in it that a client sent as a token.
+Invariants:
+* Before authentication a client may send ApiVersions (once, as its first request), SaslHandshake, and tokens: in SaslAuthenticate
+  requests, or bare after version 0 of the handshake. Anything else closes the connection without a response.
+* The response to a failed authentication is delayed, and then the connection is closed, so that guessing passwords takes time
+  (connection.failed.authentication.delay.ms). `Step.end` tells the caller which case applies.
+* A client that authenticates again must keep its principal and mechanism (KIP-368).
+* No log message contains any part of a token.
 
 Source: KAFKA SaslServerAuthenticator, KafkaChannel.
 """
@@ -38,12 +38,12 @@ _NO_REQUEST: Final = (
     "a kafka client."
 )
 MIN_BETWEEN_MS: Final = 1000
-"""Nobody logs in again more often."""
+"""The minimum time between two authentications of one connection."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListenerSasl:
-    """How clients log in at one listener. `lifetime_ms` by mechanism, where a log-in is not good for good."""
+    """The SASL configuration of one listener. `lifetime_ms` is the lifetime of a session by mechanism, if it is limited."""
 
     mechanisms: Mapping[str, MakeMechanism]
     max_receive_bytes: int
@@ -52,16 +52,16 @@ class ListenerSasl:
 
 
 class AfterStep(Enum):
-    """What becomes of the connection."""
+    """The consequence of a step for the connection."""
 
     GOES_ON = 0
     CLOSES = 1
     REFUSED = 2
-    """The answer is held back, and then it closes."""
+    """The response is delayed, and then the connection is closed."""
 
 
 class Step(NamedTuple):
-    """What follows from a frame. With `passes` whoever serves requests answers it. `why` is for the log."""
+    """The result of a frame. If `passes`, the normal request handler responds. `why` is for the log."""
 
     answer: list[Buffer]
     end: AfterStep = AfterStep.GOES_ON
@@ -70,8 +70,9 @@ class Step(NamedTuple):
 
 
 class LogIn(NamedTuple):
-    """Who came in, by which mechanism, and until when it is good by the clock that only goes forward; None: for good. Without a user
-    nothing is served."""
+    """The result of an authentication: the user, the mechanism, and the monotonic time at which the session expires (None: never).
+    Without a user no request is served.
+    """
 
     user: str | None
     mechanism: str
@@ -80,23 +81,24 @@ class LogIn(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """The wall clock and the one that only goes forward."""
+    """The wall-clock time and the monotonic time of an event."""
 
     wall_ms: int
     mono_ms: int
 
 
 class _State(Enum):
-    FIRST = "nothing came yet"
-    HANDSHAKE_OR_VERSIONS = "a request came"
-    HANDSHAKE = "the versions were told"
-    TOKENS = "the mechanism is agreed upon"
-    OTHER_MECHANISM = "the mechanism is not the one of before"
+    FIRST = "no request was received"
+    HANDSHAKE_OR_VERSIONS = "a request was received"
+    HANDSHAKE = "ApiVersions was answered"
+    TOKENS = "the mechanism was agreed on"
+    OTHER_MECHANISM = "the mechanism differs from the previous one"
 
 
 class SaslExchange:
-    """One log-in; `before` is the one that it renews. `refuse(api_key, request, error)` makes the response that refuses all of a request;
-    `software_is_valid` judges what an ApiVersions says of its client."""
+    """One authentication; `before` is the one that it renews. `refuse(api_key, request, error)` makes a response that rejects a whole
+    request; `software_is_valid` checks the client name and version in ApiVersions.
+    """
 
     def __init__(
         self,
@@ -113,7 +115,7 @@ class SaslExchange:
         self.done: LogIn | None = None
 
     def take(self, frame: Buffer, now: Moment) -> Step:
-        """One frame of the client."""
+        """Process one frame of the client."""
         if self._state is _State.OTHER_MECHANISM:
             assert self._before is not None
             why = f"SASL mechanism '{self._name}' requested by client is not supported for re-authentication of mechanism "
@@ -156,7 +158,7 @@ class SaslExchange:
         known = request.mechanism in self._lock.mechanisms
         error = ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
         answer = _response(header, SaslHandshakeResponse(error, list(self._lock.mechanisms)))
-        if not known and self._before is not None:  # Kafka begins to log in again where nobody sends a refusal
+        if not known and self._before is not None:  # Kafka does not send the rejection of a renewed handshake: it closes the connection
             return Step([], AfterStep.CLOSES, "Unsupported SASL mechanism")
         if not known:
             return Step(answer, AfterStep.REFUSED, "Unsupported SASL mechanism")
@@ -171,7 +173,7 @@ class SaslExchange:
     # --- tokens ------------------------------------------------------------------------------------------------------------------
 
     def _bare_token(self, token: bytes, now: Moment) -> Step:
-        """After version 0 of the handshake: nothing is told of a failure."""
+        """Process a token after version 0 of the handshake. A failure gets no response."""
         try:
             answer = self._evaluated(token, now)
         except (Failed, Broken) as error:
@@ -187,7 +189,7 @@ class SaslExchange:
             why = str(error)
             if error.api_key != ApiKey.API_VERSIONS:
                 return Step([], AfterStep.CLOSES, why)
-            header = RequestHeader(error.api_key, 0, error.correlation_id, None)  # it is answered as version 0
+            header = RequestHeader(error.api_key, 0, error.correlation_id, None)  # ApiVersions is answered with version 0
             return Step(_response(header, ApiVersionsResponse(ErrorCode.ILLEGAL_SASL_STATE)), AfterStep.REFUSED, why)
         except ProtocolError as error:
             return Step([], AfterStep.CLOSES, str(error))
@@ -218,19 +220,21 @@ class SaslExchange:
         return Step(_response(header, SaslAuthenticateResponse(auth_bytes=answer or b"", session_lifetime_ms=lifetime_ms)))
 
     def _evaluated(self, token: bytes, now: Moment) -> bytes | None:
-        """The mechanism's answer; sets `done` when it is complete. Raises Refused, Failed or Broken."""
+        """Return the mechanism's response; set `done` when it is complete. Raises Refused, Failed or Broken."""
         mechanism = self._mechanism
         answer = mechanism.evaluate(token)
         if mechanism.complete:
             if self._before is not None and mechanism.user is None:
-                raise Broken("no rule makes a name of who logged in again")
+                raise Broken("no rule maps the principal of the re-authentication to a name")
             if self._before is not None and self._before.user != mechanism.user:
                 raise Refused(f"Cannot change principals during re-authentication from User.{self._before.user}: User.{mechanism.user}")
             self.done = LogIn(mechanism.user, self._name, mechanism.by_token, self._expiry(mechanism, now))
         return answer
 
     def _expiry(self, mechanism: Mechanism, now: Moment) -> int | None:
-        """The sooner of what the broker grants and what the proof is good for; before now where that is over."""
+        """Return the monotonic time at which the session expires: the earlier of the broker's limit and the credentials' expiry. It is in
+        the past if the credentials have expired.
+        """
         granted = self._lock.lifetime_ms.get(self._name, 0)
         left = [granted] if granted > 0 else []
         if mechanism.expires_ms is not None:

@@ -1,10 +1,11 @@
-"""SCRAM-SHA-256 and -512: the client proves that it knows the password, and the broker that it knows what came of it (RFC 5802, KIP-84).
+"""SCRAM-SHA-256 and -512: the client proves that it knows the password, the broker that it knows a key derived from it (RFC 5802,
+KIP-84).
 
-Rules that hold inside:
-- What the client sent is read by Kafka's patterns, and what is signed is built anew from what was read: a client whose message is legal but
-  odd fails here as it fails there.
-- Names and passwords are the bytes of their UTF-8, without SASLprep.
-- An unknown user is told as a wrong password is.
+Invariants:
+* The client's messages are parsed with Kafka's patterns, and the signed text is rebuilt from the parsed fields. A legal but unusual
+  message fails here if it fails in Kafka.
+* Names and passwords are UTF-8 bytes, without SASLprep.
+* The response for an unknown user is the same as for a wrong password.
 
 Source: KAFKA ScramSaslServer, ScramMessages, ScramFormatter, ScramMechanism.
 """
@@ -37,7 +38,7 @@ TOKEN_EXTENSION: Final = "tokenauth"
 
 
 class ScramKind(NamedTuple):
-    """A mechanism: its name, its number in records and requests, its hash, and the fewest iterations."""
+    """A SCRAM mechanism: name, number in records and requests, hash, and the allowed numbers of iterations."""
 
     name: str
     number: int
@@ -52,7 +53,7 @@ SCRAM_KINDS: Final = {kind.name: kind for kind in (SHA_256, SHA_512)}
 
 
 class Credential(NamedTuple):
-    """What is kept of a password. `owner` and `expires_ms` are a delegation token's."""
+    """The stored form of a password. `owner` and `expires_ms` are set for a delegation token."""
 
     salt: bytes
     stored_key: bytes
@@ -63,22 +64,22 @@ class Credential(NamedTuple):
 
 
 def salted_password(kind: ScramKind, password: str, salt: bytes, iterations: int) -> bytes:
-    """`Hi` of RFC 5802; the one thing here that takes milliseconds."""
+    """Return `Hi` of RFC 5802. This takes milliseconds."""
     return hashlib.pbkdf2_hmac(kind.hash, password.encode(), salt, iterations)
 
 
 def credential_of(kind: ScramKind, salted: bytes, salt: bytes, iterations: int) -> Credential:
-    """What is kept of a salted password."""
+    """Return the stored form of a salted password."""
     client_key = hmac.digest(salted, b"Client Key", kind.hash)
     return Credential(salt, hashlib.new(kind.hash, client_key).digest(), hmac.digest(salted, b"Server Key", kind.hash), iterations)
 
 
 Find = Callable[[str, bool], Credential | None]
-"""The credential of a user, or of the delegation token of that id."""
+"""Returns the credential of a user or, with True, of the delegation token with that id."""
 
 
 class Scram:
-    """One log-in. `random_bits(n)` draws the server's part of the nonce."""
+    """One authentication with SCRAM. `random_bits(n)` generates the server's part of the nonce."""
 
     def __init__(self, kind: ScramKind, find: Find, random_bits: Callable[[int], int]) -> None:
         self._kind, self._find, self._random_bits = kind, find, random_bits
@@ -92,7 +93,7 @@ class Scram:
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
-        """Two tokens of the client, each with its answer."""
+        """Process the first or the final message of the client."""
         try:
             if self.complete or self._failed:
                 raise Refused(f"Unexpected challenge in Sasl server state {'COMPLETE' if self.complete else 'FAILED'}")
@@ -121,7 +122,7 @@ class Scram:
         self._nonce = match["nonce"] + _in_base_36(self._random_bits(_NONCE_BITS))
         salt = base64.b64encode(found.salt).decode()
         answer = f"r={self._nonce},s={salt},i={found.iterations}"
-        # Kafka's map has them in an order that differs from start to start; where there is one, it is the same.
+        # Kafka puts the extensions in a map whose order differs from start to start; a single extension has the same position.
         rest = "".join(f",{key}={value}" for key, value in extensions.items())
         self._signed = f"n={match['name']},r={match['nonce']}{rest},{answer}"
         return answer
@@ -137,7 +138,7 @@ class Scram:
         signature = hmac.digest(credential.stored_key, signed, self._kind.hash)
         proof = base64.b64decode(match["proof"])
         if len(proof) != len(signature):
-            raise Broken(f"a proof of {len(proof)} bytes, where {len(signature)} are due")
+            raise Broken(f"a proof of {len(proof)} bytes instead of {len(signature)}")
         client_key = bytes(a ^ b for a, b in zip(signature, proof, strict=True))
         if not hmac.compare_digest(hashlib.new(self._kind.hash, client_key).digest(), credential.stored_key):
             raise Failed("Invalid client credentials")

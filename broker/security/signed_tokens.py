@@ -1,13 +1,13 @@
-"""Tokens of OAUTHBEARER that somebody signed: whom they are for, judged by the keys of a JWK set. Imported only where they are judged.
+"""Validation of signed OAUTHBEARER tokens with the keys of a JSON Web Key Set (JWKS). Imported only if such tokens are configured.
 
-Rules that hold inside:
-- The key says by which algorithms it may be used, never the token alone: a token that names HS256 finds no key of RSA or EC, and one that
-  names `none` finds none at all.
-- What a token claims counts once its signature is good. It ends, it says when it was issued, and it is for who is expected; without an
-  expected audience it must name none.
-- A text for the log tells what is wrong, and nothing of the token.
+Invariants:
+* The key determines the permitted algorithms, not the token alone: a token that names HS256 matches no RSA or EC key, and one that names
+  `none` matches no key at all.
+* Claims are checked after the signature. A token must have an expiry time and an issue time, and must be for an expected audience; if no
+  audience is configured it must not name one.
+* A log message names the problem and contains no part of the token.
 
-Signatures and keys are PyJWT's affair; which key is taken, and what is asked of the claims, is Kafka's and that of jose4j, which it uses.
+PyJWT verifies signatures and parses keys. The choice of the key and the required claims follow Kafka and jose4j, which Kafka uses.
 
 Source: KAFKA BrokerJwtValidator, ClaimValidationUtils; jose4j VerificationJwkSelector, JwtConsumer.
 """
@@ -35,27 +35,27 @@ _KEY_OF: Final[Mapping[str, tuple[str, str | None]]] = {
     "EdDSA": ("OKP", "Ed25519"),
     **dict.fromkeys(("HS256", "HS384", "HS512"), ("oct", None)),
 }
-"""The kind of key, and the curve, that an algorithm needs."""
+"""The key type and curve that each algorithm requires."""
 _READ_AS: Final = {"RSA": "RS256", "OKP": "EdDSA", "oct": "HS256", "P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _THUMBPRINTS: Final = ("x5t", "x5t#S256")
 _TIME_MAX: Final = 1e12
 
 
 class SigningKey(NamedTuple):
-    """One key of a set: what it says of itself, and what the library made of it."""
+    """One key of a set: its JWK members and the parsed key."""
 
     data: Mapping[str, Any]
     key: Any
 
 
 def read_key_set(text: bytes) -> list[SigningKey]:
-    """The keys of a JSON Web Key Set that can be used; others are passed over, as by jose4j. Raises ValueError for what is none."""
+    """Return the usable keys of a JWKS document; others are skipped, as in jose4j. Raises ValueError if it is not a JWKS document."""
     try:
         found = json.loads(text, object_pairs_hook=_members)["keys"]
     except (KeyError, TypeError, RecursionError):
         found = None
     if not isinstance(found, list):
-        raise ValueError("no JSON Web Key Set: it has no list of keys")
+        raise ValueError("not a JSON Web Key Set: it has no list of keys")
     keys = []
     for data in found:
         if isinstance(data, dict) and (key := _key_of(data)) is not None:
@@ -73,20 +73,20 @@ def _key_of(data: Mapping[str, Any]) -> Any:
 
 
 class KeySource(Protocol):
-    """Where the keys are."""
+    """The source of the keys."""
 
     def known(self) -> Sequence[SigningKey]:
-        """Those that are known. Raises OSError or ValueError where they cannot be read."""
+        """Return the current keys. Raises OSError or ValueError if they cannot be read."""
         ...
 
     def missed(self, kid: str) -> None:
-        """A token names a key that is not known."""
+        """Note that a token names an unknown key id, so that the keys can be fetched again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimRules:
-    """`sasl.oauthbearer.expected.audience` and the others; no issuer: any will do."""
+    """The required claims: `sasl.oauthbearer.expected.audience` and related settings. Without an issuer any issuer is accepted."""
 
     audiences: frozenset[str] = frozenset()
     issuer: str | None = None
@@ -96,13 +96,15 @@ class ClaimRules:
 
 
 class SignedTokens:
-    """Judges them, by the wall clock."""
+    """The validator of signed tokens, by the wall clock. `tell` logs why a token is invalid."""
 
     def __init__(self, source: KeySource, rules: ClaimRules, now_ms: Callable[[], int], tell: Callable[[str], object]) -> None:
         self._source, self._rules, self._now_ms, self._tell = source, rules, now_ms, tell
 
     def judge(self, token: str) -> Bearer:
-        """See `oauthbearer.Judge`. What is wrong is told to `tell`: its client is told only that it does not do."""
+        """Validate a token (an `oauthbearer.Judge`). The reason of a failure goes to `tell`; the client learns only that the
+        token is invalid.
+        """
         try:
             return self._judged(token)
         except BadToken as error:
@@ -112,59 +114,59 @@ class SignedTokens:
     def _judged(self, token: str) -> Bearer:
         parts = token.split(".")
         if len(parts) != _PARTS or not all(parts):
-            raise BadToken("it does not have three parts")
+            raise BadToken("the token does not have three parts")
         header = _object(parts[0], "header")
         algorithm = header.get("alg")
         if not isinstance(algorithm, str) or algorithm not in _KEY_OF:
-            raise BadToken("its algorithm is not allowed")
+            raise BadToken("the token's algorithm is not allowed")
         key = self._key(header, algorithm)
         try:
             jwt.PyJWS().decode_complete(token, key.key, [algorithm], {"verify_signature": True, "enforce_minimum_key_length": True})
         except (jwt.PyJWTError, ValueError, TypeError) as error:
-            raise BadToken(f"its signature is not good ({type(error).__name__})") from None
+            raise BadToken(f"the token's signature is invalid ({type(error).__name__})") from None
         return self._bearer(_object(parts[1], "claims"))
 
     def _key(self, header: Mapping[str, Any], algorithm: str) -> SigningKey:
         kid = header.get("kid")
         if kid is not None and not isinstance(kid, str):
-            raise BadToken("the id of its key is no text")
+            raise BadToken("the token's key id is not a string")
         try:
             found = select(self._source.known(), header, algorithm)
-        except (OSError, ValueError, TypeError) as error:  # or not compared: a set may have anything for a text
+        except (OSError, ValueError, TypeError) as error:  # TypeError: a key set may contain any type instead of a string
             raise BadToken(f"the keys cannot be read: {error}") from None
         if found is None:
             if kid is not None:
                 self._source.missed(kid)
-            raise BadToken("no key of the set is for it")
+            raise BadToken("no key of the set matches the token")
         if found.data.get("crv") != _KEY_OF[algorithm][1]:
-            raise BadToken("its algorithm is not that of its key")
+            raise BadToken("the token's algorithm does not match its key")
         return found
 
     def _bearer(self, claims: Mapping[str, Any]) -> Bearer:
         rules, now_s = self._rules, self._now_ms() // 1000
         _check_audience(claims.get("aud"), rules.audiences)
         if rules.issuer is not None and claims.get("iss") != rules.issuer:
-            raise BadToken("its issuer is not sasl.oauthbearer.expected.issuer")
+            raise BadToken("the token's issuer is not sasl.oauthbearer.expected.issuer")
         for name in ("iss", "sub", "jti"):
             if not isinstance(claims.get(name), str | None):
-                raise BadToken(f"its claim {name} is no text")
+                raise BadToken(f"the token's claim {name} is not a string")
         expires_s, issued_s, begins_s = _time(claims, "exp"), _time(claims, "iat"), _time(claims, "nbf")
         if expires_s is None or issued_s is None:
-            raise BadToken("it does not say when it ends (exp) and when it was issued (iat)")
+            raise BadToken("the token lacks its expiry time (exp) or its issue time (iat)")
         if now_s - rules.skew_s >= expires_s:
-            raise BadToken("it has expired")
+            raise BadToken("the token has expired")
         if expires_s < issued_s or (begins_s is not None and expires_s < begins_s):
-            raise BadToken("it ends before it begins")
+            raise BadToken("the token expires before it becomes valid")
         if begins_s is not None and now_s + rules.skew_s < begins_s:
-            raise BadToken("it is not good yet (nbf)")
+            raise BadToken("the token is not valid yet (nbf)")
         _check_scope(claims.get(rules.scope_claim))
         if expires_s < 0 or issued_s < 0:
-            raise BadToken("its times are negative")
+            raise BadToken("the token's times are negative")
         return Bearer(_text(claims.get(rules.sub_claim), "name"), expires_s * 1000)
 
 
 def select(keys: Sequence[SigningKey], header: Mapping[str, Any], algorithm: str) -> SigningKey | None:
-    """The key for a token with this header; what neither says does not count."""
+    """Return the key for a token with this header. Members that the header or the key lacks are not compared."""
     kind, curve = _KEY_OF[algorithm]
 
     def fits(data: Mapping[str, Any]) -> bool:
@@ -188,7 +190,7 @@ def select(keys: Sequence[SigningKey], header: Mapping[str, Any], algorithm: str
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a member of an object is there twice")
+        raise ValueError("an object has a duplicate member")
     return found
 
 
@@ -199,7 +201,7 @@ def _object(part: str, name: str) -> dict[str, Any]:
     except (ValueError, binascii.Error, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise BadToken(f"its {name} cannot be read")
+        raise BadToken(f"the token's {name} cannot be parsed")
     return found
 
 
@@ -212,29 +214,29 @@ def _time(claims: Mapping[str, Any], name: str) -> int | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < _TIME_MAX:
-        raise BadToken(f"its claim {name} is no time")
+        raise BadToken(f"the token's claim {name} is not a time")
     return int(value)
 
 
 def _check_audience(claim: Any, expected: frozenset[str]) -> None:
     named = [] if claim is None else [claim] if isinstance(claim, str) else claim
     if not isinstance(named, list) or not all(isinstance(each, str) for each in named):
-        raise BadToken("its audience is no text")
+        raise BadToken("the token's audience is not a string or a list of strings")
     if claim is not None and not expected:
-        raise BadToken("it is for an audience, and sasl.oauthbearer.expected.audience names none")
+        raise BadToken("the token has an audience, but sasl.oauthbearer.expected.audience is not set")
     if expected and expected.isdisjoint(named):
-        raise BadToken("its audience is none of sasl.oauthbearer.expected.audience")
+        raise BadToken("the token's audience is not in sasl.oauthbearer.expected.audience")
 
 
 def _check_scope(claim: Any) -> None:
-    """It need not be there; what is there has to be texts, each once."""
+    """Check the scope, which is optional: every item must be a string, without duplicates. Raises BadToken."""
     scopes = [claim] if isinstance(claim, str) else claim if isinstance(claim, list) else []
     texts = [_text(scope, "scope") for scope in scopes]
     if len(set(texts)) != len(texts):
-        raise BadToken("its scope names something twice")
+        raise BadToken("the token's scope has a duplicate item")
 
 
 def _text(value: Any, name: str) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise BadToken(f"its {name} is no text")
-    return value.strip().encode("utf-8", "replace").decode()  # JSON can name half a character, which nothing can be told with
+        raise BadToken(f"the token's {name} is not a non-empty string")
+    return value.strip().encode("utf-8", "replace").decode()  # JSON can contain a lone surrogate, which cannot be encoded in a response

@@ -1,12 +1,13 @@
-"""The key, the certificates and the trust anchors that the settings name, whatever kind of store they lie in.
+"""Keys, certificates and trust anchors from the keystores and truststores that the settings name.
 
-Rules that hold inside:
-- Which settings go together, and what is said where they do not, is Kafka's. `PEM` is believed; of any other type the file's first bytes
-  say what it is, as Java looks at them.
-- What Kafka would refuse is refused: keys that are not PKCS#8, or neither RSA, DSA nor EC.
-- Trusted is what Java trusts of a store: entries of certificates, and of an entry with a key its own certificate, but nobody above that. In
-  PKCS12 an entry of a certificate has a name, by which Java's is told from what OpenSSL puts in, and Java does not trust.
-- No text of an error has a password or a key in it.
+Invariants:
+* Valid combinations of settings, and the messages for invalid ones, are Kafka's. The type `PEM` is taken from the setting; any other type
+  is detected from the file's first bytes, as in Java.
+* Keys that Kafka rejects are rejected: those that are not PKCS#8, or neither RSA, DSA nor EC.
+* Trust anchors are those that Java takes from a store: certificate entries and, of a key entry, the key's own certificate but not its
+  issuers. In PKCS12 a certificate entry is recognized by its friendly name. Java writes one; OpenSSL does not, so Java does not trust its
+  entries.
+* No error message contains a password or a key.
 
 Source: KAFKA DefaultSslEngineFactory; JDK TrustStoreUtil, PKCS12KeyStore.
 """
@@ -14,33 +15,31 @@ Source: KAFKA DefaultSslEngineFactory; JDK TrustStoreUtil, PKCS12KeyStore.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import dsa, ec, rsa
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_der_private_key, pkcs12
 
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.security import pem
 from ottla.broker.security.java_keystore import JCEKS_MAGIC, MAGIC, read_java_keystore
 from ottla.broker.security.pem import StoreError
-
-if TYPE_CHECKING:
-    from ottla.broker.core.listener_security import ListenerSecurity
 
 _PEM: Final = "PEM"
 Read = Callable[[str], bytes]
 
 
 class KeyMaterial(NamedTuple):
-    """A key as PKCS#8 in DER, and its certificates in DER, its own first."""
+    """A private key as PKCS#8 DER and its certificates as DER, the key's own first."""
 
     key: bytes
     chain: Sequence[bytes]
 
 
 def key_material(security: ListenerSecurity, read: Read) -> KeyMaterial | None:
-    """None where no keystore is set. Raises StoreError, or OSError of the file."""
+    """Return the configured key, or None without a keystore. Raises StoreError, or OSError if the file cannot be read."""
     kind, path, password = (
         security.value("ssl.keystore.type"),
         security.text("ssl.keystore.location"),
@@ -74,7 +73,7 @@ def key_material(security: ListenerSecurity, read: Read) -> KeyMaterial | None:
 
 
 def trust_anchors(security: ListenerSecurity, read: Read) -> Sequence[bytes] | None:
-    """The certificates that are trusted, in DER; None where no truststore is set. Raises as `key_material`."""
+    """Return the trusted certificates as DER, or None without a truststore. Raises StoreError, or OSError if the file cannot be read."""
     kind, path = security.value("ssl.truststore.type"), security.text("ssl.truststore.location")
     password, certificates = security.text("ssl.truststore.password"), security.text("ssl.truststore.certificates")
     if certificates is not None:
@@ -102,23 +101,25 @@ def _from_pem(key: str, chain: str, password: str | None) -> KeyMaterial:
 
 
 def _opened(der: bytes, password: str | None) -> bytes:
-    """The key without its own password. Raises StoreError."""
+    """Return the decrypted key as PKCS#8 DER. Raises StoreError."""
     try:
         key = load_der_private_key(der, None if password is None else password.encode())
     except TypeError as error:
         raise StoreError("Private key could not be loaded: it has a password and ssl.key.password is not set, or the reverse") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise StoreError("Private key could not be loaded: a wrong password, or no key of PKCS#8") from error
+        raise StoreError("Private key could not be loaded: the password is wrong or the key is not PKCS#8") from error
     if not isinstance(key, rsa.RSAPrivateKey | dsa.DSAPrivateKey | ec.EllipticCurvePrivateKey):
-        raise StoreError("Private key could not be loaded: allowed are RSA, DSA and EC")
+        raise StoreError("Private key could not be loaded: only RSA, DSA and EC are supported")
     plain = key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     if password is None and not _is_pkcs8(der):
-        raise StoreError("Private key could not be loaded: it is not PKCS#8 (openssl pkcs8 -topk8 makes it so)")
+        raise StoreError("Private key could not be loaded: it is not PKCS#8 (convert it with openssl pkcs8 -topk8)")
     return plain
 
 
 def _is_pkcs8(der: bytes) -> bool:
-    """A SEQUENCE of the version 0 and, where PKCS#1 and SEC1 have a number or octets, another SEQUENCE."""
+    """Return whether the key is PKCS#8: a SEQUENCE of version 0 and another SEQUENCE, where PKCS#1 and SEC1 have an integer or an
+    octet string.
+    """
     at = 2 + (der[1] & 0x7F if der[1] & 0x80 else 0)
     return der[at : at + 2] == b"\x02\x01" and der[at + 3 : at + 4] == b"\x30"
 
@@ -128,12 +129,12 @@ def _from_store(data: bytes, password: str, key_password: str | None) -> KeyMate
         for entry in read_java_keystore(data, password, key_password):
             if entry.key is not None:
                 return KeyMaterial(_opened(entry.key, None), entry.certificates)
-        raise StoreError("the keystore has no key")
+        raise StoreError("the keystore contains no private key")
     store = _pkcs12(data, password)
     if store.key is None or store.own is None:
-        raise StoreError("the keystore has no key")
+        raise StoreError("the keystore contains no private key")
     if key_password is not None and key_password != password:
-        raise StoreError("ssl.key.password must be the keystore's where that is PKCS12")
+        raise StoreError("ssl.key.password must equal ssl.keystore.password for a PKCS12 keystore")
     return KeyMaterial(_opened(store.key, None), _chain(store.own, store.others))
 
 
@@ -143,12 +144,14 @@ def _anchors(data: bytes, password: str | None) -> list[bytes]:
     else:
         found = _trusted(_pkcs12(data, password))
     if not found:
-        raise StoreError("the truststore has no certificate that Java would trust: keytool -importcert makes one, openssl pkcs12 does not")
+        raise StoreError(
+            "the truststore contains no certificate that Java would trust: create it with keytool -importcert instead of openssl pkcs12"
+        )
     return found
 
 
 class _Store(NamedTuple):
-    """Of PKCS12: a key, its certificate, the other certificates, and which of these have a name."""
+    """The contents of a PKCS12 store: a key, its certificate, the other certificates, and those of them that have a friendly name."""
 
     key: bytes | None
     own: bytes | None
@@ -161,18 +164,18 @@ def _trusted(store: _Store) -> list[bytes]:
         return list(store.named)
     named = list(store.named)
     for certificate in _chain(store.own, store.others)[1:]:
-        if certificate in named:  # once it is the key's; a second time it is an entry of its own
+        if certificate in named:  # a first occurrence belongs to the key's chain, a second one is a separate entry
             named.remove(certificate)
     return [store.own, *named]
 
 
 def _pkcs12(data: bytes, password: str | None) -> _Store:
     if data.startswith(JCEKS_MAGIC):
-        raise StoreError("a store of type JCEKS is not supported: keytool -importkeystore makes PKCS12 of it")
+        raise StoreError("a keystore of type JCEKS is not supported: convert it to PKCS12 with keytool -importkeystore")
     try:
         store = pkcs12.load_pkcs12(data, None if password is None else password.encode())
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise StoreError(f"keystore password was incorrect, or no store of a kind that is known: {error}") from error
+        raise StoreError(f"keystore password was incorrect, or the keystore's type is unknown: {error}") from error
     key = None if store.key is None else store.key.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
     own = None if store.cert is None else store.cert.certificate.public_bytes(Encoding.DER)
     others = [(each.friendly_name, each.certificate.public_bytes(Encoding.DER)) for each in store.additional_certs]
@@ -180,7 +183,7 @@ def _pkcs12(data: bytes, password: str | None) -> _Store:
 
 
 def _chain(own: bytes, others: Sequence[bytes]) -> list[bytes]:
-    """From a certificate upwards, by who issued whom."""
+    """Return a certificate followed by its issuers."""
     by_subject = {_certificate(each).subject.public_bytes(): each for each in others}
     chain = [own]
     while True:
@@ -195,4 +198,4 @@ def _certificate(der: bytes) -> x509.Certificate:
     try:
         return x509.load_der_x509_certificate(der)
     except ValueError as error:
-        raise StoreError("a certificate cannot be read") from error
+        raise StoreError("a certificate cannot be parsed") from error

@@ -1,11 +1,11 @@
-"""TLS of a listener as OpenSSL's context, made of Java's names for versions and cipher suites. Imported only where a listener uses TLS.
+"""The OpenSSL context of a TLS listener, made from Java's names of versions and cipher suites. Imported only for a listener with TLS.
 
-Rules that hold inside:
-- A suite, or a set of versions, that OpenSSL cannot be held to stops the start: nobody is served with less than was asked for.
-- Any certificate of a truststore is an anchor, as with Java, also one that is no authority's own.
-- The key touches no disk: where the system can, it goes to OpenSSL through a file in memory.
+Invariants:
+* A cipher suite, or a set of versions, that OpenSSL cannot enforce stops the start, so that no connection is weaker than configured.
+* Every certificate in a truststore is a trust anchor, as in Java, even if it is not a certificate authority's.
+* The private key is not written to disk: if the system supports it, OpenSSL reads it from a file in memory.
 
-Source: KAFKA DefaultSslEngineFactory; the names are IANA's, as JSSE has them.
+Source: KAFKA DefaultSslEngineFactory; suite names are IANA's, as in JSSE.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509 import Certificate, ExtensionNotFound, GeneralName, SubjectAlternativeName, load_der_x509_certificate
 
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import RELOADABLE
 from ottla.broker.security import pem
 from ottla.broker.security.java_dn import java_name
@@ -30,14 +31,11 @@ from ottla.broker.security.pem import StoreError
 from ottla.broker.security.principal_rules import PrincipalRules
 from ottla.broker.security.stores import KeyMaterial, key_material, trust_anchors
 
-if TYPE_CHECKING:
-    from ottla.broker.core.listener_security import ListenerSecurity
-
 logger = logging.getLogger(__name__)
 
 ANONYMOUS_NAME: Final = "ANONYMOUS"
 _VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""Older ones are switched off in Java, too, whatever a setting says."""
+"""Older versions are disabled in Java, too, whatever the setting says."""
 _OF_1_3: Final = frozenset({"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"})
 _EXCHANGES: Final = {"ECDHE_ECDSA": "ECDHE-ECDSA-", "ECDHE_RSA": "ECDHE-RSA-", "DHE_RSA": "DHE-RSA-", "DHE_DSS": "DHE-DSS-", "RSA": ""}
 _CIPHERS: Final = {
@@ -59,9 +57,11 @@ YdEIqUuyyOP7uWrat2DX9GgdT0Kj3jlN9K5W7edjcrsZCwenyO4KbXCeAvzhzffi
 ssbzSibBsu/6iGtCOGEoXJf//////////wIBAg==
 -----END DH PARAMETERS-----
 """
-"""The group of 2048 bits that everybody knows (RFC 7919, ffdhe2048): without one no suite of DHE can be agreed upon."""
+"""The standard 2048-bit group ffdhe2048 (RFC 7919). Without a group no DHE suite can be negotiated."""
 _WEAK: Final = frozenset({"CA_MD_TOO_WEAK", "EE_KEY_TOO_SMALL", "CA_KEY_TOO_SMALL"})
-"""What OpenSSL says of a chain that its security level refuses: level 2, the default, wants RSA keys of 2048 bits, level 1 no SHA-1."""
+"""OpenSSL's reasons for rejecting a chain at its security level. Level 2, the default, requires RSA keys of 2048 bits; level 1
+forbids SHA-1.
+"""
 _RSA_BITS_MIN: Final = 1024
 _EC_BITS_MIN: Final = 224
 _DIGESTS_REFUSED: Final = frozenset({"md2", "md5"})
@@ -70,8 +70,9 @@ _AUTH: Final = {"none": ssl.CERT_NONE, "requested": ssl.CERT_OPTIONAL, "required
 
 
 class _Handshake(ssl.SSLObject):
-    """Tells the peer why it failed. The loop's TLS drops that with the connection; a client would take it for one that broke, and try
-    again for good (Java's raises SslAuthenticationException for what is told)."""
+    """A TLS connection that sends its alert when the handshake fails. asyncio's TLS drops the alert with the connection; a client would see
+    a broken connection and retry forever, where an alert makes Java's client raise SslAuthenticationException.
+    """
 
     outgoing: ssl.MemoryBIO
     plain: asyncio.Transport | None
@@ -89,7 +90,7 @@ class _Handshake(ssl.SSLObject):
 
 
 class CarriedContext(ssl.SSLContext):
-    """Stands for a listener's context at one handshake, and knows what carries that."""
+    """A context for one handshake that delegates to the listener's shared context and knows the transport, to which an alert is written."""
 
     shared: ssl.SSLContext
     plain: asyncio.Transport | None = None
@@ -102,8 +103,9 @@ class CarriedContext(ssl.SSLContext):
 
 
 class Stores(NamedTuple):
-    """What a context was made of: the settings, the server's own certificate, whether a truststore was named, and when the files were
-    written."""
+    """The origin of a context: the settings, the server's own certificate, whether a truststore is configured, and the files'
+    modification times.
+    """
 
     security: ListenerSecurity
     certificate: bytes
@@ -112,7 +114,7 @@ class Stores(NamedTuple):
 
 
 class ListenerTls:
-    """The context of one listener, and whom a client's certificate stands for. Raises StoreError, OSError, ValueError."""
+    """The TLS context of one listener, and the mapping of client certificates to principals. Raises StoreError, OSError or ValueError."""
 
     def __init__(self, security: ListenerSecurity, client_auth: str, read: Callable[[str], bytes]) -> None:
         self._rules = PrincipalRules(str(security.value("ssl.principal.mapping.rules")))
@@ -121,18 +123,19 @@ class ListenerTls:
         self._spare: list[CarriedContext] = []
 
     def is_of(self, security: ListenerSecurity) -> bool:
-        """Whether its stores are those that these settings name."""
+        """Return whether the context was made from the same keystore and truststore settings."""
         before = self._stores.security
         return all(before.value(name) == security.value(name) for name in RELOADABLE)
 
     def is_stale(self) -> bool:
-        """Whether a file of its stores was written since."""
+        """Return whether a keystore or truststore file was modified since it was read."""
         now = files_written(self._stores.security)
         return any(each is not None and each != before for each, before in zip(now, self._stores.written, strict=True))
 
     def renewed(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
-        """For `take`: a context of these settings. Raises as the lock, and StoreError where Kafka would not have it for a listener that
-        runs (SslFactory)."""
+        """Return a context for new settings, to be passed to `take`. Raises the constructor's errors, and StoreError if Kafka would reject
+        the change for a running listener (SslFactory).
+        """
         before, (context, stores) = self._stores, self._made(security)
         if not before.has_trust and stores.has_trust:
             raise StoreError("Cannot add SSL truststore to an existing listener for which no truststore was configured.")
@@ -147,12 +150,12 @@ class ListenerTls:
         return context, stores
 
     def take(self, renewed: tuple[ssl.SSLContext, Stores]) -> None:
-        """For every handshake from now on; who is connected stays."""
+        """Use a renewed context for every later handshake. Existing connections are not affected."""
         self.context, self._stores = renewed
 
     @contextmanager
     def handshake(self, plain: asyncio.Transport) -> Iterator[ssl.SSLContext]:
-        """The context for one handshake over `plain`. They are used again: making one takes as long as a signature."""
+        """Yield the context for one handshake over `plain`. These contexts are reused, because making one takes as long as a signature."""
         context = self._spare.pop() if self._spare else CarriedContext(ssl.PROTOCOL_TLS_SERVER)
         context.shared, context.plain = self.context, plain
         try:
@@ -163,13 +166,13 @@ class ListenerTls:
                 self._spare.append(context)
 
     def principal_name(self, certificate: bytes | None) -> str:
-        """The name of who showed this certificate (DER), or none. Raises ValueError where no rule is for it."""
+        """Return the principal name for a client's certificate (DER) or for no certificate. Raises ValueError if no rule matches."""
         if certificate is None:
             return ANONYMOUS_NAME
         return self._rules.name_for(java_name(load_der_x509_certificate(certificate).subject.public_bytes()))
 
     def _made(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
-        written = files_written(security)  # before they are read: what is written meanwhile is read again
+        written = files_written(security)  # before the files are read, so that a change during the read is noticed later
         context = held_to(security, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         context.sslobject_class = _Handshake
         material = key_material(security, self._read)
@@ -184,7 +187,7 @@ class ListenerTls:
 
 
 def check_successor(new: bytes, old: bytes, *, may_rename: bool, may_lose_names: bool) -> None:
-    """Raises StoreError where a certificate (DER) is for somebody else than the one before, or for fewer names."""
+    """Check a new certificate (DER) against the one it replaces. Raises StoreError if the name differs or alternative names are missing."""
     one, other = load_der_x509_certificate(new), load_der_x509_certificate(old)
     name, before = (java_name(each.subject.public_bytes()) for each in (one, other))
     if not may_rename and " ".join(name.lower().split()) != " ".join(before.lower().split()):
@@ -201,7 +204,7 @@ def _names(certificate: Certificate) -> frozenset[GeneralName]:
 
 
 def files_written(security: ListenerSecurity) -> list[int | None]:
-    """When the files of the stores were written, in nanoseconds; None for one that is not there."""
+    """Return the modification times of the keystore and truststore files in nanoseconds; None for a missing file."""
     found: list[int | None] = []
     for store in ("keystore", "truststore"):
         path = security.text(f"ssl.{store}.location")
@@ -213,7 +216,7 @@ def files_written(security: ListenerSecurity) -> list[int | None]:
 
 
 def held_to(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLContext:
-    """The context, with the versions and cipher suites that are set. Raises StoreError."""
+    """Apply the configured versions and cipher suites to the context and return it. Raises StoreError."""
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     suites = security.items("ssl.cipher.suites")
     context.minimum_version, context.maximum_version = _versions(security.items("ssl.enabled.protocols"), suites)
@@ -226,7 +229,7 @@ def held_to(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLConte
 
 
 def trust(context: ssl.SSLContext, anchors: Sequence[bytes] | None) -> None:
-    """Believe certificates of these, or where there is no truststore of those that the system trusts."""
+    """Make the context trust these certificates, or the system's if there is no truststore."""
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if anchors is None:
         context.set_default_verify_paths()
@@ -235,7 +238,7 @@ def trust(context: ssl.SSLContext, anchors: Sequence[bytes] | None) -> None:
 
 
 def openssl_name(suite: str) -> str:
-    """What OpenSSL calls a suite of TLS 1.2. Raises StoreError for one that it does not have."""
+    """Return OpenSSL's name of a TLS 1.2 suite. Raises StoreError if OpenSSL does not have it."""
     exchange, with_, cipher = suite.removeprefix("TLS_").partition("_WITH_")
     if not suite.startswith("TLS_") or not with_ or exchange not in _EXCHANGES or cipher not in _CIPHERS:
         raise StoreError(f"ssl.cipher.suites: {suite} is not supported")
@@ -243,22 +246,22 @@ def openssl_name(suite: str) -> str:
 
 
 def _versions(enabled: Sequence[str], suites: Sequence[str]) -> tuple[ssl.TLSVersion, ssl.TLSVersion]:
-    """The oldest and the newest. Suites say which versions there can be, too."""
+    """Return the oldest and the newest TLS version. Cipher suites restrict the versions, too."""
     names = [name for name in _VERSIONS if name in enabled]
     if suites:
         newest = set(suites) & _OF_1_3
         if "TLSv1.3" in names and newest and newest != _OF_1_3:
-            raise StoreError(
-                f"ssl.cipher.suites: OpenSSL offers {', '.join(sorted(_OF_1_3))} together, or not at all: name all three, or none of them"
-            )
+            raise StoreError(f"ssl.cipher.suites: OpenSSL cannot offer {', '.join(sorted(_OF_1_3))} separately: name all three or none")
         names = [name for name in names if (newest if name == "TLSv1.3" else set(suites) - _OF_1_3)]
     if not names:
-        raise StoreError(f"ssl.enabled.protocols={','.join(enabled)} leaves no version: allowed are {', '.join(_VERSIONS)}")
+        raise StoreError(f"ssl.enabled.protocols={','.join(enabled)} enables no supported version: supported are {', '.join(_VERSIONS)}")
     return _VERSIONS[names[0]], _VERSIONS[names[-1]]
 
 
 def show(context: ssl.SSLContext, material: KeyMaterial) -> None:
-    """Be known by this key and its certificates, where the JVM would show them, too. Raises StoreError."""
+    """Set the context's private key and certificates. Certificates that OpenSSL considers weak are accepted if the JVM accepts
+    them. Raises StoreError.
+    """
     text = pem.block("PRIVATE KEY", material.key) + b"".join(pem.block("CERTIFICATE", each) for each in material.chain)
     level = context.security_level
     while True:
@@ -267,20 +270,20 @@ def show(context: ssl.SSLContext, material: KeyMaterial) -> None:
                 context.load_cert_chain(path)
             except ssl.SSLError as error:
                 if error.reason not in _WEAK or not level:
-                    raise StoreError(f"OpenSSL does not take the certificate and its key: {error.reason or error}") from error
+                    raise StoreError(f"OpenSSL rejects the certificate or its key: {error.reason or error}") from error
             else:
                 return
         if refused := [why for each in material.chain if (why := _weaker_than_java(load_der_x509_certificate(each)))]:
-            raise StoreError(f"the certificate is too weak, and the JVM would refuse it, too ({refused[0]}): renew it")
+            raise StoreError(f"the certificate is too weak, and the JVM would reject it, too ({refused[0]}): renew it")
         level -= 1
-        logger.warning("A certificate or its signature is weak: OpenSSL's security level is %d for it; renew it", level)
-        # The suites of TLS 1.2 stay those that they are; a list without them would be OpenSSL's default one.
+        logger.warning("A certificate or its signature is weak: OpenSSL's security level is lowered to %d; renew the certificate", level)
+        # Keep the current TLS 1.2 suites: a cipher list that names only the level would select OpenSSL's default suites.
         names = [suite["name"] for suite in context.get_ciphers() if suite["name"] not in _OF_1_3]
         context.set_ciphers(f"{':'.join(names)}:@SECLEVEL={level}")
 
 
 def _weaker_than_java(certificate: Certificate) -> str | None:
-    """What the JVM refuses of it (jdk.tls.disabledAlgorithms, jdk.certpath.disabledAlgorithms), or None."""
+    """Return why the JVM rejects a certificate (jdk.tls.disabledAlgorithms, jdk.certpath.disabledAlgorithms), or None."""
     key, digest = certificate.public_key(), certificate.signature_hash_algorithm
     if isinstance(key, rsa.RSAPublicKey) and key.key_size < _RSA_BITS_MIN:
         return f"its RSA key has {key.key_size} bits"
@@ -291,7 +294,7 @@ def _weaker_than_java(certificate: Certificate) -> str | None:
 
 @contextmanager
 def _file_of(text: bytes) -> Iterator[str]:
-    """`load_cert_chain` takes files only."""
+    """Yield the path of a temporary file, because `load_cert_chain` reads only files."""
     if hasattr(os, "memfd_create"):
         file = os.memfd_create("certificate", os.MFD_CLOEXEC)
         try:

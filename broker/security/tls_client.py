@@ -1,10 +1,10 @@
-"""TLS of who dials: whom it believes, by which name, and the certificate that it shows where one is asked for.
+"""TLS of outgoing connections: trusted certificates, host name verification, and the client certificate.
 
-Rules that hold inside:
-- Nobody is believed unseen: the certificate is checked against the truststore, and its names against the host that was dialled, unless
-  `ssl.endpoint.identification.algorithm` is set to nothing.
-- The stores are those of the listener that is dialled, which a node and its peers share. Where they change while it runs, what is dialled
-  from then on is dialled with the new ones.
+Invariants:
+* The server's certificate is always verified against the truststore, and its names against the host that was dialled, unless
+  `ssl.endpoint.identification.algorithm` is empty.
+* Keystore and truststore are those of the listener's settings, which a node shares with its peers. When they change at run time, new
+  connections use the new ones.
 
 Source: KAFKA DefaultSslEngineFactory, SslFactory, SslTransportLayer.
 """
@@ -13,16 +13,13 @@ from __future__ import annotations
 
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import RELOADABLE
 from ottla.broker.security.pem import StoreError
-from ottla.broker.security.stores import key_material, trust_anchors
+from ottla.broker.security.stores import Read, key_material, trust_anchors
 from ottla.broker.security.tls import CarriedContext, files_written, held_to, show, trust
-
-if TYPE_CHECKING:
-    from ottla.broker.core.listener_security import ListenerSecurity
-    from ottla.broker.security.stores import Read
 
 _TURNS: Final = 10
 _NO_HANDSHAKE: Final = (
@@ -32,7 +29,7 @@ _ALGORITHM: Final = "ssl.endpoint.identification.algorithm"
 
 
 class ClientTls:
-    """The context for dialling one listener, as it is now. Raises StoreError, OSError, ValueError."""
+    """The current context for connections to one listener. Raises StoreError, OSError or ValueError."""
 
     def __init__(self, security: ListenerSecurity, read: Read) -> None:
         self._read = read
@@ -40,15 +37,15 @@ class ClientTls:
         self._stores = _stores(security)
 
     def is_of(self, security: ListenerSecurity) -> bool:
-        """Whether its stores are those that these settings name, as the files are now."""
+        """Return whether the context was made from the same settings and the files' current contents."""
         return self._stores == _stores(security)
 
     def renewed(self, security: ListenerSecurity) -> ssl.SSLContext:
-        """For `take`: a context of these settings. Raises as the key."""
+        """Return a context for new settings, to be passed to `take`. Raises StoreError, OSError or ValueError."""
         context = held_to(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         algorithm = security.text(_ALGORITHM)
         if algorithm is not None and algorithm.lower() != "https":
-            raise StoreError(f"{_ALGORITHM}={algorithm} is not supported: allowed are https, and nothing")
+            raise StoreError(f"{_ALGORITHM}={algorithm} is not supported: allowed are https and an empty value")
         context.check_hostname = algorithm is not None
         context.verify_mode = ssl.CERT_REQUIRED
         trust(context, trust_anchors(security, self._read))
@@ -58,12 +55,14 @@ class ClientTls:
         return context
 
     def take(self, renewed: ssl.SSLContext, security: ListenerSecurity) -> None:
-        """For every connection from now on."""
+        """Use a renewed context for every later connection."""
         self.context, self._stores = renewed, _stores(security)
 
 
 def check_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
-    """Whether who dials with the one comes in at the other, whatever the host is called. Raises StoreError (SslEngineValidator)."""
+    """Check that a client with one context can connect to a server with the other, without host name verification (SslEngineValidator).
+    Raises StoreError.
+    """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     carried = CarriedContext(ssl.PROTOCOL_TLS_SERVER)
     carried.shared = server
@@ -76,7 +75,7 @@ def check_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
                 end.do_handshake()
                 left = [each for each in left if each is not end]
         if left:
-            raise StoreError(f"{_NO_HANDSHAKE}: it comes to no end")
+            raise StoreError(f"{_NO_HANDSHAKE}: the handshake does not complete")
     except ssl.SSLError as error:
         why = getattr(error, "verify_message", None) or error.reason or error
         raise StoreError(f"{_NO_HANDSHAKE}: {why}") from error

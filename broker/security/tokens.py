@@ -1,6 +1,7 @@
-"""What proves a delegation token (KIP-48): made of its id and of the secret that all nodes share, and in no record.
+"""The HMAC of a delegation token (KIP-48), computed from the token's id and the secret that all nodes share. It is stored in no record.
 
-Whoever has it logs in by SCRAM: the user is the token's id, the password is this in base64, the extension is `tokenauth=true`.
+A client with the HMAC authenticates by SCRAM: the user is the token's id, the password is the HMAC in base64, with the extension
+`tokenauth=true`.
 
 Source: KAFKA DelegationTokenManager.
 """
@@ -12,10 +13,10 @@ import hmac
 
 
 def token_hmac(secret: str, token_id: str) -> bytes:
-    """64 bytes."""
+    """Return the 64 bytes of a token's HMAC."""
     return hmac.digest(secret.encode(), token_id.encode(), "sha512")
 
 
 def token_password(secret: str, token_id: str) -> str:
-    """With which the token logs in."""
+    """Return the password with which a token's client authenticates."""
     return base64.b64encode(token_hmac(secret, token_id)).decode()

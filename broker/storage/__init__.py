@@ -1,1 +1,1 @@
-"""The log: Kafka's files and Kafka's rules about them. Nothing here waits, reads the clock, or knows of a request."""
+"""The log: Kafka's files and Kafka's rules about them. Nothing here waits, reads the clock, or knows about requests."""

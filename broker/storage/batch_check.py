@@ -1,15 +1,14 @@
-"""What a produced batch must be before it may enter a log, and what of it is rewritten (Kafka: UnifiedLog.analyzeAndValidateRecords,
-LogValidator).
+"""Validates a produced batch and decides what of it is rewritten (Kafka's UnifiedLog.analyzeAndValidateRecords, LogValidator).
 
-Rules that hold here:
+Invariants:
 
-* pure: the batch, the topic's configuration and the time go in; a `Checked` comes out or `Rejected` is raised. Nothing is kept.
-* Every record is looked at, compressed or not, within a bound on memory; one bad record refuses the whole batch.
-* The bytes of the records are not copied unless they must be written differently: another codec, or offset deltas that are not 0, 1, 2, …
-  A batch that needs only other attributes or another maximal timestamp gets a new header of 61 bytes.
+* Pure code: the batch, the topic's configuration and the time go in; a `Checked` is returned or `Rejected` is raised.
+* Every record is validated, compressed or not, within a memory limit; one invalid record rejects the whole batch.
+* The bytes of the records are copied only if they must change: another codec, or offset deltas that are not 0, 1, 2, … A batch with other
+  attributes or another maximum timestamp only gets a new 61-byte header.
 
-What came before is the request's business (`api/k00_produce`): exactly one batch, of magic 2. What comes after is the log's: sequences,
-epochs, offsets.
+The request handler (`api/k00_produce`) checks before this that there is exactly one batch, of magic 2. The log checks sequences, epochs
+and offsets afterwards.
 """
 
 from __future__ import annotations
@@ -48,9 +47,9 @@ _RECORD_ERRORS_SHOWN: Final = 3
 
 @dataclass(slots=True)
 class Checked:
-    """A batch as it will be written, but for its base offset and leader epoch.
+    """A batch as it will be written, except for its base offset and leader epoch.
 
-    `header` has the client's base offset 0; `unstamped` are the bytes from the magic on, one after the other.
+    `header` has the client's base offset 0; `unstamped` are the buffers with the bytes from the magic on.
     """
 
     header: BatchHeader
@@ -58,14 +57,14 @@ class Checked:
 
 
 class TooMuchAtOnce(Exception):
-    """The check would hold the loop for too long; it has changed nothing."""
+    """The check would block the event loop for too long; nothing has changed."""
 
 
 def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once: bool = False) -> Checked:
-    """Check the one batch in `data`, which a client sent, in Kafka's order. Raises `Rejected` with Kafka's error code; with `at_once`
-    `TooMuchAtOnce` for a batch whose check takes more than a few milliseconds.
+    """Validate the single batch in `data`, sent by a client, in Kafka's order.
 
-    The result holds views of `data`: it must not change before the result is written.
+    Raises `Rejected` with Kafka's error code; with `at_once` also `TooMuchAtOnce` for a batch whose check takes more than a few ms. The
+    result has views of `data`, which must not change before the result is written.
     """
     view = memoryview(data)
     header = _check_envelope(view, config)
@@ -84,7 +83,7 @@ def check_produce_batch(data: Buffer, *, config: LogConfig, now_ms: int, at_once
 
 
 def _check_envelope(data: memoryview, config: LogConfig) -> BatchHeader:
-    """Magic, base offset, size and checksum (analyzeAndValidateRecords)."""
+    """Check magic, base offset, size and checksum (analyzeAndValidateRecords)."""
     try:
         header = read_header(data)
     except CorruptBatch as e:
@@ -108,7 +107,7 @@ def _too_large(size: int, config: LogConfig) -> Rejected:
 
 
 def _check_header(header: BatchHeader) -> None:
-    """What a client may say in a header (LogValidator.validateBatch)."""
+    """Check the header fields that a client sets (LogValidator.validateBatch)."""
     count = header.record_count
     if count <= 0:
         raise Rejected(ErrorCode.INVALID_RECORD, f"the record count is {count}")
@@ -121,23 +120,23 @@ def _check_header(header: BatchHeader) -> None:
 
 
 def _check_count(count: int, size: int, config: LogConfig) -> None:
-    """Bound the records of a batch of `size` bytes before they are read.
+    """Limit the record count of a batch of `size` bytes before its records are read.
 
-    A Java producer splits a batch that is MESSAGE_TOO_LARGE, and sends the parts.
+    A Java producer splits a batch rejected with MESSAGE_TOO_LARGE and sends the parts.
     """
     most = max(limits.BATCH_RECORDS_MAX, config.max_message_bytes // walk.MIN_RECORD_BYTES)
     if count <= most:
         return
     if count > size // walk.MIN_RECORD_BYTES:
         raise Rejected(ErrorCode.INVALID_RECORD, f"fewer records than the batch's record count: {count} in {size} bytes")
-    raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {count} records, a batch of this topic may have {most}")
+    raise Rejected(ErrorCode.MESSAGE_TOO_LARGE, f"the batch has {count} records; a batch of this topic may have {most}")
 
 
 def _codec(header: BatchHeader) -> Codec:
     try:
         return header.codec
     except UnknownCodec as e:
-        # Kafka meets these ids with an exception of Java's, which answers so.
+        # Kafka fails on these ids with a Java exception that becomes this error.
         raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, str(e)) from e
 
 
@@ -154,7 +153,7 @@ def _decompress(codec: Codec, tail: Buffer, config: LogConfig, *, at_once: bool)
 
 
 def _check_records(records: Buffer, header: BatchHeader, scan: walk.Scan, config: LogConfig, now_ms: int) -> None:
-    """Keys and timestamps. The scan says whether anything can be wrong; only then are the bad records looked for and named."""
+    """Check keys and timestamps. The scan tells whether any record can be invalid; only then are the invalid ones searched and named."""
     oldest_ms = now_ms - config.message_timestamp_before_max_ms
     newest_ms = now_ms + config.message_timestamp_after_max_ms
     if header.attributes & LOG_APPEND_TIME:
@@ -173,7 +172,7 @@ def _in_window(timestamp: int, oldest_ms: int, newest_ms: int) -> bool:
 
 
 def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, oldest_ms: int, newest_ms: int) -> None:
-    """Name every bad record, each with its first fault; INVALID_TIMESTAMP wins over INVALID_RECORD for the batch."""
+    """Raise with every invalid record and its first problem; the batch's error is INVALID_TIMESTAMP if any record has it."""
     columns = walk.columns(records, header.record_count, 0, header.base_timestamp)
     errors: list[tuple[int, str]] = []
     code = ErrorCode.INVALID_RECORD
@@ -200,7 +199,7 @@ def _reject_records(records: Buffer, header: BatchHeader, config: LogConfig, old
 def _rewrite(
     data: memoryview, header: BatchHeader, records: Buffer, scan: walk.Scan, *, config: LogConfig, now_ms: int, at_once: bool
 ) -> Checked:
-    """Decide between the batch as it came, with another header, and built anew (LogValidator.validateMessagesAndAssignOffsets…)."""
+    """Keep the batch, replace its header, or build it anew (LogValidator.validateMessagesAndAssignOffsets…)."""
     attributes, max_timestamp = header.attributes, scan.max_timestamp
     if config.log_append_time:
         attributes |= LOG_APPEND_TIME

@@ -1,4 +1,4 @@
-"""Kafka's text checkpoints (CheckpointFile): a line `0`, a line with the count, then one line an entry. Always replaced atomically."""
+"""Kafka's text checkpoints (CheckpointFile): a line `0`, a line with the count, then one line per entry. Always replaced atomically."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _VERSION: Final = "0"
 
 
 class CorruptCheckpoint(Exception):
-    """The text is not a checkpoint. The message says in which line and why."""
+    """The text is not a checkpoint. The message has the line and the reason."""
 
 
 def encode_lines(lines: Iterable[str]) -> bytes:
@@ -23,7 +23,7 @@ def encode_lines(lines: Iterable[str]) -> bytes:
 
 
 def decode_lines(data: bytes, fields: int) -> list[list[str]]:
-    """The entries, each split into its `fields` words. Raises `CorruptCheckpoint`."""
+    """Return the entries, each split into its `fields` words. Raises `CorruptCheckpoint`."""
     try:
         lines = data.decode().splitlines()
     except UnicodeDecodeError as e:
@@ -31,13 +31,13 @@ def decode_lines(data: bytes, fields: int) -> list[list[str]]:
     if not lines:  # Kafka creates the file before it has anything to write
         return []
     if len(lines) < 2:
-        raise CorruptCheckpoint(f"{len(lines)} lines; at least a version and a count are due")
+        raise CorruptCheckpoint(f"{len(lines)} lines; at least a version and a count are required")
     if lines[0] != _VERSION:
         raise CorruptCheckpoint(f"line 1: version {lines[0]!r}")
     if number(lines[1], 2) != len(lines) - 2:
-        raise CorruptCheckpoint(f"line 2: {lines[1]} entries announced, {len(lines) - 2} there")
-    if not data.endswith(b"\n"):  # a power loss may leave the beginning of a file that was not synced: of its last number, too
-        raise CorruptCheckpoint(f"line {len(lines)}: it does not end")
+        raise CorruptCheckpoint(f"line 2: the count is {lines[1]}, but there are {len(lines) - 2} entries")
+    if not data.endswith(b"\n"):  # a power loss can truncate an unsynced file, even inside its last number
+        raise CorruptCheckpoint(f"line {len(lines)} is truncated")
     rows = [line.split() for line in lines[2:]]
     for at, row in enumerate(rows, 3):
         if len(row) != fields:
@@ -46,7 +46,7 @@ def decode_lines(data: bytes, fields: int) -> list[list[str]]:
 
 
 def number(word: str, line: int) -> int:
-    """Raises `CorruptCheckpoint`."""
+    """Parse a number. Raises `CorruptCheckpoint`."""
     try:
         return int(word)
     except ValueError as e:
@@ -57,11 +57,11 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 def encode_offsets(offsets: Offsets) -> bytes:
-    """`<topic> <partition> <offset>` for each."""
+    """Return the file's bytes: a line `<topic> <partition> <offset>` per entry."""
     return encode_lines(f"{topic} {partition} {offset}" for (topic, partition), offset in offsets.items())
 
 
 def decode_offsets(data: bytes) -> dict[tuple[str, int], int]:
-    """Raises `CorruptCheckpoint`."""
+    """Parse the file. Raises `CorruptCheckpoint`."""
     rows = decode_lines(data, 3)
     return {(topic, number(partition, at)): number(offset, at) for at, (topic, partition, offset) in enumerate(rows, 3)}

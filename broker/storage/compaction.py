@@ -1,15 +1,15 @@
-"""What compaction keeps of a log, batch by batch (Kafka: Cleaner, CleanedTransactionMetadata, MemoryRecords.filterTo; reference 6.5).
+"""Decides what compaction keeps of a log, batch by batch (Kafka's Cleaner, CleanedTransactionMetadata, MemoryRecords.filterTo; 6.5).
 
-Rules that hold here:
+Invariants:
 
-* pure: batches go in, batches or nothing come out. Reading and putting segments in place is `log_cleaner`'s.
-* A record stays unless a later one of its key is known, or it is a tombstone whose delete horizon has passed, or its transaction was
-  aborted, or it has no key. What stays keeps its offset, its sequence and, where no horizon is set, its very bytes.
-* A batch without records is dropped, unless a producer's last sequence or the last offset of the range would be forgotten with it: then
-  its header stays alone (61 bytes).
-* A tombstone, and a marker whose transaction has no data left, is first given a horizon (now + delete.retention.ms) and dropped by a pass
-  after that time, so that a reader on its way has so long to see it.
-* Memory: the map of keys has at most `max_keys` entries; a range with more of them is cleaned up to where the map was full.
+* Pure code: a batch goes in, and a batch or nothing comes out. `log_cleaner` reads segments and puts them in place.
+* A record is kept unless a later one with its key exists, or it is a tombstone whose delete horizon has passed, or its transaction was
+  aborted, or it has no key. A kept record keeps its offset, its sequence and, if no horizon is set, its exact bytes.
+* A batch without records is dropped, unless it has a producer's last sequence or the range's last offset: then its header is kept (61
+  bytes).
+* A tombstone, or a marker whose transaction has no data left, first gets a horizon (now + delete.retention.ms), and a pass after that time
+  drops it. A slow reader therefore has that long to see it.
+* Memory: the map of keys has at most `max_keys` entries; a range with more keys is cleaned up to where the map was full.
 """
 
 from __future__ import annotations
@@ -39,26 +39,26 @@ from ottla.protocol.records.record import encode_record, iter_section, records_s
 
 _DIGEST_BYTES: Final = 16
 HORIZON_MAX_MS: Final = 2**62
-"""A delete.retention.ms of "for ever" ends here, so that no record's distance from the horizon leaves 64 bits."""
+"""The latest delete horizon, for an infinite delete.retention.ms, so that no record's timestamp delta exceeds 64 bits."""
 
 
 def key_digest(key: bytes) -> bytes:
-    """What stands for a key in the map: itself when shorter than a digest, so that no short key can be made to look like a long one."""
+    """Return the map's key: a digest, or the key itself if shorter than one, so that no short key can collide with a long one."""
     return key if len(key) < _DIGEST_BYTES else hashlib.blake2b(key, digest_size=_DIGEST_BYTES).digest()
 
 
 class CleanedTransactions:
-    """Which batches belong to aborted transactions, and which markers have no data left, while the log's batches go by in order."""
+    """Tracks which batches belong to aborted transactions, and which markers have no data left, for the log's batches in order."""
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._to_come = deque(sorted(aborted, key=lambda txn: txn.first_offset))
         self._aborted: dict[int, tuple[AbortedTxn, bool]] = {}
         self._committed: set[int] = set()
         self.still_aborted: list[AbortedTxn] = []
-        """Aborted transactions whose marker went by after data of theirs: readers need their index entries still."""
+        """Aborted transactions with data left when their marker came: readers still need their index entries."""
 
     def data_is_aborted(self, header: BatchHeader) -> bool:
-        """A data batch goes by. Whether its transaction was aborted."""
+        """Process a data batch. Return whether its transaction was aborted."""
         if not header.is_transactional:
             return False
         self._advance(header.last_offset)
@@ -70,7 +70,7 @@ class CleanedTransactions:
         return True
 
     def marker_is_empty(self, header: BatchHeader, batch: Buffer) -> bool:
-        """A control batch goes by. Whether it ends a transaction of which no data is left. Raises `RecordsError`."""
+        """Process a control batch. Return whether it ends a transaction without data left. Raises `RecordsError`."""
         self._advance(header.last_offset)
         kind = parse_marker(batch).type
         if kind is ControlType.ABORT:
@@ -91,17 +91,17 @@ class CleanedTransactions:
 
 
 class OffsetMap:
-    """The latest offset of each key in the dirty range of a log; made by giving it every batch of that range in order."""
+    """The latest offset of each key in a log's dirty range, built from all batches of the range in order."""
 
     def __init__(self, max_keys: int, aborted: Iterable[AbortedTxn]) -> None:
         self.latest: dict[bytes, int] = {}
         self.end_offset = -1
-        """One past the last offset that the map knows; -1 before the first batch."""
+        """One past the last offset in the map; -1 before the first batch."""
         self._max_keys = max_keys
         self._transactions = CleanedTransactions(aborted)
 
     def add(self, batch: Buffer, header: BatchHeader) -> bool:
-        """Take a batch in; False, and nothing taken, once the map is full. The first batch is always taken. Raises `RecordsError`."""
+        """Add a batch. Return False, with nothing added, if the map is full; the first batch is always added. Raises `RecordsError`."""
         if header.magic == MAGIC_V2 and header.record_count > 0:
             _check(batch, header)
             if header.is_control:
@@ -123,14 +123,14 @@ class OffsetMap:
 
 
 class LastOfProducer(NamedTuple):
-    """What the log's producer state knows last of a producer: `offset` is -1 when only a marker of this epoch was seen."""
+    """A producer's last state in the log: `offset` is -1 if only a marker of this epoch was seen."""
 
     offset: int
     epoch: int
 
 
 class CleaningRules(NamedTuple):
-    """What one pass over a log goes by. Times in ms; `end_offset` is one past the range that is cleaned."""
+    """The parameters of one pass over a log. Times in ms; `end_offset` is one past the range to clean."""
 
     latest: Mapping[bytes, int]
     end_offset: int
@@ -140,19 +140,19 @@ class CleaningRules(NamedTuple):
 
 
 class BatchCleaner:
-    """The second pass: give it every batch from the log's start to the end of the range, in order."""
+    """The second pass: gets every batch from the log's start to the end of the range, in order."""
 
     def __init__(self, rules: CleaningRules, aborted: Iterable[AbortedTxn]) -> None:
         self._rules = rules
         self._transactions = CleanedTransactions(aborted)
 
     def take_still_aborted(self) -> list[AbortedTxn]:
-        """Index entries that belong to the markers that went by since the last call."""
+        """Return the index entries of aborted transactions whose markers were processed since the last call."""
         taken, self._transactions.still_aborted = self._transactions.still_aborted, []
         return taken
 
     def clean(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """What is to be written in the place of `batch`: itself, a smaller one, its header alone, or None. Raises `RecordsError`."""
+        """Return the replacement of `batch`: itself, a smaller one, its header, or None. Raises `RecordsError`."""
         if header.magic != MAGIC_V2:
             return batch
         _check(batch, header)
@@ -162,7 +162,7 @@ class BatchCleaner:
             gone = self._transactions.data_is_aborted(header)
         elif not empty:
             gone = self._transactions.marker_is_empty(header, batch)
-        # Only now: a transaction that was aborted behind the range still needs its index entry, or its data would be seen.
+        # Only after the check: a transaction aborted beyond the range still needs its index entry, or its data would become visible.
         if header.base_offset >= self._rules.end_offset:
             return batch
         if empty:
@@ -172,7 +172,7 @@ class BatchCleaner:
         return self._without_records(header) if gone else self._clean_data(batch, header)
 
     def _clean_marker(self, batch: Buffer, header: BatchHeader) -> Buffer | None:
-        """The marker of a transaction of which nothing is left."""
+        """Clean the marker of a transaction without data left."""
         if self._horizon_passed(header):
             return self._without_records(header)
         return batch if header.has_delete_horizon else self._with_horizon(header, memoryview(batch)[HEADER_BYTES:], None)
@@ -193,7 +193,7 @@ class BatchCleaner:
         return _packed(header._replace(record_count=len(kept), max_timestamp=newest), survivors)
 
     def _survivors(self, section: memoryview, found: walk.Columns, *, drops_tombstones: bool) -> tuple[list[int], bool]:
-        """(ordinals of the records that stay, whether a tombstone is among them)."""
+        """Return the indexes of the records to keep, and whether one of them is a tombstone."""
         latest = self._rules.latest
         kept: list[int] = []
         has_tombstone = False
@@ -207,7 +207,7 @@ class BatchCleaner:
         return kept, has_tombstone
 
     def _with_horizon(self, header: BatchHeader, section: Buffer, kept: list[int] | None) -> bytes:
-        """The records of these ordinals (None: all) with the horizon in the base timestamp's place and the deltas counted from there."""
+        """Return the records with these indexes (None: all), with the horizon as base timestamp and timestamp deltas relative to it."""
         horizon = min(self._rules.now_ms + self._rules.delete_retention_ms, HORIZON_MAX_MS)
         records = list(iter_section(section, header))
         if kept is not None:
@@ -230,7 +230,7 @@ class BatchCleaner:
         return pack_header(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
     def _must_stay(self, header: BatchHeader) -> bool:
-        """Whether the header says something that nothing else in the log will say."""
+        """Return whether the header has information that is nowhere else in the log."""
         if header.next_offset == self._rules.end_offset:
             return True
         last = self._rules.last_of_producers.get(header.producer_id) if header.has_producer_id else None
@@ -250,6 +250,6 @@ def _check(batch: Buffer, header: BatchHeader) -> None:
 
 
 def _packed(header: BatchHeader, section: bytes) -> bytes:
-    """The batch in its own codec, at that codec's default level, as the cleaner does not apply the topic's compression.type."""
+    """Return the batch in its own codec, at the codec's default level: the cleaner does not apply the topic's compression.type."""
     stored = compress(header.codec, section)
     return pack_header(header, stored) + stored

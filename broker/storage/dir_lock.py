@@ -1,7 +1,7 @@
-"""`.lock`: one broker, ours or Apache Kafka, a directory.
+"""The file `.lock`: one broker per directory, Ottla or Apache Kafka.
 
-Java locks with fcntl records, which a process loses when it closes any descriptor of the file and which do not conflict within it. Where
-the system has locks of open file descriptions, which conflict with those of other processes just the same, they are used instead.
+Java locks with fcntl records, which a process loses when it closes any descriptor of the file, and which do not conflict within one
+process. Where the system has open-file-description locks, which conflict with those of other processes as well, these are used instead.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LOCK_FILE: Final = ".lock"
 
 
 class DirLock:
-    """Held from the constructor to `release`, or to the end of the process. Raises `LogDirLocked`, `LogDirRefused`."""
+    """A file lock held from the constructor to `release`, or to the end of the process. Raises `LogDirLocked`, `LogDirRefused`."""
 
     __slots__ = ("_fd",)
 
@@ -36,7 +36,7 @@ class DirLock:
         self._fd: int | None = fd
 
     def release(self) -> None:
-        """Let others have it. Again changes nothing: the descriptor's number may be somebody else's by then."""
+        """Release the lock. A second call does nothing, because the descriptor's number may be in use again."""
         fd, self._fd = self._fd, None
         if fd is not None:
             os.close(fd)

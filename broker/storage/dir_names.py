@@ -19,7 +19,7 @@ def live_name(topic: str, partition: int) -> str:
 
 
 def parse_live(name: str) -> tuple[str, int] | None:
-    """(topic, partition) of a partition that is served, None for any other name."""
+    """Return (topic, partition) of a live partition's directory; None for any other name."""
     match = _LIVE.fullmatch(name)
     if match is None or match["topic"] in {".", ".."} or int(match["partition"]) > 2**31 - 1:
         return None
@@ -27,11 +27,11 @@ def parse_live(name: str) -> tuple[str, int] | None:
 
 
 def is_deleted(name: str) -> bool:
-    """Whether a directory is what is left of a deleted partition, by us or by Kafka: nothing else may be removed."""
+    """Return whether a directory is that of a deleted partition, by Ottla or Kafka. No other directory may be removed."""
     return _DELETED.fullmatch(name) is not None
 
 
 def set_aside(topic: str, partition: int, unique: bytes, suffix: str) -> str:
-    """`<topic>-<p>.<32 hex digits><suffix>`; where that is too long for a file system the topic is cut."""
+    """Return `<topic>-<p>.<32 hex digits><suffix>`, with the topic shortened if the name is too long for a file system."""
     tail = f"-{partition}.{unique.hex()}{suffix}"
     return topic[: NAME_MAX - len(tail)] + tail

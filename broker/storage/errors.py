@@ -1,4 +1,4 @@
-"""What can go wrong below the level of an answer to one request. An answer is `ottla.broker.core.rejected.Rejected`."""
+"""Errors below the level of a response to a request. The error of a response is `ottla.broker.core.rejected.Rejected`."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class FsyncFailed(OSError):
-    """A sync failed, so what the page cache still holds is unknown: the process must stop and recover from the files.
+    """A sync failed, so the contents of the page cache are unknown: the process must stop and recover from the files.
 
-    Retrying would lie: after a failed fsync Linux marks the pages clean, and the next fsync succeeds without having written them.
+    A retry would be wrong: after a failed fsync Linux marks the pages clean, and the next fsync succeeds without having written them.
     """
 
 
 def storage_error(what: str, error: Exception) -> Rejected:
-    """What a client is told where the disk refused."""
+    """Return the response's error for a disk error."""
     return Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{what}: {error}")
 
 
 class LogDirLocked(Exception):
-    """Another broker, ours or Apache Kafka, holds the lock of this directory."""
+    """Another broker, Ottla or Apache Kafka, holds the lock of this directory."""
 
 
 class LogDirRefused(Exception):
-    """The directory belongs to another cluster or node, or cannot be used at all. The message names the file and what it says."""
+    """The directory belongs to another cluster or node, or is unusable. The message names the file and the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One piece of damage that a start found and repaired. `position` is a byte position in `file`, -1 when the whole file is meant."""
+    """Damage that was found and repaired at the start. `position` is a byte position in `file`, -1 if the whole file is meant."""
 
     file: Path
     reason: str

@@ -1,6 +1,6 @@
-"""A disk whose first refusal ends the broker. In a cluster somebody else leads as soon as it is gone, and nobody while it stays.
+"""A disk whose first error ends the broker: in a cluster another replica becomes leader then, but not while this broker lives.
 
-Source: KAFKA LogDirFailureChannel, LogManager.handleLogDirFailure, which halts when no directory is left. Here there is only one.
+Source: Kafka's LogDirFailureChannel, LogManager.handleLogDirFailure, which halts without an online directory. Here there is only one.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ _WATCHED: Final = tuple(name for name in vars(Files) if not name.startswith("_")
 
 
 class FatalFiles(Files):
-    """`files` below `root`. `on_failure`, which may be set later, is told of the first `OSError`, on the thread that met it.
+    """Wraps `files` below `root`. `on_failure`, which may be set later, is called with the first `OSError`, on the thread that met it.
 
-    A file that is not there is no failure of the disk, unless `root` is gone, too.
+    A missing file is not a failure of the disk, unless `root` is missing, too.
     """
 
     def __init__(self, root: Path, files: Files) -> None:
         self.on_failure: Callable[[OSError], object] | None = None
         self._root = root
         self._files = files
-        self.lock = files.lock  # type: ignore[method-assign] # whoever has the directory is no failure
+        self.lock = files.lock  # type: ignore[method-assign] # a lock held by another broker is no disk failure
         self.__dict__.update({name: self._watched(name) for name in _WATCHED})
 
     def _watched(self, name: str) -> Callable[..., Any]:

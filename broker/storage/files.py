@@ -1,7 +1,7 @@
-"""The only door from storage to the file system, so that a test can put a disk that fills up, errs or loses power behind it.
+"""Storage's only access to the file system, so that a test can substitute a disk that fills up, fails or loses power.
 
-Rules inside: `pwrite` writes everything or raises; `pread` returns fewer bytes only at the end of the file; `write_atomic` leaves either
-the old or the new content under the final name, also across a power loss. Every failure is an `OSError`.
+Invariants: `pwrite` writes everything or raises; `pread` returns fewer bytes only at the end of the file; `write_atomic` leaves either the
+old or the new content under the final name, also after a power loss. Every failure is an `OSError`.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ class FileEntry(NamedTuple):
 
 
 class Lock(Protocol):
-    """One broker's hold on a directory."""
+    """A broker's lock of a directory."""
 
     def release(self) -> None:
-        """Let others have it. Again changes nothing."""
+        """Release the lock. A second call does nothing."""
         ...
 
 
@@ -39,11 +39,11 @@ class Files:
     """The operating system's files."""
 
     def lock(self, directory: Path) -> Lock:
-        """Take a directory that is there for one broker alone. Raises `LogDirLocked`, `LogDirRefused`."""
+        """Lock an existing directory for one broker. Raises `LogDirLocked`, `LogDirRefused`."""
         return DirLock(directory)
 
     def open(self, path: Path) -> int:
-        """Opens for reading and writing, creating the file when it is not there."""
+        """Open for reading and writing, creating the file if it does not exist."""
         return os.open(path, os.O_RDWR | os.O_CREAT | _BINARY, 0o644)
 
     def open_read(self, path: Path) -> int:
@@ -56,7 +56,7 @@ class Files:
         return os.dup(fd)
 
     def pread(self, fd: int, size: int, position: int) -> bytes:
-        """`size` bytes from `position`, fewer only at the end of the file."""
+        """Return `size` bytes from `position`, fewer only at the end of the file."""
         data = read_some(fd, size, position)
         if len(data) == size or not data:
             return data
@@ -71,7 +71,7 @@ class Files:
         return b"".join(parts)
 
     def pwrite(self, fd: int, buffers: Sequence[Buffer], position: int) -> None:
-        """Writes all of `buffers` one after the other at `position`; after an `OSError` any prefix of them may be in the file."""
+        """Write all `buffers` at `position`, one after the other; after an `OSError` the file may have any prefix of them."""
         written = write_some(fd, buffers, position)
         if written != sum(map(len, buffers)):
             self._pwrite_rest(fd, buffers, position, written)
@@ -92,7 +92,7 @@ class Files:
         os.fsync(fd)
 
     def sync_path(self, path: Path) -> None:
-        """Syncs the content of a file by name."""
+        """Sync the content of a file by name."""
         fd = os.open(path, os.O_RDWR | _BINARY)
         try:
             self.fsync(fd)
@@ -100,7 +100,7 @@ class Files:
             os.close(fd)
 
     def sync_dir(self, path: Path) -> None:
-        """Makes created, renamed and removed names of a directory durable. Windows has no such call and needs none."""
+        """Make created, renamed and removed names of a directory durable. Windows has no such call and needs none."""
         if sys.platform == "win32":
             return
         fd = os.open(path, os.O_RDONLY)
@@ -125,7 +125,7 @@ class Files:
         return path.read_bytes()
 
     def write(self, path: Path, data: Buffer, *, sync: bool) -> None:
-        """Replaces the content in place: for files that carry their own checksum and are worthless when torn."""
+        """Replace the content in place: for files with a checksum of their own, which are worthless when torn."""
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o644)
         try:
             self.pwrite(fd, [data], 0)
@@ -135,9 +135,9 @@ class Files:
             os.close(fd)
 
     def write_atomic(self, path: Path, data: Buffer, *, sync: bool = True) -> None:
-        """Temporary file, fsync, rename, fsync of the directory: Kafka's way for every checkpoint (CheckpointFile).
+        """Replace a file atomically: temporary file, fsync, rename, fsync of the directory, as Kafka does for checkpoints (CheckpointFile).
 
-        Without `sync` a crash of the process still leaves old or new; a power loss may leave an empty file until someone syncs it.
+        Without `sync` a process crash still leaves the old or the new content; a power loss may leave an empty file until it is synced.
         """
         temporary = path.with_name(path.name + ".tmp")
         self.write(temporary, data, sync=sync)
@@ -149,7 +149,7 @@ class Files:
         old.replace(new)
 
     def remove(self, path: Path) -> None:
-        """Removes a file; one that is already gone is fine."""
+        """Remove a file, if it exists."""
         path.unlink(missing_ok=True)
 
     def scan(self, path: Path) -> list[FileEntry]:
@@ -160,8 +160,8 @@ class Files:
         path.mkdir(parents=True, exist_ok=True)
 
     def remove_tree(self, path: Path) -> None:
-        """Removes a directory with all that is in it; one that is already gone is fine."""
-        import shutil  # noqa: PLC0415 # it brings two compressors, and few starts remove anything
+        """Remove a directory with its contents, if it exists."""
+        import shutil  # noqa: PLC0415 # it imports two compressors, and few starts remove anything
 
         with contextlib.suppress(FileNotFoundError):
             shutil.rmtree(path)

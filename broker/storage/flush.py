@@ -1,6 +1,6 @@
-"""One sync of a log, split so that the part that blocks may run on another thread.
+"""A sync of a log, split so that its blocking part can run on another thread.
 
-`FlushTicket` holds its own descriptors: the log may roll, truncate or be deleted while it syncs.
+`FlushTicket` has its own descriptors: the log may roll, be truncated or be deleted during the sync.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ottla.broker.storage.files import Files
 
 
 class FlushTicket:
-    """Everything below `offset` is on disk once `sync` has returned. `generation` tells whether the log was truncated meanwhile."""
+    """Everything below `offset` is on disk when `sync` has returned. `generation` tells whether the log was truncated meanwhile."""
 
     __slots__ = ("_directory", "_fds", "_files", "_paths", "generation", "offset")
 
@@ -29,7 +29,7 @@ class FlushTicket:
         self._directory = directory
 
     def sync(self) -> None:
-        """Blocks until the disk has it. Raises `FsyncFailed`: what is on disk is unknown then."""
+        """Block until the data is on disk. Raises `FsyncFailed`: then the contents of the disk are unknown."""
         try:
             for fd in self._fds:
                 self._files.fsync(fd)
@@ -39,13 +39,13 @@ class FlushTicket:
             if self._directory is not None:
                 with contextlib.suppress(FileNotFoundError):  # the partition was deleted meanwhile
                     self._files.sync_dir(self._directory)
-                    self._files.sync_dir(self._directory.parent)  # the directory itself may be as new as what is in it
+                    self._files.sync_dir(self._directory.parent)  # the directory itself may be new and unsynced
         except OSError as e:
             raise FsyncFailed(*e.args) from e
         finally:
             self.close()
 
     def close(self) -> None:
-        """Gives the descriptors back; for a ticket that will not be synced."""
+        """Close the descriptors of a ticket that will not be synced."""
         while self._fds:
             self._files.close(self._fds.pop())

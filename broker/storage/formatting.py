@@ -1,8 +1,8 @@
-"""Makes a directory a broker's of one cluster before its first start, as `kafka-storage format` does (Kafka's `Formatter`).
+"""Formats a directory for a cluster node before its first start, as `kafka-storage format` does (Kafka's `Formatter`).
 
-Rules that hold inside:
-- A directory with meta.properties is formatted: it is refused or left alone, and never changed.
-- bootstrap.checkpoint is there before meta.properties is, so that what is cut short in between is not formatted.
+Invariants:
+- A directory with meta.properties is formatted: it is rejected or skipped, and never changed.
+- meta.properties is written last, so a directory whose formatting was interrupted counts as unformatted.
 """
 
 from __future__ import annotations
@@ -41,12 +41,11 @@ def format_directory(
     files: Files = FILES,
     random_bytes: Callable[[int], bytes] = os.urandom,
 ) -> bool:
-    """Returns False where the directory was formatted already, for the same node and cluster. `levels` of features and
-    credentials of `users` are for controllers.
+    """Format `path`. Return False if it was formatted already, for the same node and cluster.
 
-    With `voter_at`, the listeners of a controller, this node is the one voter of a quorum whose voters can change (`--standalone`).
-
-    Raises `LogDirRefused` where it is another's, or formatted and not to be ignored.
+    `levels` of features and credentials of `users` are for controllers. With `voter_at`, a controller's listeners, this node becomes the
+    only voter of a quorum whose voters can change (`--standalone`). Raises `LogDirRefused` if the directory belongs to another node or
+    cluster, or is formatted without `ignore_formatted`.
     """
     meta_path = path / FILE_NAME
     try:
@@ -75,7 +74,7 @@ def format_directory(
 
 
 def bootstrap_records(files: Files, path: Path) -> list[MetadataRecord]:
-    """What the directory was formatted with for the first controller; nothing where it was not. Raises ProtocolError, OSError."""
+    """Return the records with which the directory was formatted for the first controller, or none. Raises ProtocolError, OSError."""
     try:
         return read_snapshot(files.read_bytes(path / BOOTSTRAP_FILE)).records
     except FileNotFoundError:

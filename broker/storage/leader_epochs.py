@@ -1,7 +1,7 @@
-"""Which leader epoch began at which offset: `leader-epoch-checkpoint` (Kafka's LeaderEpochFileCache, reference 6.8).
+"""The start offset of each leader epoch: `leader-epoch-checkpoint` (Kafka's LeaderEpochFileCache, reference 6.8).
 
-Rules inside: entries strictly grow in epoch and in start offset; the file is the list, rewritten whenever the list changes. The log's flush
-syncs it; a power loss before that costs nothing, as recovery reads the epochs of unflushed batches from them.
+Invariants: entries strictly increase in epoch and in start offset; the file has the same entries and is rewritten with every change. The
+log's flush syncs it. A power loss before that costs nothing, because recovery reads the epochs from the unflushed batches.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class EpochStart(NamedTuple):
 
 
 def decode_epochs(data: bytes) -> list[EpochStart]:
-    """Raises `CorruptCheckpoint`."""
+    """Parse the file. Raises `CorruptCheckpoint`."""
     entries = [EpochStart(number(epoch, at), number(start, at)) for at, (epoch, start) in enumerate(decode_lines(data, 2), 3)]
     for line, (before, after) in enumerate(pairwise(entries), 4):
         if after.epoch <= before.epoch or after.start_offset <= before.start_offset:
@@ -41,7 +41,7 @@ class LeaderEpochs:
         self._directory = directory
         self._entries = list(entries)
         self.latest = self._entries[-1].epoch if self._entries else UNDEFINED
-        """The greatest epoch, -1 when there is none."""
+        """The greatest epoch, -1 without any."""
         self.synced = False
         self._in_memory = in_memory
 
@@ -54,7 +54,7 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """`epoch` begins at `start_offset`, unless it has begun already. Raises `OSError`."""
+        """Record that `epoch` begins at `start_offset`, unless it is recorded already. Raises `OSError`."""
         last = self._entries[-1] if self._entries else None
         if epoch < 0 or (last is not None and epoch == last.epoch and start_offset >= last.start_offset):
             return
@@ -62,9 +62,9 @@ class LeaderEpochs:
         self._replace([*kept, EpochStart(epoch, start_offset)])
 
     def note(self, epoch: int, start_offset: int) -> None:
-        """As `assign`, for recovery: does not write the file; `save` does.
+        """Record an epoch's start during recovery, without writing the file; `save` does that.
 
-        What the file says to begin there or later is of a leadership whose records were cut off: a power loss kept its line.
+        Entries of the file that begin there or later are of an epoch whose records were lost; only the file survived a power loss.
         """
         if epoch > self.latest:
             while self._entries and self._entries[-1].start_offset >= start_offset:
@@ -73,7 +73,7 @@ class LeaderEpochs:
             self.latest = epoch
 
     def epoch_at(self, offset: int) -> int:
-        """The epoch in which the record at `offset` was written, -1 when unknown."""
+        """Return the epoch of the record at `offset`, -1 if unknown."""
         number = bisect_right(self._entries, offset, key=lambda e: e.start_offset) - 1
         return self._entries[number].epoch if number >= 0 else UNDEFINED
 
@@ -81,25 +81,25 @@ class LeaderEpochs:
         return next((e.start_offset for e in self._entries if e.epoch == epoch), None)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(the greatest epoch at most `epoch`, where the next one begins); (-1, -1) when that is not known (KIP-101)."""
+        """Return (the greatest epoch up to `epoch`, the start of the next one); (-1, -1) if unknown (KIP-101)."""
         if epoch == UNDEFINED or epoch > self.latest:
             return UNDEFINED, UNDEFINED
         if epoch == self.latest:
             return epoch, log_end_offset
         following = bisect_right(self._entries, epoch, key=lambda e: e.epoch)
-        if following == len(self._entries):  # a negative epoch, asked of a log that knows none
+        if following == len(self._entries):  # a negative epoch in a request about a log without epochs
             return UNDEFINED, UNDEFINED
         found = epoch if following == 0 else self._entries[following - 1].epoch
         return found, self._entries[following].start_offset
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forgets epochs that begin at or after `end_offset`. Raises `OSError`."""
+        """Remove epochs that begin at or after `end_offset`. Raises `OSError`."""
         kept = [e for e in self._entries if e.start_offset < end_offset]
         if len(kept) < len(self._entries):
             self._replace(kept)
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forgets epochs that ended before `start_offset`; the one it lies in begins there from now on. Raises `OSError`."""
+        """Remove epochs that ended before `start_offset`; the epoch around it begins there from now on. Raises `OSError`."""
         below = [e for e in self._entries if e.start_offset < start_offset]
         if not below:
             return
@@ -114,7 +114,7 @@ class LeaderEpochs:
             self._replace([])
 
     def begin_file(self) -> None:
-        """Of a log that was in memory alone: its directory is there now, and as new as this file, which a crash may leave empty.
+        """Write the file of a log that was only in memory and has a new directory; a crash may leave the file empty.
 
         Raises `OSError`.
         """
@@ -122,7 +122,7 @@ class LeaderEpochs:
         self._in_memory = False
 
     def save(self) -> None:
-        """Raises `OSError`."""
+        """Write the file. Raises `OSError`."""
         if self._in_memory:
             return
         self._files.write_atomic(self.path, self._encoded(), sync=False)

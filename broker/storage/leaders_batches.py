@@ -1,6 +1,6 @@
-"""What a leader sent to its follower, batch by batch, before any of it is written.
+"""Validates the batches that a leader sent to its follower, before any of them is written.
 
-Source: KAFKA UnifiedLog.analyzeAndValidateRecords for records of AppendOrigin.REPLICATION.
+Source: Kafka's UnifiedLog.analyzeAndValidateRecords for records of AppendOrigin.REPLICATION.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ottla.protocol.records.errors import RecordsError
 
 
 class LeadersBatch(NamedTuple):
-    """One of them. `marker` is there where it ends a transaction."""
+    """A leader's batch. `marker` is set if it ends a transaction."""
 
     header: BatchHeader
     data: memoryview
@@ -25,10 +25,10 @@ class LeadersBatch(NamedTuple):
 
 
 def leaders_batches(data: Buffer, leader_epoch: int) -> Iterator[LeadersBatch]:
-    """The whole batches of an answer that was asked for in `leader_epoch`, as they are: any size, any timestamp.
+    """Yield the complete batches of a response to a fetch in `leader_epoch`, with any size and any timestamp.
 
-    A batch of a later epoch ends them (KAFKA-18723): it is another leader's, and may not be there when this one is asked in that epoch. A
-    last batch that was cut is left out. Raises `Rejected` at the first that is damaged.
+    A batch of a later epoch ends the iteration (KAFKA-18723): it is another leader's, and this leader may not have it when asked in that
+    epoch. An incomplete last batch is skipped. Raises `Rejected` at the first corrupt batch.
     """
     view = memoryview(data)
     try:
@@ -41,4 +41,4 @@ def leaders_batches(data: Buffer, leader_epoch: int) -> Iterator[LeadersBatch]:
             marker = parse_marker(batch) if header.is_control and header.has_producer_id else None
             yield LeadersBatch(header, batch, marker if marker is not None and marker.ends_transaction else None)
     except RecordsError as e:
-        raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"what the leader sent cannot be read: {e}") from e
+        raise Rejected(ErrorCode.CORRUPT_MESSAGE, f"the leader sent a corrupt batch: {e}") from e

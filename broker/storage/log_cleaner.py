@@ -1,15 +1,14 @@
-"""Cleans one log: reads its segments, writes compacted ones beside them, and puts those in place (Kafka: Cleaner,
-UnifiedLog.replaceSegments).
+"""Cleans one log: reads its segments, writes compacted ones, and replaces the old ones (Kafka's Cleaner, UnifiedLog.replaceSegments).
 
-Rules inside:
+Invariants:
 
-* Work comes in slices: a `Cleaning` is a generator that gives control back after each read, so that its owner can serve others in between.
-  If it yields an `OffLoop`, its owner calls that object's `sync` on any thread before the next slice: it syncs files, or opens a batch that
-  is compressed or has many records, which takes up to seconds. Appends, rolls, retention and DeleteRecords may happen
-  meanwhile; when a segment that is being cleaned has left the log, or the log was deleted, the pass ends there without effect.
-* Never cleaned: the active segment, what lies at or above the last stable offset, what is younger than min.compaction.lag.ms.
-* The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes what a crash
-leaves.
+* Work is done in slices: a `Cleaning` is a generator that yields after each read, so that its caller can serve others. If it yields an
+  `OffLoop`, the caller runs that object's `sync` on any thread before the next slice: it syncs files, or opens a batch that is compressed
+  or has many records, which takes up to seconds. Appends, rolls, retention and DeleteRecords may happen meanwhile; if a segment under
+  cleaning has left the log, or the log was deleted, the pass ends without effect.
+* Never cleaned: the active segment, records at or above the last stable offset, records younger than min.compaction.lag.ms.
+* The files go `.cleaned` -> synced -> `.swap` -> old ones `.deleted` -> final name; `swap.finish_swaps` completes or undoes an interrupted
+  replacement after a crash.
 """
 
 from __future__ import annotations
@@ -17,39 +16,37 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.storage.compaction import BatchCleaner, CleaningRules, LastOfProducer, OffsetMap
+from ottla.broker.storage.files import Files
 from ottla.broker.storage.flush import FlushTicket
+from ottla.broker.storage.open_files import OpenFiles
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.segment import INT32_MAX, Segment
 from ottla.protocol.records.batch import CODEC_MASK, BatchHeader, read_header
 from ottla.protocol.records.crc32c import Buffer
 from ottla.protocol.records.errors import RecordsError
 
-if TYPE_CHECKING:
-    from ottla.broker.storage.files import Files
-    from ottla.broker.storage.open_files import OpenFiles
-    from ottla.broker.storage.partition_log import PartitionLog
-
 INDEX_ENTRY_BYTES_MAX: Final = 12
-"""A time index entry; one of the offset index has 8 bytes."""
+"""The size of a time index entry; one of the offset index has 8 bytes."""
 
 T = TypeVar("T")
 
 
 class OffLoop(Protocol):
-    """Work that must not run on the loop."""
+    """Work that must not run on the event loop."""
 
     def sync(self) -> None: ...
 
 
 class _SegmentGone(Exception):
-    """The log was deleted, or the segment left it, while a batch was opened."""
+    """The log was deleted, or the segment left it, while a batch was opened on a thread."""
 
 
 class _Opening(Generic[T]):
-    """Work on the records of one batch. A damaged batch is no failure of the thread: `result` raises `RecordsError`."""
+    """Work on the records of one batch. A corrupt batch does not fail the thread: `result` raises its `RecordsError`."""
 
     def __init__(self, work: Callable[[], T]) -> None:
         self._work = work
@@ -69,7 +66,7 @@ class _Opening(Generic[T]):
 
 
 def _opened(log: PartitionLog, segment: Segment, header: BatchHeader, work: Callable[[], T]) -> Generator[OffLoop, None, T]:
-    """What `work` makes of a batch of `segment`, which is opened off the loop if that may take long. Raises _SegmentGone."""
+    """Return the result of `work` on a batch of `segment`, run off the loop if it may take long. Raises _SegmentGone."""
     if not header.attributes & CODEC_MASK and header.record_count <= limits.CLEANED_AT_ONCE_RECORDS:
         return work()
     opening = _Opening(work)
@@ -80,11 +77,11 @@ def _opened(log: PartitionLog, segment: Segment, header: BatchHeader, work: Call
 
 
 Cleaning = Generator[OffLoop | None, None, int]
-"""Runs to the offset up to which the log is clean now: the next pass' first dirty offset."""
+"""Returns the offset up to which the log is clean now: the next pass's first dirty offset."""
 
 
 class Dirtiness(NamedTuple):
-    """How much of a log a pass could clean. Offsets are half-open: [first_dirty, end)."""
+    """The clean and the dirty bytes of a log. Offsets are half-open: [first_dirty, end)."""
 
     first_dirty: int
     end: int
@@ -93,14 +90,12 @@ class Dirtiness(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Compared with min.cleanable.dirty.ratio."""
+        """The dirty ratio, which is compared with min.cleanable.dirty.ratio."""
         return self.dirty_bytes / (self.clean_bytes + self.dirty_bytes) if self.dirty_bytes else 0.0
 
 
 def dirtiness(log: PartitionLog, first_dirty: int, now_ms: int) -> Dirtiness:
-    """What lies between the cleaner's checkpoint `first_dirty` (reset when it is outside of the log) and the first offset not to be
-    cleaned.
-    """
+    """Measure the log between the cleaner's checkpoint `first_dirty` (reset if it is outside the log) and the first uncleanable offset."""
     if not log.log_start_offset <= first_dirty <= log.log_end_offset:
         first_dirty = log.log_start_offset
     end = min(log.last_stable_offset, log.segments.active.base_offset)
@@ -120,7 +115,7 @@ def dirtiness(log: PartitionLog, first_dirty: int, now_ms: int) -> Dirtiness:
 
 
 def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
-    """Whether enough is dirty, or something has been dirty for max.compaction.lag.ms."""
+    """Return whether the dirty ratio is exceeded, or a record has been dirty for max.compaction.lag.ms."""
     if found.end <= found.first_dirty:
         return False
     if found.ratio > log.config.min_cleanable_dirty_ratio:
@@ -130,9 +125,7 @@ def needs_cleaning(log: PartitionLog, found: Dirtiness, now_ms: int) -> bool:
 
 
 def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
-    """One pass over `log`. Raises `OSError` (the log is offline when it struck between two renames) and `RecordsError` (a batch is
-    damaged).
-    """
+    """Make one pass over `log`. Raises `OSError` (between two renames it takes the log offline) and `RecordsError` (a corrupt batch)."""
     found = dirtiness(log, first_dirty, now_ms)
     try:
         return (yield from _clean(log, found, now_ms))
@@ -142,7 +135,7 @@ def clean_log(log: PartitionLog, first_dirty: int, now_ms: int) -> Cleaning:
 
 def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
     aborted = [txn for segment in log.segments for txn in segment.txn_index.entries()]
-    # The map reads from the first dirty offset on: of a transaction that ended before, it would wait for the marker in vain.
+    # The map reads from the first dirty offset on; for a transaction that ended before, it would never see the marker.
     keys = OffsetMap(limits.COMPACTION_KEYS, [txn for txn in aborted if txn.last_offset >= found.first_dirty])
     yield from _fill(keys, log, found)
     end = keys.end_offset
@@ -162,7 +155,7 @@ def _clean(log: PartitionLog, found: Dirtiness, now_ms: int) -> Cleaning:
 
 
 def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[OffLoop | None, None, None]:
-    """The first pass: the dirty range's batches into the map, until it ends or the map is full."""
+    """The first pass: add the dirty range's batches to the map, until it ends or the map is full."""
     read = 0
     for segment in log.segments.from_offset(found.first_dirty):
         if segment.base_offset >= found.end or not _holds(log, segment):
@@ -181,12 +174,12 @@ def _fill(keys: OffsetMap, log: PartitionLog, found: Dirtiness) -> Generator[Off
 
 
 def _holds(log: PartitionLog, segment: Segment) -> bool:
-    """Whether the segment's files are still this log's: those of a deleted log have moved, and their names may be another topic's now."""
+    """Return whether the segment's files are still this log's: after a deletion their names may belong to another topic."""
     return log.failure is None and any(s is segment for s in log.segments)
 
 
 def _groups(log: PartitionLog, end: int) -> list[list[Segment]]:
-    """The inactive segments below `end`, in runs that fit into one segment."""
+    """Return the inactive segments below `end`, in groups that fit into one segment."""
     config = log.config
     groups: list[list[Segment]] = []
     size = indexes = 0
@@ -206,7 +199,7 @@ def _groups(log: PartitionLog, end: int) -> list[list[Segment]]:
 
 
 class _Writer:
-    """What stays of one group of segments, as a new segment."""
+    """Writes what is kept of one group of segments to a new segment."""
 
     def __init__(self, log: PartitionLog, files: Files, open_files: OpenFiles, group: list[Segment]) -> None:
         self._log = log
@@ -233,7 +226,7 @@ class _Writer:
         )
 
     def write(self, cleaner: BatchCleaner) -> Generator[OffLoop | None, None, bool]:
-        """Write and sync the `.cleaned` files; False when a segment of the group has left the log meanwhile."""
+        """Write and sync the `.cleaned` files. Return False if a segment of the group has left the log meanwhile."""
         if not all(_holds(self._log, segment) for segment in self._group):
             return False
         self._new.create_files()
@@ -262,7 +255,7 @@ class _Writer:
             self._new.txn_index.append(txn)
 
     def put_in_place(self, now_ms: int) -> None:
-        """Swap. An `OSError` between the renames takes the log offline: a restart finishes or undoes them."""
+        """Replace the old segments. An `OSError` between the renames takes the log offline; a restart completes or undoes them."""
         log, files = self._log, self._files
         mtime_ms = max(files.mtime_ms(segment.path) for segment in self._group)
         size = self._new.size
@@ -271,7 +264,7 @@ class _Writer:
         log.segments.replace(self._group, [self._segment(fresh=False, size=size)])
         log.segments_replaced()
         try:
-            # The file of batches is the last to become .swap and the first to lose it: it is the one that a restart goes by.
+            # The batch file is the last to become .swap and the first to lose the suffix: a restart decides by it.
             for final in reversed(self._final):
                 self._rename(_with_suffix(final, ".cleaned"), _with_suffix(final, ".swap"))
             files.sync_dir(log.directory)
@@ -290,7 +283,7 @@ class _Writer:
             self._files.rename(old, new)
 
     def clear_away(self) -> None:
-        """Remove what was not put in place."""
+        """Remove files that were not put in place."""
         self._new.release()
         if not self._placed and self._log.failure is None:
             for final in self._final:

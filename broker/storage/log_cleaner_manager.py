@@ -1,7 +1,7 @@
-"""Chooses what to clean and remembers how far each log is clean (Kafka: LogCleanerManager).
+"""Chooses which log to clean, and remembers up to which offset each log is clean (Kafka's LogCleanerManager).
 
-Rules inside: one log at a time, the one with the greatest share of dirty bytes; a log with a damaged batch is named once and left alone
-until the next start; an offset is noted only after its segments are in place. A lost checkpoint costs work, never data.
+Invariants: one log at a time, the one with the greatest dirty ratio; a log with a corrupt batch is logged once and skipped until the next
+start; an offset is recorded only after its segments are in place. A lost checkpoint costs work, never data.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ Blocking = Callable[[], None]
 
 
 class LogCleanerManager:
-    """`cleaned`: how far each log is clean, shared with who forgets logs that are removed; `checkpoint` makes the write that saves it."""
+    """Cleans logs. `cleaned`: the offset up to which each log is clean, shared with `LogDir`; `checkpoint` returns the write that saves
+    it."""
 
     def __init__(self, cleaned: dict[Key, int], checkpoint: Callable[[], Blocking]) -> None:
         self._cleaned = cleaned
@@ -30,8 +31,10 @@ class LogCleanerManager:
         self._refused: WeakSet[PartitionLog] = WeakSet()
 
     def clean_dirtiest(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Iterator[Blocking | None]:
-        """One pass over the dirtiest of `logs` that needs one, in slices. What it yields (if not None) waits for the disk: it is to be
-        called, on any thread, before the pass goes on, and raises `OSError`, `FsyncFailed` among them. So does the pass.
+        """Make one pass over the dirtiest of `logs` that needs cleaning, in slices.
+
+        A yielded callable blocks on the disk: it must be called, on any thread, before the pass goes on. It and the pass raise `OSError`,
+        including `FsyncFailed`.
         """
         key = self._choose(logs, now_ms)
         if key is None:
@@ -53,7 +56,7 @@ class LogCleanerManager:
             yield self._checkpoint()
 
     def _choose(self, logs: Mapping[Key, PartitionLog], now_ms: int) -> Key | None:
-        """The dirtiest; one that the disk refused comes after all others."""
+        """Return the dirtiest log; logs with a disk error come last."""
         found: list[tuple[bool, float, Key]] = []
         for key, log in logs.items():
             if log.config.compacts and log.failure is None and log not in self._uncleanable and len(log.segments) > 1:
@@ -67,11 +70,11 @@ class LogCleanerManager:
 
     def _leave_alone(self, key: Key, log: PartitionLog, damage: RecordsError) -> None:
         self._uncleanable.add(log)
-        logger.error("%s-%d holds a damaged batch and is not compacted any more: %s", *key, damage)
+        logger.error("%s-%d has a corrupt batch and is not compacted any more: %s", *key, damage)
 
 
 def _blocking(cleaning: Cleaning) -> Generator[Blocking | None, None, int]:
-    """The slices of a pass (and its result), each ticket as the call that syncs it."""
+    """Yield each slice's sync as a callable. Return the result of the pass."""
     while True:
         try:
             ticket = next(cleaning)

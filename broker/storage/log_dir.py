@@ -1,12 +1,12 @@
-"""A data directory: who may use it, what is in it, and the checkpoint files over all its partitions (Kafka's LogManager).
+"""A data directory: its lock, its partitions, and the checkpoint files about all of them (Kafka's LogManager).
 
-Rules inside:
-* the lock is taken first and given back last; the clean-shutdown marker is removed before anything changes and written after all
-  is synced;
-* a directory that carries another cluster's or node's id is refused by name, and nothing in it is touched;
-* damage is repaired and reported in `findings`; a partition that the disk refuses is left out and named in `failed`; the others are served;
-* a checkpoint speaks of the partitions that are here, those that failed included, and of no other: a new topic must not begin with the
-  offsets of an older one of its name.
+Invariants:
+* The lock is taken first and released last. The clean-shutdown marker is removed before anything changes, and written after everything is
+  synced.
+* A directory with the id of another cluster or node is rejected by name and not touched.
+* Damage is repaired and reported in `findings`. A partition with a disk error is named in `failed`; the others are served.
+* A checkpoint has the partitions that are here, including failed ones, and no others: a new topic must not start with the offsets of an
+  older topic of the same name.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.core.descriptors import most_open_files
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.threads import Threads
 from ottla.broker.storage import checkpoint_file as checkpoints
 from ottla.broker.storage import meta_properties, partition_metadata
@@ -42,30 +43,27 @@ from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.recovery import OpenRequest, new_log, open_log
 from ottla.protocol.error_codes import ErrorCode
 
-if TYPE_CHECKING:
-    from ottla.broker.core.settings import BrokerSettings
-
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
 NO_BROKER_EPOCH: Final = -1
 OPEN_SEGMENTS_MAX: Final = 4096
-"""Descriptors for segments, and never more than half of those that the process may have: connections and syncs need theirs."""
+"""Limit of open segments, and at most half of the process's file descriptors: connections and syncs need some, too."""
 CLOSE_THREADS: Final = 8
-"""Syncs at a time in a clean stop: enough for the file system to join their journal commits."""
+"""Concurrent syncs in a clean shutdown: enough for the file system to batch their journal commits."""
 CLOSE_AT_ONCE: Final = 64
-"""Logs whose syncs hold descriptors at one time in a clean stop."""
+"""Logs whose syncs hold file descriptors at the same time in a clean shutdown."""
 
 _OF_A_PARTITION: Final = re.compile(r"[0-9]{20}[.-]|leader-epoch-checkpoint|partition\.metadata")
 
 Key = tuple[str, int]
 Write = Callable[[], None]
-"""A change of the directory that may be made on any thread. That of a checkpoint file is left out when a later one was written, or nothing
-has changed since the last. Raises `OSError`; what was there stays then."""
+"""A change of the directory that can run on any thread. A checkpoint file is not written if a newer one was, or if nothing has changed.
+Raises `OSError`; then the old content stays."""
 
 logger = logging.getLogger(__name__)
 
 
 class LogDir:
-    """See the module; made by `open`. `logs` has every partition that is served, by (topic, partition)."""
+    """An open data directory, made by `open`. `logs` has every served partition, by (topic, partition)."""
 
     def __init__(
         self, path: Path, settings: BrokerSettings, now_ms: int, *, files: Files, random_bytes: Callable[[int], bytes], threads: Threads
@@ -74,14 +72,14 @@ class LogDir:
         self.settings = settings
         self.was_clean = False
         self.previous_broker_epoch = NO_BROKER_EPOCH
-        """With which the last broker here stopped cleanly; -1 where it did not, or was in no cluster."""
+        """The broker epoch of the last clean shutdown here; -1 after an unclean one, or outside a cluster."""
         self.broker_epoch = NO_BROKER_EPOCH
-        """That of this one, for a clean stop to note."""
+        """This broker's epoch, which a clean shutdown records."""
         self.meta = MetaProperties("", -1, bytes(16))
         self.logs: dict[Key, PartitionLog] = {}
         self.failed: dict[Key, OSError] = {}
         self.cleaned: dict[Key, int] = {}
-        """How far the cleaner has come in each log; its own to change, and in a checkpoint as the others."""
+        """The offset up to which each log is clean; changed by the cleaner, and saved in a checkpoint."""
         self.findings: list[Damage] = []
         self._now_ms = now_ms
         self._files = files
@@ -112,11 +110,11 @@ class LogDir:
         random_bytes: Callable[[int], bytes] = os.urandom,
         threads: Threads = ThreadPoolExecutor,
     ) -> LogDir:
-        """Locks the directory and recovers every partition in it. Raises `LogDirLocked`, `LogDirRefused`."""
+        """Lock the directory and recover every partition in it. Raises `LogDirLocked`, `LogDirRefused`."""
         try:
             files.make_dir(path)
         except OSError as e:
-            raise LogDirRefused(f"the data directory {path} cannot be made: {e.strerror}") from e
+            raise LogDirRefused(f"the data directory {path} cannot be created: {e.strerror}") from e
         log_dir = cls(path, settings, now_ms, files=files, random_bytes=random_bytes, threads=threads)
         try:
             log_dir._load()
@@ -175,7 +173,7 @@ class LogDir:
             raise LogDirRefused(f"{path} belongs to node {self.meta.node_id}; node.id is {settings.node_id}")
         if settings.cluster_id and settings.cluster_id != self.meta.cluster_id:
             raise LogDirRefused(f"{path} belongs to cluster {self.meta.cluster_id}; cluster.id is {settings.cluster_id}")
-        if self.meta.directory_id == bytes(16):  # of a Kafka before 3.7; a cluster knows directories by their ids
+        if self.meta.directory_id == bytes(16):  # written by a Kafka before 3.7; a cluster identifies directories by id
             self.meta = replace(self.meta, directory_id=random_id(self._random_bytes))
             self._files.write_atomic(path, encode_meta(self.meta, self._now_ms))
 
@@ -187,7 +185,7 @@ class LogDir:
         except FileNotFoundError:
             return {}
         except CorruptCheckpoint as e:
-            self.findings.append(Damage(path, f"not usable ({e}); the logs themselves are looked at instead"))
+            self.findings.append(Damage(path, f"not usable ({e}); the logs themselves are read instead"))
             self.was_clean = self.was_clean and name != checkpoints.RECOVERY_POINT
             return {}
         self._written[name] = -1, data
@@ -198,7 +196,7 @@ class LogDir:
         try:
             topic_id = self._topic_id(directory)
             if topic_id == partition_metadata.NO_TOPIC_ID and not self._looks_like_a_partition(directory):
-                self.findings.append(Damage(directory, "holds no file of a partition's; it is left alone"))
+                self.findings.append(Damage(directory, "has no partition's files and is ignored"))
                 return
             request = self._request(key, topic_id, self._default_config())
             request.clean, request.recovery_point, request.log_start_offset = self.was_clean, recovery_point, log_start
@@ -212,7 +210,8 @@ class LogDir:
         self.logs[key] = log
 
     def _looks_like_a_partition(self, directory: Path) -> bool:
-        """A directory of somebody's own may have a partition's name (`photos-2024`); an empty one is a new one, cut short by a crash."""
+        """Return whether the directory has a partition's files, or is empty, as after a crash at its creation. Other directories can have a
+        partition's name, too (`photos-2024`)."""
         names = [entry.name for entry in self._files.scan(directory)]
         return not names or any(_OF_A_PARTITION.match(name) for name in names)
 
@@ -221,13 +220,13 @@ class LogDir:
         try:
             return partition_metadata.decode_metadata(self._files.read_bytes(path))
         except FileNotFoundError:
-            self.findings.append(Damage(path, "missing; the partition's topic id is not known"))
+            self.findings.append(Damage(path, "missing; the partition's topic id is unknown"))
         except ValueError as e:
-            self.findings.append(Damage(path, f"not usable ({e}); the partition's topic id is not known"))
+            self.findings.append(Damage(path, f"not usable ({e}); the partition's topic id is unknown"))
         return partition_metadata.NO_TOPIC_ID
 
     def _default_config(self) -> LogConfig:
-        """What a log is loaded with until its topic's own configuration is known."""
+        """Return the configuration to open a log with until its topic's own is known."""
         settings = self.settings
         return LogConfig(
             index_interval_bytes=settings.log_index_interval_bytes,
@@ -256,55 +255,56 @@ class LogDir:
     # --- partitions ------------------------------------------------------------------------------------------------------------
 
     def create_log(self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, at_once: bool = False) -> PartitionLog:
-        """A partition that is not here: its directory is made with its first write (`new_log`), or `at_once`. A directory that a refused
-        removal has left goes first. Raises `Rejected`.
+        """Create the log of a new partition. Its directory is created at its first write (`new_log`), or now with `at_once`; one left by a
+        failed removal is renamed first. Raises `Rejected`.
         """
         key = (topic, partition)
-        assert key not in self.logs, f"{topic}-{partition} is there already"
-        if parse_live(live_name(topic, partition)) != key:  # in a cluster the controller names it
-            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic!r} and {partition} make no name of a partition's directory")
+        assert key not in self.logs, f"{topic}-{partition} exists already"
+        if parse_live(live_name(topic, partition)) != key:  # a cluster's topic names come from the controller
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic!r} and {partition} are not a valid name of a partition's directory")
         request = self._request(key, topic_id, config)
         try:
             if self._files.exists(request.directory):
                 if not self._looks_like_a_partition(request.directory):
-                    raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{request.directory} is there already, and is no partition's")
+                    raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"{request.directory} exists already, and is not a partition's")
                 self._doomed[self._rename(key, DELETE_SUFFIX)] = None
             log = new_log(request)
             if at_once:
                 log.segments.active.create_files()
         except OSError as e:
-            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot make {request.directory}: {e}") from e
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot create {request.directory}: {e}") from e
         self.failed.pop(key, None)
         self.logs[key] = log
         return log
 
     def name_topic(self, log: PartitionLog, topic_id: bytes) -> None:
-        """Notes whose partition this is, in one that was found without a topic id. Raises `Rejected`."""
+        """Record the topic id in a partition's directory that was found without one. Raises `Rejected`."""
         try:
             self._files.write_atomic(log.directory / partition_metadata.FILE_NAME, partition_metadata.encode_metadata(topic_id))
         except OSError as e:
-            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot name the topic of {log.directory}: {e}") from e
+            raise Rejected(ErrorCode.KAFKA_STORAGE_ERROR, f"cannot record the topic id in {log.directory}: {e}") from e
         log.topic_id = topic_id
 
     def delete_log(self, topic: str, partition: int) -> None:
-        """Sets a partition, be it a failed one, aside as `-delete`; its files go log.segment.delete.delay.ms later. Raises `Rejected`."""
+        """Rename a partition, also a failed one, to `-delete`; its files are removed after log.segment.delete.delay.ms. Raises
+        `Rejected`."""
         aside = self._set_aside((topic, partition), DELETE_SUFFIX)
         if aside is not None:
             self._doomed[aside] = None
 
     def mark_stray(self, topic: str, partition: int) -> None:
-        """Sets aside, under a `-stray` name, a partition that no topic claims. Nothing removes it. Raises `Rejected`."""
+        """Rename a partition that belongs to no topic to `-stray`. It is never removed. Raises `Rejected`."""
         self._set_aside((topic, partition), STRAY_SUFFIX)
 
     def _set_aside(self, key: Key, suffix: str) -> Path | None:
-        """The directory's new name; None where there is no directory yet."""
+        """Rename a partition's directory. Return its new name; None if there is no directory yet."""
         log = self.logs.pop(key, None)
         self.failed.pop(key, None)
         self.cleaned.pop(key, None)
         directory = self.path / live_name(*key)
         if log is not None:
             log.release()
-            log.fail(FileNotFoundError(f"{directory} was set aside"))
+            log.fail(FileNotFoundError(f"{directory} was renamed"))
         try:
             if log is not None and not log.segments.active.is_made and not self._files.exists(directory):
                 return None
@@ -318,9 +318,9 @@ class LogDir:
         return target
 
     def removal_checkpoint(self) -> Write:
-        """Returns once nothing is left of what was set aside: no checkpoint speaks of it, and no power loss brings its name back.
+        """Return a write after which nothing refers to removed partitions: no checkpoint, nor a directory name after a power loss.
 
-        Raises `FsyncFailed`. A checkpoint that cannot be written now is with the next ones.
+        It raises `FsyncFailed`. A checkpoint that cannot be written is written with the next ones.
         """
         written = [
             self.recovery_point_checkpoint(),
@@ -334,7 +334,7 @@ class LogDir:
                 for checkpoint in written:
                     checkpoint()
             except OSError as e:
-                logger.error("the checkpoints in %s still speak of partitions that were removed: %s", self.path, e)
+                logger.error("the checkpoints in %s still contain removed partitions: %s", self.path, e)
             try:
                 self._files.sync_dir(self.path)
             except OSError as e:
@@ -343,10 +343,10 @@ class LogDir:
         return write
 
     def doomed(self, now_ms: int) -> Iterator[Write]:
-        """Removals of partitions, and of files of those that are here, whose delay is over (or longer than it can be: the clock went back),
-        each to be called once.
+        """Yield removals of partitions and of files whose delay is over (or longer than possible, because the clock went back). Each must
+        be called once.
 
-        A partition's delay counts from the first call after the deletion. A directory whose removal fails goes after the next start.
+        A partition's delay starts with the first call after its deletion. A directory whose removal fails is removed after the next start.
         """
         for key in list(self._with_doomed):
             log = self.logs.get(key)
@@ -365,11 +365,11 @@ class LogDir:
     # --- checkpoints -----------------------------------------------------------------------------------------------------------
 
     def recovery_point_checkpoint(self) -> Write:
-        """The offsets of now, as the others; nothing is written before the result is called."""
+        """Return the write of the current recovery points. As for the other checkpoints, nothing is written before it is called."""
         return self._checkpoint(checkpoints.RECOVERY_POINT, {key: log.recovery_point for key, log in self.logs.items()})
 
     def log_start_checkpoint(self) -> Write:
-        """Only of logs that start inside their first segment: the others say it by its name."""
+        """Return the write of log start offsets, for logs that start inside their first segment; for others the segment's name has it."""
         starts = {key: log.log_start_offset for key, log in self.logs.items() if log.log_start_offset > log.segments.first.base_offset}
         return self._checkpoint(checkpoints.LOG_START, starts)
 
@@ -399,7 +399,7 @@ class LogDir:
     # --- stop ------------------------------------------------------------------------------------------------------------------
 
     def close(self, clean: bool = True) -> None:
-        """Gives everything back. A clean close saves and syncs all logs first, and says so with the marker unless one of them could not."""
+        """Close everything. A clean close first saves and syncs all logs, and writes the marker unless one of them failed."""
         try:
             if clean and self._close_logs():
                 self.recovery_point_checkpoint()()
@@ -409,14 +409,14 @@ class LogDir:
                 marker = json.dumps({"version": 0, "brokerEpoch": self.broker_epoch}, separators=(",", ":")).encode()
                 self._files.write_atomic(self.path / CLEAN_SHUTDOWN, marker)
         except OSError as e:
-            logger.error("the stop is not clean: %s", e)
+            logger.error("the shutdown is not clean: %s", e)
         finally:
             for log in self.logs.values():
                 log.release()
             self._lock.release()
 
     def _close_logs(self) -> bool:
-        """Syncs take their time side by side: one after the other, thousands of partitions would outlast a service manager's patience."""
+        """Sync the logs concurrently: one by one, thousands of partitions would exceed a service manager's stop timeout."""
         with self._threads(CLOSE_THREADS, "close") as pool:
             results: list[bool] = []
             logs = list(self.logs.values())
@@ -428,7 +428,7 @@ class LogDir:
 
 
 def _broker_epoch(marker: bytes) -> int:
-    """As Kafka's `CleanShutdownFileHandler`: what it cannot read, an older Kafka's empty file among that, is no epoch."""
+    """Return the marker's broker epoch, or none if it is unreadable or an older Kafka's empty file (Kafka's `CleanShutdownFileHandler`)."""
     try:
         content = json.loads(marker)
     except ValueError:

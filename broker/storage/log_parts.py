@@ -1,4 +1,4 @@
-"""What recovery hands to a log."""
+"""The components that recovery passes to a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.broker.storage.segment_list import SegmentList
 
 @dataclass(slots=True)
 class LogParts:
-    """What recovery found in a directory, for `PartitionLog` to go on with."""
+    """A partition's state after recovery, for `PartitionLog`."""
 
     topic: str
     partition: int
@@ -37,4 +37,4 @@ class LogParts:
     verifies_transactions: bool
     rng: random.Random
     with_doomed: set[tuple[str, int]]
-    """Topics and indexes of the logs of this directory that have files to be removed later."""
+    """Topics and indexes of the directory's logs that have files to be removed later."""

@@ -1,8 +1,8 @@
-"""Reading: from an offset or a timestamp to bytes of one segment.
+"""Reads bytes of one segment, by offset or timestamp.
 
-Rules inside: a read never crosses a segment's end; it begins at the batch that holds the offset and may cut its last batch, but never
-hands out a first batch that is not whole. `_positions` remembers where recent bounds lie, so that a reader at the log's end looks nothing
-up; it must be cleared whenever bytes move (truncation, cleaning). A first batch whose length cannot be is damage, not bytes to hand out.
+Invariants: a read never crosses a segment's end. It starts at the batch with the offset and may cut its last batch, but never returns an
+incomplete first batch. `_positions` caches the positions of recent bounds, so that a reader at the log's end needs no look-up; it is
+cleared whenever bytes move (truncation, cleaning). A first batch with an impossible length is corruption, not data.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from ottla.protocol.records.errors import CorruptBatch
 from ottla.protocol.records.record import records_section
 
 POSITIONS_REMEMBERED: Final = 32
-"""Bounds that differ at one time: high watermark, last stable offset, and a few readers that lag a little."""
+"""Cached bounds: high watermark, last stable offset, and a few readers that lag a little."""
 
 SMALLEST_BATCH: Final = LOG_OVERHEAD + 14
-"""An empty message of the oldest format (Kafka's LegacyRecord.RECORD_OVERHEAD_V0)."""
+"""The size of an empty message in the oldest format (Kafka's LegacyRecord.RECORD_OVERHEAD_V0)."""
 
 _LENGTH: Final = struct.Struct(">i")
 
 
 class Slice(NamedTuple):
-    """Bytes of `segment`, which end at `end_position`; `on_older_segment`: the reader's bound lies in a later segment."""
+    """Bytes of `segment` up to `end_position`. `on_older_segment`: the reader's bound is in a later segment."""
 
     records: bytes
     segment: Segment
@@ -48,7 +48,7 @@ class LogReader:
         self._positions.clear()
 
     def read(self, offset: int, bound: int, log_end_offset: int, max_bytes: int, *, min_one_batch: bool) -> Slice | None:
-        """Batches from the one that holds `offset` up to `bound`; None when there are none (the cleaner left a gap)."""
+        """Return batches from the one with `offset` up to `bound`; None if there are none (the cleaner left a gap)."""
         found = self._locate(offset)
         if found is None:
             return None
@@ -58,7 +58,7 @@ class LogReader:
         limit = segment.size if on_older_segment else self._limit(segment, bound, log_end_offset)
         if position >= limit:
             return None
-        if max_bytes <= 0 and not min_one_batch:  # of a Fetch that is full most partitions are so: they cost no call to the disk
+        if max_bytes <= 0 and not min_one_batch:  # most partitions of a full Fetch; needs no system call
             return Slice(b"", segment, position, on_older_segment)
         data = segment.pread(min(max_bytes, limit - position), position) if max_bytes > 0 else b""
         first_bytes = _size_of_batch(data, segment, position)
@@ -83,7 +83,7 @@ class LogReader:
         return None
 
     def _limit(self, segment: Segment, bound: int, log_end_offset: int) -> int:
-        """Where bytes below `bound`, which lies in `segment`, end."""
+        """Return the end position of the bytes below `bound`, an offset in `segment`."""
         if bound >= log_end_offset:
             return segment.size
         found = self._locate(bound)
@@ -96,7 +96,7 @@ class LogReader:
         positions[offset] = (segment, position)
 
     def aborted(self, offset: int, data: Slice, log_end_offset: int) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions that may touch the slice (reference 4.11)."""
+        """Return (producer id, first offset) of the aborted transactions that can touch the slice (reference 4.11)."""
         upper = data.segment.offset_index.offset_at_or_after(data.end_position)
         if upper is None:
             upper = self.segments.next_base(data.segment) or log_end_offset
@@ -111,7 +111,7 @@ class LogReader:
     # --- timestamps ------------------------------------------------------------------------------------------------------------
 
     def first_at(self, timestamp: int, log_start_offset: int) -> TimestampOffset | None:
-        """The first record from `log_start_offset` on that is not older than `timestamp`."""
+        """Return the first record from `log_start_offset` on with at least `timestamp`."""
         for segment in self.segments.from_offset(log_start_offset):
             if segment.max_timestamp >= timestamp:
                 found = _search(segment, timestamp, log_start_offset)
@@ -120,9 +120,9 @@ class LogReader:
         return None
 
     def with_max_timestamp(self) -> TimestampOffset | None:
-        """The record with the greatest timestamp that is known of any segment, as UnifiedLog.fetchOffsetByTimestamp finds it.
+        """Return the record with the greatest timestamp known of any segment, as in UnifiedLog.fetchOffsetByTimestamp.
 
-        That may lie before the log's start, where its segment is still there; None where compaction took it out of its batch.
+        It may lie before the log's start if its segment still exists; None if compaction has removed it from its batch.
         """
         segment = max(self.segments, key=lambda segment: segment.max_timestamp)
         newest = segment.max_timestamp
@@ -133,9 +133,9 @@ class LogReader:
 
 
 def _size_of_batch(data: bytes, segment: Segment, position: int) -> int:
-    """Of the batch at `position`, whose first bytes `data` has if it has any. Raises `CorruptBatch` for a size that cannot be.
+    """Return the size of the batch at `position`; `data` has its first bytes, if any. Raises `CorruptBatch` for an impossible size.
 
-    Only the size is looked at, as in Kafka's FileLogInputStream: the reader checks the checksum.
+    Only the size is checked, as in Kafka's FileLogInputStream: the reader verifies the checksum.
     """
     head = data if len(data) >= LOG_OVERHEAD else segment.pread(LOG_OVERHEAD, position)
     size: int = LOG_OVERHEAD + _LENGTH.unpack_from(head, 8)[0] if len(head) >= LOG_OVERHEAD else 0
@@ -158,9 +158,8 @@ def _search(segment: Segment, timestamp: int, from_offset: int) -> TimestampOffs
 def _first_in(  # noqa: PLR0917 # the first three are one batch
     segment: Segment, position: int, header: BatchHeader, oldest: int, newest: int, from_offset: int = 0
 ) -> TimestampOffset | None:
-    """The first record of a batch from `from_offset` on with a timestamp in [oldest, newest]: by the walker, as a batch may have a million.
-
-    Raises `RecordsError`.
+    """Return the first record of a batch from `from_offset` on with a timestamp in [oldest, newest], found by the walker: a batch can have
+    a million records. Raises `RecordsError`.
     """
     section = records_section(segment.pread(header.size_bytes, position), header)
     base = header.base_timestamp

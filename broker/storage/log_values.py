@@ -1,4 +1,4 @@
-"""What a log takes and gives: small values, no behaviour."""
+"""Parameters and results of a log: small values without behaviour."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 LATEST: Final = -1
-"""This and those below ask ListOffsets for a special offset in place of a timestamp."""
+"""This and the next constants are ListOffsets' special timestamps."""
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
 EARLIEST_LOCAL: Final = -4
@@ -16,7 +16,7 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class Isolation(Enum):
-    """How far a reader may see: the high watermark, the last stable offset, or (a replica) the end of the log."""
+    """The bound of a reader: the high watermark, the last stable offset, or (for replicas) the log's end."""
 
     READ_UNCOMMITTED = 0
     READ_COMMITTED = 1
@@ -25,9 +25,9 @@ class Isolation(Enum):
 
 @dataclass(slots=True)
 class AppendInfo:
-    """What an append did. A duplicate wrote nothing: its offsets and time are those of the batch that it repeats.
+    """The result of an append. A duplicate wrote nothing: its offsets and time are those of the batch that it repeats.
 
-    `log_append_time_ms` is -1 where the batch keeps its producer's time. An append of no batch has `first_offset` and `last_offset` -1.
+    `log_append_time_ms` is -1 if the batch keeps its producer's time. An append without batches has `first_offset` and `last_offset` -1.
     """
 
     first_offset: int
@@ -38,10 +38,10 @@ class AppendInfo:
 
 
 class ReadResult(NamedTuple):
-    """Stored batches as they are, the last one possibly cut; offsets as they were at the read.
+    """Stored batches, the last one possibly incomplete, with the log's offsets at the time of the read.
 
-    `aborted` has (producer id, first offset) for READ_COMMITTED and is empty otherwise. `on_older_segment`: there is more for this reader
-    in later segments, however few bytes this one had left.
+    `aborted` has (producer id, first offset) for READ_COMMITTED and is empty otherwise. `on_older_segment`: later segments have more for
+    this reader, however few bytes this read returned.
     """
 
     records: bytes
@@ -53,7 +53,7 @@ class ReadResult(NamedTuple):
 
 
 class TimestampOffset(NamedTuple):
-    """An answer of ListOffsets; -1 is "none" in each field."""
+    """A result of ListOffsets; -1 in a field means none."""
 
     timestamp: int
     offset: int

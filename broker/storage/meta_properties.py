@@ -1,4 +1,4 @@
-"""`meta.properties`: to which cluster and node a data directory belongs (Kafka's MetaProperties, version 1)."""
+"""`meta.properties`: the cluster and the node that a data directory belongs to (Kafka's MetaProperties, version 1)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class MetaProperties:
 
 
 def encode_meta(meta: MetaProperties, now_ms: int) -> bytes:
-    """As Java's Properties writes it: an empty comment, the date, then the keys."""
+    """Return the file's bytes as Java's Properties writes them: an empty comment, the date, then the keys."""
     fields = {
         "node.id": str(meta.node_id),
         "directory.id": encode_uuid(meta.directory_id),
@@ -35,7 +35,7 @@ def encode_meta(meta: MetaProperties, now_ms: int) -> bytes:
 
 
 def decode_meta(data: bytes) -> MetaProperties:
-    """Raises `ValueError`, which says what is missing or wrong. A directory of an older Kafka has no directory.id: zeros."""
+    """Parse the file. Raises `ValueError` with what is missing or wrong. An older Kafka's file has no directory.id: zeros."""
     fields: dict[str, str] = module_of("javaproperties", "reading").loads(data.decode("latin-1"))
     if fields.get("version") != "1":
         raise ValueError(f"version {fields.get('version')}; only 1 is understood")
@@ -47,7 +47,7 @@ def decode_meta(data: bytes) -> MetaProperties:
 
 
 def random_id(random_bytes: Callable[[int], bytes]) -> bytes:
-    """A random UUID that Kafka would draw: not one of the first hundred, and not written with a leading dash."""
+    """Return a random UUID that Kafka would draw: none of the first hundred, and its text does not begin with a dash."""
     while True:
         raw = bytearray(random_bytes(16))
         raw[6] = raw[6] & 0x0F | 0x40

@@ -1,4 +1,4 @@
-"""`.index`: where in a segment's file to begin looking for an offset (Kafka's OffsetIndex).
+"""`.index`: maps offsets to positions in a segment's file (Kafka's OffsetIndex).
 
 An entry is 8 bytes: i32 offset relative to the segment's base, i32 byte position. The offset is the last one of the batch at that position.
 """
@@ -22,7 +22,7 @@ class OffsetIndex(SparseIndex):
         return self.entry(number)[0]
 
     def entry(self, number: int) -> tuple[int, int]:
-        """(absolute offset, position)"""
+        """Return (absolute offset, position)."""
         relative, position = self.ENTRY.unpack_from(self._entries(), number * 8)
         return self.base_offset + relative, position
 
@@ -31,12 +31,12 @@ class OffsetIndex(SparseIndex):
         return self.entry(count - 1) if count else None
 
     def lookup(self, offset: int) -> int:
-        """A position at or before the batch that holds `offset`."""
+        """Return a position at or before the batch with `offset`."""
         number = self._floor(offset)
         return self.entry(number)[1] if number >= 0 else 0
 
     def offset_at_or_after(self, position: int) -> int | None:
-        """The offset of the first entry at `position` or later: the upper bound of a fetch that ends there."""
+        """Return the offset of the first entry at `position` or later: the upper bound of a fetch that ends there."""
         count = len(self)
         low, high = 0, count
         while low < high:
@@ -51,5 +51,5 @@ class OffsetIndex(SparseIndex):
         return len(self._data or self._entries()) // 8 >= max_bytes // 8
 
     def truncate_to(self, offset: int) -> None:
-        """Keeps the entries below `offset`."""
+        """Remove the entries from `offset` on."""
         self._keep(self._floor(offset - 1) + 1)

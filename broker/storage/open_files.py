@@ -1,7 +1,7 @@
-"""A bound on file descriptors and index memory: at most so many segments of a directory are open; the one opened first is closed first.
+"""Limits file descriptors and index memory: at most `max_open` segments of a directory are open; the one opened first is closed first.
 
-Closing changes nothing but time: a segment opens its file and loads its indexes again when it is used. So thousands of partitions start
-light.
+Closing only costs time: a segment opens its file and loads its indexes again when it is used. A start with thousands of partitions is
+therefore cheap.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Closable(Protocol):
 
 
 class OpenFiles:
-    """Segments that hold a descriptor, oldest first."""
+    """Segments with an open descriptor, oldest first."""
 
     __slots__ = ("_open", "max_open")
 

@@ -1,12 +1,11 @@
-"""One partition's log: what is appended, in which order it is checked, how far readers see (Kafka's UnifiedLog).
+"""One partition's log: appends, the order of their checks, and the bounds of readers (Kafka's UnifiedLog).
 
-Rules inside:
-* An append decides first (size, roll, duplicate, producer rules), then writes, then changes what is in memory; a refusal has written
-  nothing.
-* A failed write is cut off at once. If that fails too the log is offline (`failure`): every later append and read is refused.
-* Offsets: log start <= last stable <= high watermark <= log end. `append` never moves the high watermark; its owner does.
+Invariants:
+* An append first decides (size, roll, duplicate, producer rules), then writes, then changes memory; a rejected append has written nothing.
+* A failed write is truncated at once. If that fails, too, the log is offline (`failure`): later appends and reads are rejected.
+* Offsets: log start <= last stable <= high watermark <= log end. `append` never moves the high watermark; the log's owner does.
 * The recovery point moves only after a successful sync of everything below it.
-* Time is an argument, so is randomness.
+* Time and randomness are arguments.
 """
 
 from __future__ import annotations
@@ -59,11 +58,11 @@ from ottla.protocol.records.errors import RecordsError
 __all__ = ["AppendInfo", "Isolation", "Origin", "PartitionLog", "ReadResult", "TimestampOffset"]
 
 SNAPSHOT_EVERY_BYTES: Final = 32 << 20
-"""A flush after so many bytes also saves the producers, so that a restart replays no more than what is not flushed and this."""
+"""A flush after this many bytes also saves the producers, so that a restart replays at most the unflushed data and this much."""
 
 
 class PartitionLog:
-    """See the module. Made by `recovery.open_log`."""
+    """A partition's log, made by `recovery.open_log`."""
 
     def __init__(self, parts: LogParts) -> None:
         self.topic = parts.topic
@@ -102,7 +101,7 @@ class PartitionLog:
 
     @property
     def last_stable_offset(self) -> int:
-        """Below it every transaction is decided: the bound of READ_COMMITTED."""
+        """Below this offset every transaction is decided: the bound of READ_COMMITTED."""
         unstable = self.producer_state.first_unstable_offset
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
@@ -113,20 +112,20 @@ class PartitionLog:
         return self.segments.size_bytes
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Every replica has what is below `offset`. Never goes back."""
+        """Advance the high watermark: every replica has the records below `offset`. It never goes back."""
         assert offset <= self.log_end_offset
         if offset > self.high_watermark:
             self.high_watermark = offset
             self.producer_state.passed_high_watermark(offset)
 
     def leader_said(self, high_watermark: int) -> None:
-        """A follower's goes where its leader's is, forth or back."""
+        """Set a follower's high watermark to its leader's, forward or back."""
         assert self.log_start_offset <= high_watermark <= self.log_end_offset
         self.high_watermark = high_watermark
         self.producer_state.passed_high_watermark(high_watermark)
 
     def become_leader(self, epoch: int) -> None:
-        """Appends belong to `epoch` from now on, which begins at the log's end. Raises `Rejected` when that cannot be written down."""
+        """Begin leader epoch `epoch` at the log's end; appends belong to it from now on. Raises `Rejected` if it cannot be recorded."""
         self._check_online()
         self._begin_epoch(epoch, self.log_end_offset)
         self.leader_epoch = epoch
@@ -135,7 +134,7 @@ class PartitionLog:
         try:
             self.epochs.assign(epoch, offset)
         except OSError as e:
-            raise storage_error("cannot note the leader epoch", e) from e
+            raise storage_error("cannot record the leader epoch", e) from e
 
     def fail(self, error: OSError) -> None:
         """Take the log offline: every later append and read is refused with `error`."""
@@ -158,11 +157,11 @@ class PartitionLog:
         transaction_version: int = 0,
         guard: VerificationGuard | None = None,
     ) -> AppendInfo:
-        """Writes one batch that was checked (`batch_check`), or recognizes it as written before. Raises `Rejected`, having written nothing.
+        """Write one checked batch (`batch_check`), or recognize it as written before. Raises `Rejected`; then nothing was written.
 
-        `batch` may carry any base offset and epoch; they are stamped on the way to the file. From REPLICATION come any number of batches,
-        which are written as they are, up to one of an epoch after `leader_epoch`. `transaction_version` is of the coordinator that sends a
-        marker. `guard` is of a transaction's first batch: see `ProducerState.start_verification`.
+        `batch` may have any base offset and epoch; they are stamped when it is written. With origin REPLICATION there can be any number of
+        batches, which are written unchanged, up to one of a later epoch than `leader_epoch`. `transaction_version` is that of a marker's
+        coordinator. `guard` belongs to a transaction's first batch: see `ProducerState.start_verification`.
         """
         if origin is Origin.REPLICATION:
             return self._append_replicated(batch, leader_epoch, now_ms)
@@ -190,8 +189,8 @@ class PartitionLog:
         now_ms: int,
         transaction_version: int = 0,
     ) -> AppendInfo:
-        """As `append`, one batch whose header is known, and what a control batch of a producer says; `unstamped` are its bytes from the
-        magic on, in as many pieces as there are."""
+        """Append, like `append`, one batch with a parsed header and, for a producer's control batch, a parsed marker; `unstamped` are its
+        bytes from the magic on, in any number of pieces."""
         if self.failure is not None:
             self._check_online()
         size = header.batch_length + LOG_OVERHEAD
@@ -221,7 +220,7 @@ class PartitionLog:
         try:
             return find_duplicate(self.producer_state, self.segments, header)
         except OSError as e:
-            raise storage_error("cannot read what the producer wrote before", e) from e
+            raise storage_error("cannot read the producer's earlier batches", e) from e
 
     def _make_room(self, size: int, max_timestamp: int, last_offset: int, now_ms: int) -> None:
         config = self.config
@@ -240,7 +239,7 @@ class PartitionLog:
             return None
         self.producer_state.check_marker(header, marker, transaction_version)
         try:
-            self.segments.active.txn_index.entries()  # read now: once the marker is written, its entry must not be refused
+            self.segments.active.txn_index.entries()  # loaded now: once the marker is written, its entry must not fail
         except (OSError, ValueError) as e:
             raise storage_error(f"cannot read {self.segments.active.txn_index.path}", e) from e
         return marker
@@ -257,7 +256,7 @@ class PartitionLog:
             raise storage_error(f"cannot append to {active.path}", e) from e
 
     def _written(self, header: BatchHeader, base_offset: int, size: int, marker: Marker | None) -> None:
-        """What a batch in the file means for memory."""
+        """Update memory after a batch was written."""
         last_offset = base_offset + header.last_offset_delta
         self.log_end_offset = self.producer_state.end_offset = last_offset + 1
         if header.producer_id >= 0:
@@ -273,11 +272,11 @@ class PartitionLog:
         stable = self.producer_state.stable_before(txn)
         index = self.segments.active.txn_index
         if not index.entries():
-            self._names_synced = False  # its file will be a new one
+            self._names_synced = False  # its file will be new
         index.append(AbortedTxn(txn.producer_id, txn.first_offset, txn.last_offset, stable))
 
     def _append_replicated(self, data: Buffer, leader_epoch: int, now_ms: int) -> AppendInfo:
-        """Batches of the leader, verbatim. Raises `Rejected` when one is damaged or goes back; those before it stay appended."""
+        """Append the leader's batches unchanged. Raises `Rejected` if one is corrupt or goes back; those before it stay appended."""
         self._check_online()
         first = last = -1
         for header, batch, marker in leaders_batches(data, leader_epoch):
@@ -293,7 +292,8 @@ class PartitionLog:
         return AppendInfo(first, last, -1, self.log_start_offset)
 
     def _begin_within(self, header: BatchHeader, now_ms: int) -> None:
-        """An empty log that begins inside its first batch: the leader's records were deleted up to there. It is to hold the whole batch."""
+        """Restart an empty log at its first batch's base offset: the leader's log starts inside that batch (DeleteRecords), stored whole
+        here."""
         if not self.log_start_offset == self.log_end_offset <= header.last_offset:
             message = f"batch at offset {header.base_offset} where the log ends at {self.log_end_offset}"
             raise Rejected(ErrorCode.CORRUPT_MESSAGE, message)
@@ -303,7 +303,7 @@ class PartitionLog:
             raise storage_error(f"cannot begin at offset {header.base_offset}", e) from e
 
     def roll(self, now_ms: int) -> None:
-        """Closes the active segment and starts one at the log's end. Raises `Rejected`; then the old one stays active."""
+        """Close the active segment and start one at the log's end. Raises `Rejected`; then the old one stays active."""
         base_offset = self.log_end_offset
         try:
             self.segments.active.finish()
@@ -320,7 +320,7 @@ class PartitionLog:
         try:
             segment.create_files()
         except OSError:
-            # The log may go on in the segment before it, and a restart would take the base of this one for the log's end.
+            # The log may go on in the previous segment, and a restart would take this one's base offset for the log's end.
             try:
                 segment.remove()
             except OSError as worse:
@@ -332,15 +332,15 @@ class PartitionLog:
     # --- read ------------------------------------------------------------------------------------------------------------------
 
     def bound(self, isolation: Isolation) -> int:
-        """One past the last offset that a reader may see."""
+        """Return one past the last offset that a reader may see."""
         if isolation is Isolation.READ_UNCOMMITTED:
             return self.high_watermark
         return self.last_stable_offset if isolation is Isolation.READ_COMMITTED else self.log_end_offset
 
     def read(self, offset: int, max_bytes: int, *, isolation: Isolation, min_one_batch: bool = False) -> ReadResult:
-        """At most `max_bytes` from one segment, from the batch that holds `offset` on; with `min_one_batch` a first batch of any size.
+        """Read at most `max_bytes` of one segment, from the batch with `offset` on; with `min_one_batch` a first batch of any size.
 
-        Raises `Rejected(OFFSET_OUT_OF_RANGE)` outside [log start, log end]; between the reader's bound and the end there is nothing yet.
+        Raises `Rejected(OFFSET_OUT_OF_RANGE)` outside [log start, log end]; between the reader's bound and the end nothing is returned.
         """
         if self.failure is not None:
             self._check_online()
@@ -363,9 +363,9 @@ class PartitionLog:
         return ReadResult(records, self.high_watermark, self.last_stable_offset, self.log_start_offset, aborted, older)
 
     def offset_for_timestamp(self, timestamp: int, *, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> TimestampOffset:
-        """ListOffsets: the first record not older than `timestamp` (ms), or for a negative one Kafka's special meanings (reference 9.4).
+        """Return the first record with at least `timestamp` (ms); a negative one has Kafka's special meaning (ListOffsets, reference 9.4).
 
-        `NOT_FOUND` when there is none below the reader's bound. Raises `Rejected`.
+        `NOT_FOUND` if there is none below the reader's bound. Raises `Rejected`.
         """
         self._check_online()
         bound = self.bound(isolation)
@@ -386,28 +386,28 @@ class PartitionLog:
         return found if found is not None and found.offset < bound else NOT_FOUND
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(the greatest epoch at most `epoch`, its end offset), (-1, -1) when unknown (OffsetForLeaderEpoch)."""
+        """Return (the greatest epoch up to `epoch`, its end offset), or (-1, -1) if unknown (OffsetForLeaderEpoch)."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def producers(self) -> Iterable[ProducerStateEntry]:
-        """Every producer known here (DescribeProducers)."""
+        """Return every known producer (DescribeProducers)."""
         return self.producer_state
 
     def expire_producers(self, now_ms: int) -> int:
-        """Forgets producers silent for producer.id.expiration.ms; returns how many."""
+        """Remove producers that were inactive for producer.id.expiration.ms. Return how many."""
         return self.producer_state.expire(now_ms, self.producer_expiration_ms)
 
     # --- flush -----------------------------------------------------------------------------------------------------------------
 
     def flush(self) -> None:
-        """Syncs now. Raises `FsyncFailed`."""
+        """Sync now. Raises `FsyncFailed`."""
         (ticket := self.flush_begin()).sync()
         self.flush_end(ticket)
 
     def flush_begin(self) -> FlushTicket:
-        """Saves indexes and takes descriptors; `sync` the ticket on any thread, then give it to `flush_end`.
+        """Save indexes and duplicate descriptors; call the ticket's `sync` on any thread, then pass it to `flush_end`.
 
-        Raises `OSError` when there is no descriptor to take.
+        Raises `OSError` without a free descriptor.
         """
         if not self.segments.active.is_made:
             return FlushTicket(self.files, offset=self.log_end_offset, generation=self._generation, fds=[])
@@ -417,7 +417,7 @@ class PartitionLog:
         for segment in self.segments.from_offset(self.recovery_point):
             try:
                 segment.save_indexes()
-            except OSError:  # the data can be synced even so; the recovery point stays, and a restart rebuilds the indexes
+            except OSError:  # the data is synced anyway; the recovery point stays, and a restart rebuilds the indexes
                 moves = self.recovery_point
             try:
                 fds.append(self.files.dup(segment.fd))
@@ -433,18 +433,18 @@ class PartitionLog:
         if not self._names_synced:
             paths.append(self.directory / PARTITION_METADATA)
         directory = None if self._names_synced else self.directory
-        self._names_synced = moves == self.log_end_offset  # else an index file may come to be only next time
+        self._names_synced = moves == self.log_end_offset  # else an index file may be created only next time
         return FlushTicket(self.files, offset=moves, generation=self._generation, fds=fds, paths=paths, directory=directory)
 
     def flush_end(self, ticket: FlushTicket) -> None:
-        """The ticket's sync succeeded: the recovery point moves, unless the log was truncated meanwhile."""
+        """Advance the recovery point after the ticket's successful sync, unless the log was truncated meanwhile."""
         if ticket.generation == self._generation:
             self.recovery_point = max(self.recovery_point, ticket.offset)
 
     def _snapshot_for_flush(self) -> None:
         if self._unsaved_producer_bytes < SNAPSHOT_EVERY_BYTES:
             return
-        with contextlib.suppress(OSError):  # only a restart gets slower
+        with contextlib.suppress(OSError):  # only makes a restart slower
             if self.snapshots.take(self.producer_state, self.log_end_offset, sync=False):
                 self._unsaved_producer_bytes = 0
                 if self._flush_snapshot is not None and self._flush_snapshot not in self.segments.base_offsets:
@@ -454,7 +454,7 @@ class PartitionLog:
     # --- the log's beginning -----------------------------------------------------------------------------------------------------
 
     def delete_records_before(self, offset: int) -> int:
-        """DeleteRecords: the log starts at `offset` (-1: at the high watermark). Returns the low watermark. Raises `Rejected`."""
+        """Start the log at `offset` (-1: the high watermark), for DeleteRecords. Return the low watermark. Raises `Rejected`."""
         self._check_online()
         target = self.high_watermark if offset == -1 else offset
         if not 0 <= target <= self.high_watermark:
@@ -462,7 +462,7 @@ class PartitionLog:
         try:
             self._start_at(target)
         except OSError as e:
-            raise storage_error("cannot note the new log start", e) from e
+            raise storage_error("cannot record the new log start", e) from e
         return self.log_start_offset
 
     def _start_at(self, offset: int) -> None:
@@ -473,9 +473,9 @@ class PartitionLog:
             self.epochs.truncate_from_start(offset)
 
     def apply_retention(self, now_ms: int) -> int:
-        """Takes away the segments that retention no longer keeps; returns their bytes. Their files go after file.delete.delay.ms.
+        """Remove segments that retention no longer keeps. Return their bytes. Their files are removed after file.delete.delay.ms.
 
-        Raises `Rejected` when the disk refuses.
+        Raises `Rejected` for a disk error.
         """
         self._check_online()
         try:
@@ -490,7 +490,7 @@ class PartitionLog:
             if taken and len(taken) == len(self.segments):
                 try:
                     self.roll(now_ms)
-                except Rejected:  # a full disk has no room for a new segment, but the others can go and make some
+                except Rejected:  # a full disk has no room for a new segment, but removing the others makes some
                     del taken[-1]
                     if not taken:
                         raise
@@ -505,7 +505,7 @@ class PartitionLog:
         return sum(s.size for s in taken)
 
     def doom(self, segment: Segment, now_ms: int, *, with_snapshot: bool = True) -> None:
-        """Renames the files of a segment that left the list to `.deleted`, to be removed after file.delete.delay.ms. Raises `OSError`."""
+        """Rename the files of a removed segment to `.deleted`; they are removed after file.delete.delay.ms. Raises `OSError`."""
         segment.release()
         snapshot = self.snapshots.forget(segment.base_offset) if with_snapshot else None
         for path in [*segment.paths(), *([snapshot] if snapshot else [])]:
@@ -516,9 +516,9 @@ class PartitionLog:
                 self._with_doomed.add((self.topic, self.partition))
 
     def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
-        """Removals of files whose delay is over (or longer than it can be: the clock went back), each to be called once, on any thread.
+        """Yield removals of files whose delay is over (or longer than possible: the clock went back), to be called once, on any thread.
 
-        They raise `OSError`; such a file goes at the next start.
+        They raise `OSError`; such a file is removed at the next start.
         """
         while self.doomed_files and not 0 < self.doomed_files[0][0] - now_ms <= self.config.file_delete_delay_ms:
             yield partial(self.files.remove, self.doomed_files.pop(0)[1])
@@ -526,9 +526,9 @@ class PartitionLog:
     # --- the log's end -----------------------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drops `offset` and all after it; a batch that holds it goes whole. Producers go back to what they were. Raises `OSError`."""
+        """Truncate the log from `offset` on, with the whole batch that has it, and restore the producers' state. Raises `OSError`."""
         if offset >= self.log_end_offset:
-            self.epochs.truncate_from_end(self.log_end_offset)  # one in which nothing was appended may be another leader's (KAFKA-10706)
+            self.epochs.truncate_from_end(self.log_end_offset)  # an epoch without records may be another leader's (KAFKA-10706)
             return
         if offset <= self.log_start_offset and offset < self.segments.first.base_offset:
             self.restart_at(offset, now_ms)
@@ -542,9 +542,9 @@ class PartitionLog:
         self._cut(gone, end)
 
     def restart_at(self, offset: int, now_ms: int) -> None:
-        """Drops everything; the log is empty and starts at `offset` (truncateFullyAndStartAt). Raises `OSError`."""
+        """Drop everything; the log is empty and starts at `offset` (truncateFullyAndStartAt). Raises `OSError`."""
         old = list(self.segments)
-        _ = old[-1].fd  # makes the directory of a log that is in memory alone
+        _ = old[-1].fd  # creates the directory of a log that is only in memory
         for segment in old:
             segment.remove()
         self.segments.replace(old, [self._new_segment(offset, now_ms)])
@@ -554,7 +554,7 @@ class PartitionLog:
         self._cut([], offset)
 
     def _cut(self, gone: list[Segment], end: int) -> None:
-        """The log ends at `end` now: segments `gone` go, and memory follows."""
+        """End the log at `end`: remove the segments `gone` and update memory."""
         self._generation += 1
         self.on_change()
         for segment in gone:
@@ -571,17 +571,17 @@ class PartitionLog:
         replay(self.producer_state, self.segments, end)
         self.producer_state.passed_high_watermark(self.high_watermark)
 
-    # --- leaving -----------------------------------------------------------------------------------------------------------------
+    # --- close -------------------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """A clean end: everything saved and synced, the producers too. Raises `OSError`, `FsyncFailed` among them."""
+        """Close cleanly: save and sync everything, including the producers. Raises `OSError`, including `FsyncFailed`."""
         if (ticket := self.close_begin()) is not None:
             ticket.sync()
             self.flush_end(ticket)
         self.release()
 
     def close_begin(self) -> FlushTicket | None:
-        """The part of a clean end before the sync; then `flush_end` and `release`. None when all is on disk already. Raises `OSError`."""
+        """Do the part of a clean close before the sync; then call `flush_end` and `release`. None if all is synced. Raises `OSError`."""
         if self.failure is not None or not self.segments.active.is_made:
             return None
         self.segments.active.finish()
@@ -591,10 +591,10 @@ class PartitionLog:
         return None
 
     def release(self) -> None:
-        """Gives all descriptors back and saves nothing."""
+        """Close all descriptors without saving anything."""
         for segment in self.segments:
             segment.release()
 
     def segments_replaced(self) -> None:
-        """The cleaner has put other segments in place: nothing that is remembered about positions holds."""
+        """Forget cached positions, because the cleaner has replaced segments."""
         self._reader.forget_positions()

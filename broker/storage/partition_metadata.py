@@ -1,4 +1,4 @@
-"""`partition.metadata`: which topic, by id, a partition's directory belongs to (Kafka's PartitionMetadataFile). No line end at its end."""
+"""`partition.metadata`: the topic id of a partition's directory (Kafka's PartitionMetadataFile). It has no final newline."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ NO_TOPIC_ID: Final = bytes(16)
 
 
 def encode_uuid(raw: bytes) -> str:
-    """22 characters of base64url."""
+    """Return the id in 22 characters of base64url."""
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
 def decode_uuid(text: str) -> bytes:
-    """Raises `ValueError`."""
+    """Parse an id. Raises `ValueError`."""
     try:
         raw = base64.b64decode(text + "==", altchars=b"-_", validate=True)
     except binascii.Error as e:
@@ -31,7 +31,7 @@ def encode_metadata(topic_id: bytes) -> bytes:
 
 
 def decode_metadata(data: bytes) -> bytes:
-    """The topic id. Raises `ValueError`."""
+    """Return the topic id. Raises `ValueError`."""
     lines = [line.partition(": ") for line in data.decode().splitlines()]
     fields = {key: value for key, _, value in lines}
     if fields.get("version") != "0" or "topic_id" not in fields:

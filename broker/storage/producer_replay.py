@@ -1,10 +1,10 @@
-"""Producer state from files: the newest snapshot that checks out, then the batches after it (reference 2.7).
+"""Restores producer state from files: the newest valid snapshot, then the batches after it (reference 2.7).
 
-A snapshot keeps only a producer's newest batch. The others of its window of five are in the log, whoever wrote it, and are read from there
-when the first of them is sent again: a start does not pay for producers that have nothing to ask.
+A snapshot has only a producer's newest batch. The others of its deduplication window (five batches) are in the log, whatever broker wrote
+it, and are read when the first of them is sent again: a start costs nothing for producers that do not retry.
 
-Deviation from Kafka, on the safe side: a log without any snapshot is replayed from its start also after a clean stop, where Kafka
-assumes that there were no producers. A lost snapshot then costs a walk over headers and no duplicate.
+Deviation from Kafka, on the safe side: a log without any snapshot is replayed from its start even after a clean shutdown, where Kafka
+assumes that there were no producers. A lost snapshot then costs a scan of headers, and no duplicates.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ from ottla.protocol.records.errors import CorruptBatch, RecordsError
 logger = logging.getLogger(__name__)
 
 BATCHES_SEARCHED: Final = 2048
-"""Back from a producer's newest batch, once after a start: what four hundred producers have in flight in turn. It takes 2 ms, or 50 where
-batches are large and none is found. What lies further back stays forgotten, as in Kafka."""
+"""Batches searched back from a producer's newest batch, once after a start: about what 400 producers have in flight. It takes 2 ms, or 50
+if batches are large and none is found. Older ones are not recognized, as in Kafka."""
 
 
 def read_marker(segment: Segment, position: int, header: BatchHeader) -> Marker | None:
-    """The marker of a control batch, None when it does not end a transaction. Raises `RecordsError`."""
+    """Return the marker of a control batch, None if it does not end a transaction. Raises `RecordsError`."""
     marker = parse_marker(segment.pread(header.size_bytes, position))
     return marker if marker.ends_transaction else None
 
 
 def load_snapshot(state: ProducerState, snapshots: ProducerSnapshots, *, start: int, end: int) -> list[Damage]:
-    """Starts `state` from the newest good snapshot up to `end`, or empty at `start`; bad ones are removed. Raises `OSError`.
+    """Load `state` from the newest valid snapshot up to `end`, or empty at `start`; invalid ones are removed. Raises `OSError`.
 
-    `start` is where the first segment begins, not the log's start: a batch that DeleteRecords hid still says what its producer did last, a
-    hidden marker that its transaction is over. What an older snapshot knows may have changed in batches that are gone: it says nothing.
+    `start` is the first segment's base offset, not the log's start: batches hidden by DeleteRecords still have their producer's last state,
+    and hidden markers show that transactions have ended. An older snapshot is not used, because batches after it are missing.
     """
     findings = []
     while (offset := snapshots.newest(end)) is not None and offset >= start:
         try:
             entries = snapshots.read(offset)
         except (CorruptSnapshot, FileNotFoundError) as e:
-            findings.append(Damage(snapshots.path(offset), f"producer snapshot not usable ({e}), removed; an older one or the log serves"))
+            findings.append(Damage(snapshots.path(offset), f"producer snapshot not usable ({e}), removed; an older one or the log is used"))
             snapshots.remove(offset)
             continue
         state.load(entries, offset)
@@ -58,7 +58,7 @@ def load_snapshot(state: ProducerState, snapshots: ProducerSnapshots, *, start: 
 
 
 def replay(state: ProducerState, segments: SegmentList, end: int) -> None:
-    """Applies the batches from `state.end_offset` up to `end`; where bytes are no batch, the rest of that segment is passed over."""
+    """Apply the batches from `state.end_offset` up to `end`. From an invalid batch on the rest of its segment is skipped."""
     start = state.end_offset
     if start >= end:
         return
@@ -76,7 +76,7 @@ def replay(state: ProducerState, segments: SegmentList, end: int) -> None:
 
 
 def readable_batches(segment: Segment, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """As `Segment.batches`, up to where bytes are no batch: damage in a segment that was synced long ago does not stop a start."""
+    """Yield batches like `Segment.batches`, up to an invalid one: corruption in a segment synced long ago must not prevent a start."""
     try:
         yield from segment.batches(position, chunk=REPLAY_BYTES)
     except CorruptBatch as e:
@@ -84,7 +84,7 @@ def readable_batches(segment: Segment, position: int = 0) -> Iterator[tuple[int,
 
 
 def apply(state: ProducerState, segment: Segment, position: int, header: BatchHeader) -> CompletedTxn | None:
-    """One batch read back; returns the transaction that it completes. An unreadable marker is no marker."""
+    """Apply one batch from the log. Return the transaction that it completes. An unreadable marker is ignored."""
     if not header.has_producer_id:
         return None
     marker = None
@@ -97,7 +97,7 @@ def apply(state: ProducerState, segment: Segment, position: int, header: BatchHe
 
 
 def find_duplicate(state: ProducerState, segments: SegmentList, batch: BatchHeader) -> BatchMetadata | None:
-    """As `ProducerState.find_duplicate`, also of batches that are older than the snapshot from which `state` began. Raises `OSError`."""
+    """Find a duplicate like `ProducerState.find_duplicate`, also before the snapshot from which `state` was loaded. Raises `OSError`."""
     known = state.find_duplicate(batch)
     if known is None and (entry := state.get(batch.producer_id)) is not None and entry.may_repeat_older(batch):
         recall_window(entry, segments)
@@ -106,22 +106,21 @@ def find_duplicate(state: ProducerState, segments: SegmentList, batch: BatchHead
 
 
 def recall_window(entry: ProducerStateEntry, segments: SegmentList) -> None:
-    """Reads the batches before the oldest one that `entry` remembers back from the log. Raises `OSError`.
+    """Read the batches before the oldest one in `entry` from the log. Raises `OSError`.
 
-    The log is the only witness: what retention, compaction or damage has taken stays forgotten, and nothing is remembered that was not
-    written.
+    Only the log is used: batches removed by retention, compaction or corruption are not recognized, and no batch is that was never written.
     """
     try:
         for header in islice(_back_from(segments, entry.batches[0].first_offset), BATCHES_SEARCHED):
             if header.producer_id == entry.producer_id and not header.is_control and not entry.remember_older(header):
                 break
     except CorruptBatch as e:
-        logger.warning("the batches that producer %d wrote before are not known: %s", entry.producer_id, e)
+        logger.warning("the earlier batches of producer %d cannot be read: %s", entry.producer_id, e)
     entry.older_in_log = False
 
 
 def _back_from(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
-    """The batches before the one at `offset`, the newest first, in steps of the index. Raises `CorruptBatch`."""
+    """Yield the batches before the one at `offset`, newest first, in steps of the index. Raises `CorruptBatch`."""
     for segment in segments.before(offset):
         end = offset
         while end > segment.base_offset:
@@ -136,7 +135,7 @@ def _back_from(segments: SegmentList, offset: int) -> Iterator[BatchHeader]:
 
 
 def _headers_below(end: int, segment: Segment, position: int) -> deque[BatchHeader]:
-    """The last of them: from one entry of a sparse index to the next there may be millions (index.interval.bytes)."""
+    """Return the last headers below `end`, a bounded number: there may be millions between two index entries (index.interval.bytes)."""
     headers: deque[BatchHeader] = deque(maxlen=BATCHES_SEARCHED)
     for _, header in segment.batches(position):
         if header.base_offset >= end:

@@ -1,7 +1,7 @@
-"""`<offset>.snapshot`: the producers of a partition as they were before that offset (Kafka's ProducerStateManager).
+"""`<offset>.snapshot`: the producers of a partition before that offset (Kafka's ProducerStateManager).
 
-Rules inside: only the newest batch of each producer is kept, those before it are in the log (`producer_replay.find_duplicate`); a snapshot
-that does not check out is worthless and is removed, never repaired.
+Invariants: a snapshot has only each producer's newest batch; earlier ones are read from the log (`producer_replay.find_duplicate`). An
+invalid snapshot is removed, never repaired.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ SUFFIX: Final = ".snapshot"
 
 
 class CorruptSnapshot(Exception):
-    """The file is not a producer snapshot of a version that we know."""
+    """The file is not a producer snapshot of a known version."""
 
 
 def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of the file."""
     rows = [
         ENTRY.pack(
             e.producer_id,
@@ -43,7 +43,7 @@ def encode_snapshot(entries: Iterable[ProducerStateEntry]) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> list[ProducerStateEntry]:
-    """Raises `CorruptSnapshot`."""
+    """Parse the file. Raises `CorruptSnapshot`."""
     try:
         return list(_entries(entries_of(data)))
     except ProtocolError as e:
@@ -60,7 +60,7 @@ def _entries(rows: memoryview) -> Iterator[ProducerStateEntry]:
 
 
 class ProducerSnapshots:
-    """The snapshot files of one partition's directory, by offset."""
+    """The snapshot files in one partition's directory, by offset."""
 
     __slots__ = ("_directory", "_files", "offsets", "unsynced")
 
@@ -78,7 +78,7 @@ class ProducerSnapshots:
         return max(self.offsets, default=None)
 
     def take(self, entries: Iterable[ProducerStateEntry], offset: int, *, sync: bool) -> bool:
-        """Writes the snapshot at `offset` unless there is one as new; returns whether it did. Raises `OSError`."""
+        """Write the snapshot at `offset` unless there is one at least as new. Return whether it did. Raises `OSError`."""
         latest = self.latest
         if latest is not None and offset <= latest:
             return False
@@ -89,11 +89,11 @@ class ProducerSnapshots:
         return True
 
     def newest(self, at_most: int) -> int | None:
-        """The offset of the newest snapshot at or below `at_most`."""
+        """Return the offset of the newest snapshot at or below `at_most`."""
         return max((o for o in self.offsets if o <= at_most), default=None)
 
     def read(self, offset: int) -> list[ProducerStateEntry]:
-        """Raises `CorruptSnapshot`, `OSError`."""
+        """Read a snapshot. Raises `CorruptSnapshot`, `OSError`."""
         return decode_snapshot(self._files.read_bytes(self.path(offset)))
 
     def remove(self, offset: int) -> None:
@@ -102,7 +102,7 @@ class ProducerSnapshots:
         self.unsynced.discard(offset)
 
     def forget(self, offset: int) -> Path | None:
-        """Takes the snapshot out of the list and returns its file for the caller to remove; None when there is none."""
+        """Remove the snapshot from the list. Return its file for the caller to remove; None if there is none."""
         if offset not in self.offsets:
             return None
         self.offsets.discard(offset)
@@ -110,12 +110,12 @@ class ProducerSnapshots:
         return self.path(offset)
 
     def remove_above(self, end: int) -> None:
-        """Removes the snapshots of a future that was cut off."""
+        """Remove the snapshots above `end`, after a truncation."""
         for offset in [o for o in self.offsets if o > end]:
             self.remove(offset)
 
     def remove_strays(self, bases: Iterable[int]) -> None:
-        """At load: keeps those at a segment's base, and the largest of all when it is beyond the last base."""
+        """Keep those at a segment's base offset, and the largest of all if it is beyond the last base; remove the others. For loading."""
         known = set(bases)
         strays = sorted(self.offsets - known)
         if strays and strays[-1] > max(known, default=-1):

@@ -1,8 +1,8 @@
-"""What a partition remembers of its producers, and the rules that make a retry harmless (Kafka's ProducerStateManager, ProducerAppendInfo).
+"""What a partition knows about its producers, and the rules of idempotence (Kafka's ProducerStateManager, ProducerAppendInfo).
 
-A pure machine: checks change nothing, `apply_…` change state and never refuse, and replaying a log is the same `apply_…` in the same order.
-Offsets of transactions: `_ongoing` and `_unreplicated` are keyed by first offset. Transactions start in the order of the log, so the first
-key of `_ongoing` is its least.
+A pure state machine: checks change nothing; `apply_…` methods change state and never fail, and a replay of the log calls the same ones in
+the same order. `_ongoing` and `_unreplicated` have transactions by first offset. Transactions begin in log order, so the first key of
+`_ongoing` is its least.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ from ottla.protocol.records.control import ControlType, Marker
 from ottla.protocol.records.sequence import decrement_sequence, increment_sequence
 
 BATCHES_REMEMBERED: Final = 5
-"""Batches that one producer may have in flight and have recognized when it sends them again (ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
+"""Batches per producer that are recognized when they are sent again, the deduplication window
+(ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 NO_EPOCH: Final = -1
 LAST_EPOCH: Final = 32767
 NO_OFFSET: Final = -1
 _FAR: Final = 2**30
-"""Of sequences that come again after 2^31: what is less than half of that before another one is older."""
+"""Half of the distance after which sequences repeat (2^31): a sequence less than this before another one is older."""
 
 
 _new_tuple = tuple.__new__
-"""What a named tuple's class calls after a function that names the fields."""
+"""The constructor that a named tuple's own one calls after binding its arguments."""
 
 
 class Origin(Enum):
-    """Who wrote a batch decides which rules it must pass: all of them, all but sequences, none."""
+    """The writer of a batch, which decides the rules that apply: all of them, all but sequences, none."""
 
     CLIENT = 1
     COORDINATOR = 2
@@ -57,7 +58,7 @@ class BatchMetadata(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerStateEntry:
-    """One producer id's state in one partition. -1 is "none" in every field, as in the snapshot."""
+    """One producer id's state in one partition. -1 means none in every field, as in the snapshot."""
 
     producer_id: int
     producer_epoch: int = NO_EPOCH
@@ -65,9 +66,9 @@ class ProducerStateEntry:
     last_timestamp: int = -1
     current_txn_first_offset: int = NO_OFFSET
     batches: list[BatchMetadata] = field(default_factory=list)
-    """The newest, oldest first. No deque: an empty one takes 760 bytes, and a hundred thousand producers are not rare."""
+    """The newest batches, oldest first. No deque: an empty one takes 760 bytes, and 100,000 producers are not rare."""
     older_in_log: bool = field(default=False, compare=False)
-    """From a snapshot, which keeps only the newest batch: those before it are to be looked for in the log when one is sent again."""
+    """Loaded from a snapshot, which has only the newest batch: earlier ones must be looked up in the log when one is sent again."""
 
     @property
     def last_sequence(self) -> int:
@@ -82,21 +83,21 @@ class ProducerStateEntry:
         return self.batches[-1].offset_delta if self.batches else 0
 
     def take_epoch(self, epoch: int) -> None:
-        """A new epoch starts with an empty window."""
+        """Take a new epoch, which starts with an empty deduplication window."""
         if epoch != self.producer_epoch:
             self.producer_epoch = epoch
             self.batches.clear()
 
     def may_repeat_older(self, batch: BatchHeader) -> bool:
-        """Whether a batch lies before those remembered, and only the log can tell whether it was written."""
+        """Return whether a batch precedes the known ones, so that only the log can tell whether it was written."""
         if not self.older_in_log or batch.producer_epoch != self.producer_epoch or not 0 < len(self.batches) < BATCHES_REMEMBERED:
             return False
         return 0 < decrement_sequence(self.batches[0].first_sequence, batch.last_sequence) < _FAR
 
     def remember_older(self, batch: BatchHeader) -> bool:
-        """Puts the batch that the log has before the oldest remembered one in front of it; False when it is not of the window.
+        """Prepend the log's batch before the oldest known one; False if it is not part of the deduplication window.
 
-        Only one whose sequence leads to that one is: beyond a gap lies what the producer did before it was forgotten.
+        It must directly precede that one in sequence: batches before a gap are from before the producer was expired.
         """
         if len(self.batches) == BATCHES_REMEMBERED or batch.producer_epoch != self.producer_epoch or batch.base_sequence < 0:
             return False
@@ -114,7 +115,7 @@ class CompletedTxn(NamedTuple):
 
 
 class ProducerState:
-    """All producers of one partition up to (not including) `end_offset`."""
+    """All producers of one partition up to, but excluding, `end_offset`."""
 
     __slots__ = ("_entries", "_guards", "_ongoing", "_unreplicated", "end_offset")
 
@@ -137,9 +138,10 @@ class ProducerState:
     # --- checks (reference 2.2) ------------------------------------------------------------------------------------------------
 
     def is_next(self, batch: BatchHeader) -> bool:
-        """Whether a data batch outside of any transaction follows its producer's last one: then no rule can refuse it, and it repeats none.
+        """Return whether a non-transactional data batch directly follows its producer's last one; then no rule rejects it and it is no
+        duplicate.
 
-        Nearly every batch is so, and this tells it at a third of the cost of both questions below.
+        Nearly every batch does, and this check costs a third of the two below.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch or not entry.batches or batch.attributes & TRANSACTIONAL:
@@ -148,10 +150,11 @@ class ProducerState:
         return 0 <= last == batch.base_sequence - 1 and entry.current_txn_first_offset == NO_OFFSET
 
     def repeats_none(self, batch: BatchHeader) -> bool:
-        """Whether a data batch follows its producer's last one, and so repeats none: the first of a transaction does, nearly always.
+        """Return whether a data batch directly follows its producer's last one and so is no duplicate, as a transaction's first one nearly
+        always.
 
-        (A batch that repeats one of the five remembered begins where one of them does; those cover far less than the 2^31 sequences after
-        which numbers come again.)
+        (A duplicate of one of the five known batches begins where that one does; they span far less than the 2^31 sequences after which
+        numbers repeat.)
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch or not entry.batches:
@@ -159,7 +162,7 @@ class ProducerState:
         return 0 <= entry.batches[-1].last_sequence == batch.base_sequence - 1
 
     def find_duplicate(self, batch: BatchHeader) -> BatchMetadata | None:
-        """The batch already written that this one repeats: same epoch, same first and same last sequence."""
+        """Return the written batch that this one repeats: same epoch, same first and same last sequence."""
         entry = self._entries.get(batch.producer_id)
         if entry is None or entry.producer_epoch != batch.producer_epoch:
             return None
@@ -170,9 +173,9 @@ class ProducerState:
         return None
 
     def check_verified(self, batch: BatchHeader, guard: VerificationGuard | None) -> None:
-        """Raises `Rejected` for a transactional batch that would open a transaction which its coordinator did not say is there.
+        """Raise `Rejected` for a transactional batch that would open a transaction unknown to its coordinator.
 
-        `guard` is that of the question which the coordinator has answered.
+        `guard` is the one of the question that the coordinator has answered.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is not None:
@@ -183,7 +186,7 @@ class ProducerState:
             raise Rejected(ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
     def check_batch(self, batch: BatchHeader, origin: Origin) -> None:
-        """Raises `Rejected` for a data batch that must not be written. Duplicates are to be looked for before."""
+        """Raise `Rejected` for a data batch that must not be written. Duplicates must be looked for before."""
         guard = self._guards.get(batch.producer_id) if origin is Origin.CLIENT else None
         entry = self._entries.get(batch.producer_id)
         if guard is not None:
@@ -202,8 +205,8 @@ class ProducerState:
 
     @staticmethod
     def _check_first(guard: VerificationGuard, batch: BatchHeader, *, known: bool) -> None:
-        """From transaction version 2 on every transaction begins an epoch, hence with sequence 0: of an unknown producer any other sequence
-        says that batches before it were lost (KIP-890)."""
+        """Check a transaction's first batch. From transaction version 2 on every transaction begins an epoch, and so with sequence 0: any
+        other sequence of an unknown producer shows that batches before it were lost (KIP-890)."""
         if guard.adds and not known and batch.base_sequence != 0:
             message = f"producer {batch.producer_id} begins with sequence {batch.base_sequence}, not 0"
             raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
@@ -231,16 +234,16 @@ class ProducerState:
             raise Rejected(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of this producer in this epoch is open here."""
+        """Return whether this producer has an open transaction here in this epoch."""
         entry = self._entries.get(producer_id)
         return entry is not None and entry.producer_epoch == epoch and entry.current_txn_first_offset != NO_OFFSET
 
     def check_marker(self, batch: BatchHeader, marker: Marker, transaction_version: int) -> None:
-        """Raises `Rejected` for a transaction marker of a fenced producer or coordinator (reference 2.4).
+        """Raise `Rejected` for a transaction marker of a fenced producer or coordinator (reference 2.4).
 
-        From transaction version 2 on every transaction has its own epoch, so a marker of the stored epoch can only be the retry of one that
-        was written: it is refused while a transaction is open (KIP-890). But after the last epoch of all, in which Kafka 4.0 could leave
-        a transaction, none comes to end it with (KAFKA ProducerAppendInfo.checkProducerEpoch).
+        From transaction version 2 on every transaction has its own epoch, so a marker with the stored epoch can only repeat one that was
+        written: it is rejected while a transaction is open (KIP-890). The last epoch is an exception: Kafka 4.0 could leave a transaction
+        open in it, and no later epoch exists to end it with (Kafka's ProducerAppendInfo.checkProducerEpoch).
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
@@ -257,10 +260,10 @@ class ProducerState:
     # --- verification (KIP-890) -------------------------------------------------------------------------------------------------
 
     def start_verification(self, producer_id: int, epoch: int, sequence: int, *, adds: bool, now_ms: int) -> VerificationGuard | None:
-        """The guard to append a transaction's first batch with, once the coordinator has said that the transaction is there.
+        """Return the guard for appending a transaction's first batch, once the coordinator has confirmed the transaction.
 
-        None: it is open here, and there is nothing to ask. All who ask at the same time have one guard. Raises `Rejected` for an epoch of
-        the past (KAFKA UnifiedLog.maybeStartTransactionVerification).
+        None: the transaction is open here, and there is nothing to ask. Concurrent callers get the same guard. Raises `Rejected` for an old
+        epoch (Kafka's UnifiedLog.maybeStartTransactionVerification).
         """
         entry = self._entries.get(producer_id)
         if entry is not None:
@@ -277,7 +280,7 @@ class ProducerState:
     # --- changes ---------------------------------------------------------------------------------------------------------------
 
     def apply_batch(self, batch: BatchHeader, base_offset: int) -> None:
-        """A data batch of a producer was written at `base_offset`."""
+        """Apply a producer's data batch that was written at `base_offset`."""
         producer_id = batch.producer_id
         entry = self._entries.get(producer_id)
         if entry is None:
@@ -298,10 +301,10 @@ class ProducerState:
                 self._ongoing[base_offset] = producer_id
 
     def apply_marker(self, batch: BatchHeader, marker: Marker, offset: int) -> CompletedTxn | None:
-        """A marker was written at `offset`; returns the transaction that it completes, if one was open.
+        """Apply a marker that was written at `offset`. Return the transaction that it completes, if one was open.
 
-        It also ends what was asked for that transaction. A guard of the marker's own epoch is of the next one, which a producer of
-        transaction version 2 begins before the markers of the last have come (KAFKA UnifiedLog.updateProducers).
+        It also invalidates that transaction's guard. A guard with the marker's own epoch belongs to the next transaction, which a producer
+        of transaction version 2 begins before the last one's markers have arrived (Kafka's UnifiedLog.updateProducers).
         """
         guard = self._guards.get(batch.producer_id)
         if guard is not None and not (guard.adds and guard.epoch == batch.producer_epoch):
@@ -321,7 +324,7 @@ class ProducerState:
         return CompletedTxn(batch.producer_id, first, offset, marker.type is ControlType.ABORT)
 
     def replay(self, batch: BatchHeader, marker: Marker | None) -> CompletedTxn | None:
-        """A batch read back from the log: no checks, the same changes. `marker` is given for a control batch that ends a transaction."""
+        """Apply a batch of the log without checks. `marker` is given for a control batch that ends a transaction."""
         if not batch.has_producer_id or (batch.is_control and marker is None):
             return None
         if marker is not None:
@@ -330,7 +333,7 @@ class ProducerState:
         return None
 
     def stable_before(self, completed: CompletedTxn) -> int:
-        """The last stable offset once `completed` no longer holds it back: what the aborted index notes."""
+        """Return the last stable offset after the end of `completed`, for the transaction index."""
         return next(iter(self._ongoing), completed.last_offset + 1)
 
     @property
@@ -341,18 +344,19 @@ class ProducerState:
         return min([*self._unreplicated, next(iter(self._ongoing), 2**63 - 1)])
 
     def passed_high_watermark(self, high_watermark: int) -> None:
-        """Transactions whose marker everyone has are finished."""
+        """Drop transactions whose markers are below the high watermark."""
         if self._unreplicated:
             self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= high_watermark}
 
     def log_started_at(self, offset: int) -> None:
-        """The log's beginning went away: finished transactions below it hold nothing back any more."""
+        """Drop finished transactions below the log's new start."""
         self._unreplicated = {first: last for first, last in self._unreplicated.items() if last >= offset}
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forgets producers silent for so long by their records' timestamps, but none with an open transaction; returns how many.
+        """Remove producers inactive for `expiration_ms` by their records' timestamps, except those with an open transaction. Return how
+        many.
 
-        So it does with questions to coordinators that led to no batch.
+        Guards that led to no batch expire, too.
         """
         self._guards = {producer_id: guard for producer_id, guard in self._guards.items() if now_ms - guard.started_ms < expiration_ms}
         gone = [
@@ -365,7 +369,7 @@ class ProducerState:
         return len(gone)
 
     def load(self, entries: Iterable[ProducerStateEntry], end_offset: int) -> None:
-        """Starts again from a snapshot. Questions to coordinators are nothing of the log, and stay, as in KAFKA ProducerStateManager."""
+        """Start again from a snapshot. Guards are kept, because they are not part of the log, as in Kafka's ProducerStateManager."""
         self._entries = {entry.producer_id: entry for entry in entries}
         open_txns = [(e.current_txn_first_offset, e.producer_id) for e in self._entries.values() if e.current_txn_first_offset != NO_OFFSET]
         self._ongoing = dict(sorted(open_txns))

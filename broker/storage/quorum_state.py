@@ -1,6 +1,6 @@
-"""`quorum-state`: what a node knows of its quorum's newest election, over a restart (Kafka's FileQuorumStateStore, ElectionState).
+"""`quorum-state`: a node's knowledge of its quorum's newest election, across restarts (Kafka's FileQuorumStateStore, ElectionState).
 
-One line of JSON. Version 0 goes with `kraft.version` 0, version 1 with 1; both are read. A node without a vote votes for nobody.
+The file is one line of JSON. Version 0 goes with `kraft.version` 0, version 1 with 1; both are read. An observer never votes.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _NOBODY: Final = -1
 
 
 def read_election(files: Files, directory: Path) -> Election | None:
-    """What the file says, None where there is none. Raises `LogDirRefused` for one that cannot be read, OSError."""
+    """Return the election in the file, None without one. Raises `LogDirRefused` if the file is invalid, OSError."""
     path = directory / FILE_NAME
     try:
         found = json.loads(files.read_bytes(path))
         if found["data_version"] not in {0, 1}:
-            raise LogDirRefused(f"{path} is of version {found['data_version']}, which this broker does not know")
+            raise LogDirRefused(f"{path} has the unknown version {found['data_version']}")
         election = Election(found["leaderEpoch"], found["leaderId"])
     except FileNotFoundError:
         return None
     except (ValueError, LookupError, TypeError) as error:
-        raise LogDirRefused(f"{path} is not what a node writes about its quorum ({error!r})") from error
+        raise LogDirRefused(f"{path} is not a valid quorum state ({error!r})") from error
     if not all(isinstance(number, int) and number >= NO_LEADER for number in election):
-        raise LogDirRefused(f"{path} names epoch {election.epoch} and leader {election.leader_id}")
+        raise LogDirRefused(f"{path} has an invalid epoch {election.epoch} or leader {election.leader_id}")
     return election
 
 
 def write_election(files: Files, directory: Path, election: Election, kraft_version: int, voters: Iterable[int]) -> None:
-    """Replaces the file; it is on disk when this returns. `voters` are named only at `kraft.version` 0. Raises OSError."""
+    """Replace the file, and return when it is on disk. `voters` are stored only at `kraft.version` 0. Raises OSError."""
     said: dict[str, Any] = {"leaderId": election.leader_id, "leaderEpoch": election.epoch, "votedId": _NOBODY}
     if kraft_version == 0:
         named = [{"voterId": voter} for voter in voters]

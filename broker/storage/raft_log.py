@@ -1,9 +1,9 @@
-"""The log of the cluster's metadata on a node that keeps a copy of it: one log, and snapshots of what was in it (Kafka's KafkaRaftLog).
+"""A node's copy of the cluster's metadata log, with snapshots of its beginning (Kafka's KafkaRaftLog).
 
-Rules that hold inside:
-- The log begins at 0, or there is a snapshot of all that was before.
-- A snapshot that reaches beyond the log takes its place: the log is empty then, and begins where the snapshot ends.
-- Nothing but snapshots makes the log shorter at its beginning (KAFKA-14238).
+Invariants:
+- The log begins at 0, or there is a snapshot of everything before its beginning.
+- A snapshot that reaches beyond the log replaces it: the log is then empty and begins where the snapshot ends.
+- Only snapshots shorten the log at its beginning (KAFKA-14238).
 """
 
 from __future__ import annotations
@@ -11,31 +11,28 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.snapshots import SnapshotId
 from ottla.broker.storage.errors import LogDirRefused
 from ottla.broker.storage.log_values import Isolation
-from ottla.broker.storage.partition_log import Origin
+from ottla.broker.storage.partition_log import Origin, PartitionLog
 from ottla.broker.storage.snapshot_files import SnapshotFiles
 from ottla.protocol.schema import Buffer
-
-if TYPE_CHECKING:
-    from ottla.broker.storage.partition_log import PartitionLog
 
 _READ_BYTES: Final = 64 << 10
 _NO_EPOCH: Final = -1
 
 
 class MetadataRetention(NamedTuple):
-    """metadata.max.retention.bytes and metadata.max.retention.ms: of the log with its snapshots; negative: no bound."""
+    """metadata.max.retention.bytes and metadata.max.retention.ms, for the log and its snapshots; negative: no limit."""
 
     max_bytes: int = 100 << 20
     max_ms: int = 7 * 86_400_000
 
 
 class RaftLog:
-    """`log` is the partition's; this is its one writer. Raises `LogDirRefused` where its beginning is missing, OSError."""
+    """The metadata log. This object is the only writer of `log`. Raises `LogDirRefused` if the log's beginning is missing, OSError."""
 
     def __init__(self, log: PartitionLog, retention: MetadataRetention | None = None, *, now_ms: int) -> None:
         self.log = log
@@ -44,9 +41,9 @@ class RaftLog:
         self.snapshots.load(log.log_start_offset)
         newest = self.snapshots.newest
         if log.log_start_offset > 0 and (newest is None or newest.end_offset < log.log_start_offset):
-            raise LogDirRefused(f"{log.directory} begins at offset {log.log_start_offset} and has no snapshot of what was before")
+            raise LogDirRefused(f"{log.directory} begins at offset {log.log_start_offset} and has no snapshot of the records before")
         self.restart_at_newest_snapshot(now_ms)
-        if newest is not None:  # what is in a snapshot is committed
+        if newest is not None:  # a snapshot has only committed records
             log.advance_high_watermark(min(newest.end_offset, log.log_end_offset))
 
     @property
@@ -63,37 +60,38 @@ class RaftLog:
 
     @property
     def last_epoch(self) -> int:
-        """That of the last record, be it in a snapshot; 0 before there is one."""
+        """The epoch of the last record, in the log or a snapshot; 0 before the first."""
         newest = self.snapshots.newest
         if self.log.epochs.latest == _NO_EPOCH and newest is not None and newest.end_offset == self.end_offset:
             return newest.epoch
         return max(self.log.epochs.latest, 0)
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """The greatest epoch at most `epoch`, and where it ends; the last epoch and the log's end where none is known."""
+        """Return the greatest epoch up to `epoch`, and its end; the last epoch and the log's end if none is known."""
         known, end = self.log.end_offset_for_epoch(epoch)
         return (known, end) if known != _NO_EPOCH else (self.last_epoch, self.end_offset)
 
     def has_snapshot(self, snapshot: SnapshotId) -> bool:
         return snapshot in self.snapshots.ids
 
-    # --- the end -----------------------------------------------------------------------------------------------------------------
+    # --- append and truncate -----------------------------------------------------------------------------------------------------
 
     def append(self, records: Buffer, epoch_max: int, now_ms: int) -> None:
-        """Whole batches as they are, up to the first of a greater epoch than `epoch_max`; a partial one at the end is left out.
+        """Append complete batches unchanged, up to the first of a greater epoch than `epoch_max`; an incomplete one at the end is skipped.
 
-        Raises RecordsError for what is no batch, `Rejected`: CORRUPT_MESSAGE for what does not follow the log, else the disk refuses.
+        Raises RecordsError for an invalid batch, `Rejected`: CORRUPT_MESSAGE for a batch that does not follow the log, otherwise a disk
+        error.
         """
         if records:
             self.log.append(records, origin=Origin.REPLICATION, leader_epoch=epoch_max, now_ms=now_ms)
 
     def truncate_to(self, offset: int, now_ms: int) -> None:
-        """Drops `offset` and what follows. Raises OSError."""
-        assert offset >= self.high_watermark, "what is committed stays"
+        """Remove the records from `offset` on. Raises OSError."""
+        assert offset >= self.high_watermark, "committed records are never truncated"
         self.log.truncate_to(offset, now_ms)
 
     def restart_at_newest_snapshot(self, now_ms: int) -> bool:
-        """Empties a log that does not reach as far as its newest snapshot. Returns whether that was so. Raises OSError."""
+        """Empty a log that ends before its newest snapshot does. Return whether that was so. Raises OSError."""
         newest = self.snapshots.newest
         if newest is None or (newest.epoch, newest.end_offset) <= (self.last_epoch, self.end_offset):
             return False
@@ -104,17 +102,17 @@ class RaftLog:
     # --- reading -----------------------------------------------------------------------------------------------------------------
 
     def committed(self, offset: int) -> bytes:
-        """Whole batches from `offset` on that are committed; empty where there are none. Raises `Rejected`."""
+        """Return complete committed batches from `offset` on, or nothing. Raises `Rejected`."""
         if offset >= self.high_watermark:
             return b""
         return self.log.read(offset, _READ_BYTES, isolation=Isolation.READ_UNCOMMITTED, min_one_batch=True).records
 
-    # --- the beginning -----------------------------------------------------------------------------------------------------------
+    # --- retention ---------------------------------------------------------------------------------------------------------------
 
     def clean(self, now_ms: int) -> bool:
-        """Gives up the oldest snapshots, and the log before those that stay, as far as retention says. Returns whether it did.
+        """Remove the oldest snapshots, and the log before the remaining ones, by retention. Return whether anything was removed.
 
-        The newest snapshot always stays (KafkaRaftLog.maybeClean). Raises `Rejected`, ProtocolError, OSError.
+        The newest snapshot is always kept (KafkaRaftLog.maybeClean). Raises `Rejected`, ProtocolError, OSError.
         """
         return self._clean_by_size(now_ms) | self._clean_by_time(now_ms)
 
@@ -144,7 +142,7 @@ class RaftLog:
         return cleaned
 
     def _start_at(self, snapshot: SnapshotId, now_ms: int) -> bool:
-        """The log begins where the snapshot ends (KafkaRaftLog.deleteBeforeSnapshot)."""
+        """Start the log where the snapshot ends (KafkaRaftLog.deleteBeforeSnapshot)."""
         if not self.start_offset < snapshot.end_offset <= self.high_watermark:
             return False
         self.log.delete_records_before(snapshot.end_offset)
@@ -152,7 +150,7 @@ class RaftLog:
         return self.snapshots.forget_before(snapshot.end_offset, now_ms) or removed > 0
 
     def doomed(self, now_ms: int) -> Iterator[Callable[[], None]]:
-        """Removals of files whose delay is over, each to be called once, on any thread. They raise OSError."""
+        """Yield removals of files whose delay is over, each to be called once, on any thread. They raise OSError."""
         yield from self.log.doomed(now_ms)
         for path in self.snapshots.doomed(now_ms):
             yield partial(self.log.files.remove, path)

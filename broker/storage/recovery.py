@@ -1,9 +1,9 @@
-"""From a directory to a `PartitionLog`: what was left behind is finished or removed, what is torn is cut (Kafka's LogLoader).
+"""Opens a partition's directory as a `PartitionLog`: completes or undoes interrupted work, truncates torn writes (Kafka's LogLoader).
 
-Rules inside:
-* After a clean stop everything is trusted; after any other, every batch from the recovery point on is checked, and the log ends before the
-  first bad one: the rest of that segment and all later segments go. Every byte dropped is a `Damage`.
-* Damage never stops the start; only the disk's own refusal (`OSError`) does.
+Invariants:
+* After a clean shutdown everything is trusted. After any other, every batch from the recovery point on is verified, and the log ends before
+  the first invalid one: the rest of that segment and all later segments are removed. Every removed byte is reported as `Damage`.
+* Damage never prevents the start; only an error of the disk (`OSError`) does.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ INDEX_SUFFIXES: Final = (".index", ".timeindex", ".txnindex")
 
 @dataclass(slots=True)
 class OpenRequest:
-    """What `open_log` needs to know. The offsets are those of the directory's checkpoints; `clean` says whether the last stop was clean."""
+    """The input of `open_log`. The offsets are from the directory's checkpoints; `clean`: the last shutdown was clean."""
 
     directory: Path
     topic: str
@@ -59,7 +59,7 @@ class OpenRequest:
     verifies_transactions: bool = True
     with_doomed: set[tuple[str, int]] = field(default_factory=set)
     of_a_member: bool = False
-    """Whether who finds the directory without its topic's id takes it for a stray (KAFKA `LogManager.isStrayReplica`)."""
+    """Whether a directory without a topic id counts as a stray (Kafka's `LogManager.isStrayReplica`), as in a cluster."""
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class _Loading:
 
 
 def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Damage]]:
-    """Opens or makes the log of one partition. Raises `OSError`."""
+    """Open or create the log of one partition. Raises `OSError`."""
     load = _Loading(request)
     segments, suspect = _load_segments(load)
     load.epochs = _load_epochs(load)
@@ -89,16 +89,16 @@ def open_log(request: OpenRequest) -> tuple[PartitionLog, list[Damage]]:
         end = _start_over(load, listed, log_start)
     _load_producers(load, listed, end)
     _settle_epochs(load, listed, log_start, end)
-    listed.active.release()  # thousands of partitions may never be used again before the next stop
+    listed.active.release()  # most of thousands of partitions are not used before the next shutdown
     recovery_point = end if request.clean and not load.findings else min(request.recovery_point, end)
     return PartitionLog(_parts(load, listed, log_start, recovery_point, end)), load.findings
 
 
 def new_log(request: OpenRequest) -> PartitionLog:
-    """The empty log of a new partition. It is in memory alone: the directory, with what says whose it is, is made before the first write.
+    """Return the empty log of a new partition. It is only in memory: its directory and `partition.metadata` are created at the first write.
 
-    So thousands of partitions can be made at once, and cost the disk nothing before they are used. That a partition exists is said by the
-    metadata log; one without a directory is empty.
+    Thousands of partitions can therefore be created at once, and cost the disk nothing before they are used. The metadata log knows that
+    the partition exists; one without a directory is empty.
     """
     load = _Loading(request)
     load.snapshots = ProducerSnapshots(request.files, request.directory)
@@ -107,9 +107,9 @@ def new_log(request: OpenRequest) -> PartitionLog:
     def make_directory() -> None:
         request.files.make_dir(request.directory)
         name, data = request.directory / PARTITION_METADATA, encode_metadata(request.topic_id)
-        if request.of_a_member:  # on disk before any record is (KAFKA `UnifiedLog.append`)
+        if request.of_a_member:  # on disk before any record (Kafka's `UnifiedLog.append`)
             request.files.write_atomic(name, data)
-        else:  # a node of its own knows its partitions by their names
+        else:  # a standalone node identifies its partitions by name
             request.files.write(name, data, sync=False)
         load.epochs.begin_file()
 
@@ -158,7 +158,7 @@ def _new_segment(load: _Loading, base_offset: int) -> Segment:
 
 
 def _load_segments(load: _Loading) -> tuple[list[Segment], set[int]]:
-    """The segments of the directory, and the bases of those that must be checked whole: an index is missing or says nothing."""
+    """Return the directory's segments, and the base offsets of those to verify completely, because an index is missing or invalid."""
     request = load.request
     entries = finish_swaps(request.files, request.directory)
     logs = {_base(e): e.size for e in entries if e.name.endswith(".log")}
@@ -166,7 +166,7 @@ def _load_segments(load: _Loading) -> tuple[list[Segment], set[int]]:
     for entry in entries:
         if entry.name.endswith(INDEX_SUFFIXES) and _base(entry) not in logs:
             request.files.remove(request.directory / entry.name)
-            load.found(request.directory / entry.name, "an index without its log file, removed")
+            load.found(request.directory / entry.name, "index without a log file, removed")
     load.snapshots = ProducerSnapshots(request.files, request.directory, [_base(e) for e in entries if e.name.endswith(".snapshot")])
     segments = [
         Segment(request.files, request.open_files, request.directory, base, size=size, created_ms=request.now_ms)
@@ -174,14 +174,14 @@ def _load_segments(load: _Loading) -> tuple[list[Segment], set[int]]:
     ]
     suspect = set(logs) - indexed
     for base in sorted(suspect):
-        load.found(request.directory / f"{base:020d}.index", "missing; the segment is checked whole and its indexes are built again")
+        load.found(request.directory / f"{base:020d}.index", "missing; the segment is verified and its indexes are rebuilt")
     with_aborted = {_base(e) for e in entries if e.name.endswith(".txnindex")}
     for segment in segments:
         if segment.base_offset in with_aborted:
             try:
                 segment.txn_index.entries()
             except ValueError as e:
-                load.found(segment.txn_index.path, f"not usable ({e}); the segment is checked whole and its indexes are built again")
+                load.found(segment.txn_index.path, f"not usable ({e}); the segment is verified and its indexes are rebuilt")
                 suspect.add(segment.base_offset)
             segment.txn_index.release()
     return segments, suspect
@@ -197,7 +197,7 @@ def _load_epochs(load: _Loading) -> LeaderEpochs:
     path = request.directory / EPOCHS_FILE
     try:
         data = request.files.read_bytes(path)
-        if data:  # an empty one is Kafka's beginning, or what a power loss left: the batches know
+        if data:  # empty in Kafka at first, or after a power loss: then the batches have the epochs
             return LeaderEpochs(request.files, request.directory, decode_epochs(data))
     except FileNotFoundError:
         pass
@@ -208,13 +208,13 @@ def _load_epochs(load: _Loading) -> LeaderEpochs:
 
 
 def _recover(load: _Loading, segments: SegmentList, suspect: set[int]) -> int:
-    """Checks what must be checked and returns the log's end offset."""
+    """Verify what must be verified. Return the log's end offset."""
     request = load.request
     if request.clean:
         try:
             end = segments.active.resume()
         except (CorruptBatch, ValueError) as e:
-            load.found(segments.active.path, f"damaged although the last stop was clean ({e}); the segment is checked whole")
+            load.found(segments.active.path, f"damaged although the last shutdown was clean ({e}); the segment is verified")
             suspect.add(segments.active.base_offset)
         if not suspect:
             return end
@@ -235,7 +235,7 @@ def _check_segments(load: _Loading, segments: SegmentList, todo: list[Segment], 
 
 
 def _check_segment(load: _Loading, segments: SegmentList, segment: Segment, recovery_point: int) -> bool:
-    """Checks one segment from the recovery point on, and builds its indexes again. False: it had to be cut."""
+    """Verify one segment from the recovery point on, and rebuild its indexes. Return False if it had to be truncated."""
     good = segment.trust_indexes_below(recovery_point) if recovery_point > segment.base_offset else segment.distrust_indexes()
     start = end = segment.header_at(good).base_offset if good else segment.base_offset
     interval = load.request.config.index_interval_bytes
@@ -252,7 +252,7 @@ def _check_segment(load: _Loading, segments: SegmentList, segment: Segment, reco
             end = header.next_offset
             good = position + header.size_bytes
     except CorruptBatch as e:
-        load.found(segment.path, f"{e}; the log ends before it now", good, segment.size - good)
+        load.found(segment.path, f"{e}; the log is truncated there", good, segment.size - good)
         segment.truncate_at(good, end)
         cut = True
     if transactions:
@@ -271,7 +271,7 @@ def _note_epoch(load: _Loading, header: BatchHeader) -> None:
 
 
 def _rebuild_txn_index(load: _Loading, segments: SegmentList, segment: Segment, start: int) -> None:
-    """Which transactions were aborted takes the producers' state before the segment to tell."""
+    """Rebuild a transaction index, which needs the producers' state before the segment."""
     state = ProducerState()
     load.findings += load_snapshot(state, load.snapshots, start=segments.first.base_offset, end=start)
     replay(state, segments, start)
@@ -284,11 +284,11 @@ def _rebuild_txn_index(load: _Loading, segments: SegmentList, segment: Segment, 
 
 
 def _drop_after(load: _Loading, segments: SegmentList, last: Segment) -> None:
-    """A log has no holes: what follows a cut goes."""
+    """Remove the segments after a truncated one: a log has no holes."""
     gone = [s for s in segments if s.base_offset > last.base_offset]
     for segment in gone:
         _remove(load, segment)
-        load.found(segment.path, "follows a segment that had to be cut; removed", 0, segment.size)
+        load.found(segment.path, "follows a truncated segment; removed", 0, segment.size)
     if gone:
         segments.replace(gone, [])
 
@@ -300,7 +300,7 @@ def _remove(load: _Loading, segment: Segment) -> None:
 
 
 def _start_over(load: _Loading, segments: SegmentList, log_start: int) -> int:
-    """The log ends before it starts: nothing in it is to be seen by anyone. An empty log at its start takes its place."""
+    """Replace a log that ends before its start, and so has nothing visible, by an empty one at its start."""
     old = list(segments)
     for segment in old:
         load.found(segment.path, f"ends before the log's start {log_start}; removed", 0, segment.size)
@@ -314,13 +314,13 @@ def _load_producers(load: _Loading, segments: SegmentList, end: int) -> None:
     load.findings += load_snapshot(load.producers, load.snapshots, start=segments.first.base_offset, end=end)
     if load.producers.end_offset < end:
         replay(load.producers, segments, end)
-        with contextlib.suppress(OSError):  # the next start is slower; the log itself says the same
+        with contextlib.suppress(OSError):  # only makes the next start slower
             load.snapshots.take(load.producers, end, sync=False)
 
 
 def _settle_epochs(load: _Loading, segments: SegmentList, log_start: int, end: int) -> None:
     if load.epochs_lost:
-        # Anew: what was noted of the segments that were checked comes after what is in the others.
+        # Start anew: epochs of the verified segments would otherwise precede those of the other segments.
         load.epochs = LeaderEpochs(load.request.files, load.request.directory)
         for segment in segments:
             for _, header in readable_batches(segment):

@@ -1,4 +1,4 @@
-"""Which segments retention takes: a decision over what the segments are, oldest first, stopping at the first that stays (reference 6.4)."""
+"""Decides which segments retention removes: from the oldest, up to the first that must be kept (reference 6.4)."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from ottla.broker.storage.segment import Segment
 def deletable(
     segments: Sequence[Segment], *, config: LogConfig, log_start_offset: int, high_watermark: int, log_end_offset: int, now_ms: int
 ) -> list[Segment]:
-    """The oldest segments that no longer have to be kept. All of them may be named; the caller rolls first then.
+    """Return the oldest segments that need not be kept any more. If these are all, the caller must roll first.
 
-    Nothing above the high watermark goes, and an empty active segment never does. Raises `OSError` (the file's time is asked for where
-    records have none).
+    No segment above the high watermark is returned, nor an empty active one. Raises `OSError` (without timestamps the file's time is used).
     """
     ends = [s.base_offset for s in segments[1:]] + [log_end_offset]
     eligible = [(s, end) for s, end in zip(segments, ends, strict=True) if end <= high_watermark and (s is not segments[-1] or s.size)]

@@ -1,11 +1,11 @@
-"""One segment: a `.log` file of batches and the indexes that go with it (Kafka's LogSegment).
+"""One segment: a `.log` file of batches and its indexes (Kafka's LogSegment).
 
-Rules inside:
-* `size` is where the next batch goes. The file may hold more only after a failed write whose remains could not be cut off; such a
-  segment is not written again.
-* An index entry for a batch is added before the batch when more than index.interval.bytes were appended since the last entry, so the
-  first batch of a segment never has one.
-* Rolling by time follows the records' timestamps, not the clock (reference 6.3).
+Invariants:
+* `size` is the position of the next batch. The file is longer only after a failed write whose remains could not be truncated; then the
+  segment is not written any more.
+* A batch gets an index entry, added before it, when more than index.interval.bytes were appended since the last entry; so a segment's first
+  batch never has one.
+* Rolling by time uses the records' timestamps, not the clock (reference 6.3).
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ logger = logging.getLogger(__name__)
 
 _LEGACY: Final = Struct(">qiIb")
 READ_ONLY: Final = {errno.EROFS, errno.EACCES, errno.EPERM}
-"""A disk turned read-only still serves readers."""
+"""A disk that has become read-only still serves readers."""
 INT32_MAX: Final = 2**31 - 1
 SCAN_BYTES: Final = 8 << 10
-"""One read while looking for a batch: two index intervals."""
+"""Bytes per read while looking for a batch: two index intervals."""
 REPLAY_BYTES: Final = 256 << 10
-"""One read while walking a whole segment."""
+"""Bytes per read while walking a whole segment."""
 
 
 def any_header(data: bytes, at: int = 0) -> BatchHeader:
-    """The header at `at`. Of the old message sets (magic 0 and 1), which Kafka still serves, only what `BatchHeader` says.
+    """Return the header at `at`. For old message sets (magic 0 and 1), which Kafka still serves, it has only the fields of `BatchHeader`.
 
     Raises `CorruptBatch`.
     """
@@ -53,8 +53,8 @@ def any_header(data: bytes, at: int = 0) -> BatchHeader:
 
 
 class Segment:
-    """`created_ms` is the clock when the object was made; `jitter_ms` is drawn once per segment. With `make_directory` it is in memory
-    alone until it is written, and calls that first."""
+    """A segment. `created_ms` is the time when the object was made; `jitter_ms` is drawn once per segment. With `make_directory` the
+    segment is only in memory, and calls that before its first write."""
 
     __slots__ = (
         "_bytes_since_index",
@@ -111,11 +111,11 @@ class Segment:
         self._bytes_since_index = 0
         self._index_grew = True
 
-    # What follows is made when it is asked for: of ten thousand partitions, most are never used.
+    # The objects below are made when they are used: of 10,000 partitions, most never are.
 
     @property
     def path(self) -> Path:
-        """The file of batches."""
+        """The file with the batches."""
         if self._path is None:
             self._path = self._named(".log")
         return self._path
@@ -147,13 +147,13 @@ class Segment:
 
     @property
     def _indexes(self) -> Iterator[OffsetIndex | TimeIndex | TxnIndex]:
-        """Those that were asked for."""
+        """The indexes that were used."""
         return (index for index in (self._offset_index, self._time_index, self._txn_index) if index is not None)
 
-    # --- its files -----------------------------------------------------------------------------------------------------------
+    # --- files ---------------------------------------------------------------------------------------------------------------
 
     def create_files(self) -> None:
-        """Makes the three files that Kafka expects of a segment. Raises `OSError`."""
+        """Create the three files that Kafka expects of a segment. Raises `OSError`."""
         if self.is_made:
             self._files.truncate(self.fd, 0)
             self.offset_index.create_file()
@@ -163,11 +163,11 @@ class Segment:
 
     @property
     def is_made(self) -> bool:
-        """False while it is in memory alone, and its directory may not be there: see `new_log`."""
+        """False while the segment is only in memory, possibly without a directory: see `new_log`."""
         return self._make_directory is None
 
     def _make(self) -> None:
-        """The directory and the files of a segment in memory; what fails begins anew the next time. Raises `OSError`."""
+        """Create the directory and the files of a segment in memory; after a failure everything is tried again. Raises `OSError`."""
         assert self._make_directory is not None
         self._make_directory()
         fd = self._open()
@@ -186,7 +186,7 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """True while it holds a descriptor."""
+        """Whether the segment has an open file descriptor."""
         return self._fd >= 0
 
     @property
@@ -209,7 +209,7 @@ class Segment:
     # --- appending -----------------------------------------------------------------------------------------------------------
 
     def should_roll(self, config: LogConfig, incoming_bytes: int, max_timestamp: int, last_offset: int, now_ms: int) -> bool:
-        """Whether the next batch belongs into a new segment (LogSegment.shouldRoll)."""
+        """Return whether the next batch needs a new segment (LogSegment.shouldRoll)."""
         size = self.size
         if not size:
             return False
@@ -227,9 +227,9 @@ class Segment:
         return self._index_grew
 
     def append(self, buffers: Sequence[Buffer], size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
-        """Writes one batch of `size` bytes. Raises `OSError`; then nothing of it counts (see `cut_back`)."""
+        """Write one batch of `size` bytes. Raises `OSError`; then nothing of it counts (see `cut_back`)."""
         position = self.size
-        if self._bytes_since_index > index_interval:  # what may have to be read is read now: nothing can fail once the batch is written
+        if self._bytes_since_index > index_interval:  # loaded now, because nothing may fail once the batch is written
             self.offset_index.load()
             self.time_index.load()
         self._files.pwrite(self._fd if self._fd >= 0 else self.fd, buffers, position)
@@ -237,7 +237,7 @@ class Segment:
         self.size = position + size
 
     def _note(self, position: int, size: int, last_offset: int, max_timestamp: int, index_interval: int) -> None:
-        """What appending a batch at `position` means for the indexes."""
+        """Update the indexes for a batch at `position`."""
         if position == 0:
             self._rolling_timestamp = max_timestamp
         newest = self._max_timestamp
@@ -252,7 +252,7 @@ class Segment:
         self._bytes_since_index += size
 
     def cut_back(self) -> None:
-        """Removes what a failed write left behind the last whole batch. Raises `OSError`."""
+        """Truncate the remains of a failed write after the last complete batch. Raises `OSError`."""
         if self.is_made and self._files.size(self.fd) != self.size:
             self._files.truncate(self.fd, self.size)
 
@@ -260,7 +260,7 @@ class Segment:
 
     @property
     def max_timestamp(self) -> int:
-        """The greatest timestamp of a record in it, -1 when none is known."""
+        """The greatest timestamp of the segment's records, -1 if unknown."""
         if self._max_timestamp is None:
             self._load_max_timestamp()
         assert self._max_timestamp is not None
@@ -268,7 +268,7 @@ class Segment:
 
     @property
     def offset_of_max_timestamp(self) -> int:
-        """The last offset of the batch with that timestamp."""
+        """The last offset of the batch with the greatest timestamp."""
         _ = self.max_timestamp
         return self._offset_of_max_timestamp
 
@@ -277,7 +277,7 @@ class Segment:
         self._max_timestamp, self._offset_of_max_timestamp = last if last is not None else (-1, self.base_offset)
 
     def largest_timestamp(self) -> int:
-        """What retention by time goes by: the file's modification time where no record has a timestamp."""
+        """Return the timestamp for retention: the file's modification time if no record has one."""
         return self.max_timestamp if self.max_timestamp >= 0 else self._files.mtime_ms(self.path)
 
     # --- reading -------------------------------------------------------------------------------------------------------------
@@ -286,11 +286,11 @@ class Segment:
         return self._files.pread(self.fd, min(size, self.size - position), position)
 
     def header_at(self, position: int) -> BatchHeader:
-        """Raises `CorruptBatch` when no header is there."""
+        """Return the header at `position`. Raises `CorruptBatch` if there is none."""
         return any_header(self.pread(HEADER_BYTES, position))
 
     def batches(self, position: int = 0, *, chunk: int = SCAN_BYTES) -> Iterator[tuple[int, BatchHeader]]:
-        """(position, header) of each batch from `position` on, headers only. Raises `CorruptBatch` where there cannot be one."""
+        """Yield (position, header) of each batch from `position` on, reading headers only. Raises `CorruptBatch` at an invalid one."""
         data = b""
         start = position
         while position < self.size:
@@ -303,7 +303,7 @@ class Segment:
             position = end
 
     def whole_batches(self, position: int) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-        """As `batches`, each with all its bytes."""
+        """Yield batches like `batches`, each with all its bytes."""
         data = b""
         start = position
         while position < self.size:
@@ -325,9 +325,9 @@ class Segment:
         return position + size
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """The first batch whose last offset is at least `offset`, None when all end before it.
+        """Return the first batch whose last offset is at least `offset`, None if all end before it.
 
-        An index that cannot be right costs a walk from the start, nothing else. Raises `CorruptBatch`.
+        A wrong index only costs a scan from the start. Raises `CorruptBatch`.
         """
         start = self.offset_index.lookup(offset)
         if 0 < start < self.size:
@@ -335,7 +335,7 @@ class Segment:
                 return self._find_from(start, offset)
             except CorruptBatch as e:
                 logger.warning(
-                    "%s does not lead to offset %d (%s); the segment is searched from its start", self.offset_index.path, offset, e
+                    "%s does not lead to offset %d (%s); the segment is scanned from its start", self.offset_index.path, offset, e
                 )
         return self._find_from(0, offset)
 
@@ -347,10 +347,10 @@ class Segment:
                 return position, header
         return None
 
-    # --- cutting, saving, leaving ----------------------------------------------------------------------------------------------
+    # --- truncate, save, release -----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cuts the batch that holds `offset` and all after it; returns the bytes dropped. Raises `OSError`."""
+        """Remove the batch with `offset` and all after it. Return the bytes removed. Raises `OSError`."""
         found = self.find(offset)
         if found is None:
             return 0
@@ -360,7 +360,7 @@ class Segment:
         return dropped
 
     def truncate_at(self, position: int, offset: int) -> None:
-        """Cuts the file at `position`, where the batch with base offset `offset` begins, and the indexes with it."""
+        """Truncate the file at `position`, where the batch with base offset `offset` begins, and the indexes with it."""
         self._files.truncate(self.fd, position)
         self.size = position
         self.offset_index.truncate_to(offset)
@@ -369,9 +369,9 @@ class Segment:
         self.resume()
 
     def resume(self) -> int:
-        """Prepares appending to a segment that was loaded or cut; returns its end offset.
+        """Prepare a loaded or truncated segment for appends. Return its end offset.
 
-        Looks only at what follows the last index entry. Raises `CorruptBatch` when index and file contradict each other or the end is torn.
+        Reads only what follows the last index entry. Raises `CorruptBatch` if index and file contradict each other or the end is torn.
         """
         self._load_max_timestamp()
         self._rolling_timestamp = None
@@ -388,9 +388,9 @@ class Segment:
         return end_offset
 
     def trust_indexes_below(self, offset: int) -> int:
-        """Before recovery: keeps what the indexes say about flushed batches; returns the position from which on to look at every batch.
+        """Before recovery, keep the index entries of flushed batches. Return the position from which every batch must be verified.
 
-        What cannot be right is dropped whole, and the answer is 0.
+        Invalid indexes are dropped completely, and the result is 0.
         """
         self.offset_index.truncate_to(offset)
         last = self.offset_index.last()
@@ -411,12 +411,12 @@ class Segment:
         return last[1]
 
     def distrust_indexes(self) -> int:
-        """Before recovery of the whole segment."""
+        """Drop the indexes, before recovery of the whole segment. Return 0."""
         self.reset_indexes()
         return 0
 
     def reset_indexes(self) -> None:
-        """Forgets the indexes: recovery builds them again from the batches with `note_recovered`."""
+        """Clear the indexes: recovery rebuilds them from the batches with `note_recovered`."""
         self.offset_index.clear()
         self.time_index.clear()
         self.txn_index.clear()
@@ -425,11 +425,11 @@ class Segment:
         self._bytes_since_index = 0
 
     def note_recovered(self, position: int, header: BatchHeader, index_interval: int) -> None:
-        """A good batch found by recovery, in order."""
+        """Add a valid batch found by recovery to the indexes. Call it in order."""
         self._note(position, header.size_bytes, header.last_offset, header.max_timestamp, index_interval)
 
     def finish(self) -> None:
-        """Becoming inactive or closing: the time index gets its last entry, and all indexes reach their files. Raises `OSError`."""
+        """Add the time index's last entry and write all indexes, when the segment becomes inactive or is closed. Raises `OSError`."""
         if self.max_timestamp >= 0:
             self.time_index.maybe_append(self.max_timestamp, self._offset_of_max_timestamp)
         self.save_indexes()
@@ -439,11 +439,11 @@ class Segment:
             index.save()
 
     def paths(self) -> list[Path]:
-        """Its files, the one of batches first; the transaction index may not exist."""
+        """Return the segment's files, the one with the batches first; the transaction index may not exist."""
         return [self.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 
     def release(self) -> None:
-        """Gives descriptor and memory back; what is not saved stays in memory."""
+        """Close the file and free memory; unsaved index entries stay in memory."""
         if self.is_open:
             self._files.close(self._fd)
             self._fd = -1

@@ -1,4 +1,4 @@
-"""The segments of one log, by base offset; never empty once the log is open, and the last one is the active one."""
+"""The segments of one log, by base offset. The list is never empty once the log is open, and its last segment is the active one."""
 
 from __future__ import annotations
 
@@ -34,31 +34,31 @@ class SegmentList:
         return tuple(self._bases)
 
     def add(self, segment: Segment) -> None:
-        """A new active segment."""
+        """Add a new active segment."""
         assert not self._bases or segment.base_offset > self._bases[-1]
         self._segments.append(segment)
         self._bases.append(segment.base_offset)
         self.active = segment
 
     def floor_number(self, offset: int) -> int:
-        """Number of the segment that would hold `offset`: the last with a base at most it, else the first."""
+        """Return the index of the segment with `offset`: the last with a base offset up to it, otherwise the first."""
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """The segment that would hold `offset`, and all later ones."""
+        """Return the segment with `offset`, and all later ones."""
         return self._segments[self.floor_number(offset) :]
 
     def before(self, offset: int) -> list[Segment]:
-        """The segments that begin before `offset`, the newest first."""
+        """Return the segments that begin before `offset`, newest first."""
         return self._segments[: bisect_left(self._bases, offset)][::-1]
 
     def next_base(self, segment: Segment) -> int | None:
-        """Base offset of the segment after it, None for the active one."""
+        """Return the base offset of the next segment, None for the active one."""
         number = bisect_right(self._bases, segment.base_offset)
         return self._bases[number] if number < len(self._bases) else None
 
     def replace(self, old: Iterable[Segment], new: Iterable[Segment]) -> None:
-        """Takes `old` out and puts `new` in at once; at least one segment stays."""
+        """Replace `old` by `new` in one step; at least one segment must remain."""
         gone = set(map(id, old))
         kept = [s for s in self._segments if id(s) not in gone]
         self._segments = sorted([*kept, *new], key=lambda s: s.base_offset)

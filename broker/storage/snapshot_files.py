@@ -1,10 +1,10 @@
-"""The snapshots in the directory of the metadata log, and the one that is being written.
+"""The snapshots in the metadata log's directory, and the one being written.
 
-Rules that hold inside:
-- A snapshot has its name only once it is whole and on disk; until then it is a `.part`, which no start keeps.
-- One that is given up is a `.deleted` first, and goes after a delay: somebody may read it.
+Invariants:
+- A snapshot gets its name only when it is complete and on disk; until then it is a `.part`, which every start removes.
+- A removed snapshot is first renamed to `.deleted` and removed after a delay, because it may be being read.
 
-Source: KAFKA Snapshots, FileRawSnapshotWriter, KafkaRaftLog.recoverSnapshots.
+Source: Kafka's Snapshots, FileRawSnapshotWriter, KafkaRaftLog.recoverSnapshots.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ PARTIAL: Final = ".checkpoint.part"
 DELETED: Final = ".checkpoint.deleted"
 DELETE_DELAY_MS: Final = 60_000
 _HEADER_BATCH_MAX: Final = 64 << 10
-"""Of a snapshot's first batch, which also names the voters."""
+"""The maximum size of a snapshot's first batch, which also names the voters."""
 
 
 class SnapshotFiles:
-    """`ids` are the whole ones, oldest first."""
+    """The snapshots of a directory. `ids` are the complete ones, oldest first."""
 
     def __init__(self, files: Files, directory: Path) -> None:
         self._files = files
@@ -35,11 +35,11 @@ class SnapshotFiles:
 
     @property
     def newest(self) -> SnapshotId | None:
-        """The one with the greatest end offset."""
+        """The snapshot with the greatest end offset."""
         return self.ids[-1] if self.ids else None
 
     def load(self, log_start_offset: int) -> None:
-        """Finds what is there; removes what was not finished, was given up, or ends before the log starts. Raises OSError."""
+        """Find the snapshots. Remove incomplete and deleted ones, and those that end before the log's start. Raises OSError."""
         for entry in self._files.scan(self._directory):
             found = SnapshotId.of_file(entry.name)
             if entry.name.endswith((PARTIAL, DELETED)) or (found is not None and found.end_offset < log_start_offset):
@@ -48,19 +48,19 @@ class SnapshotFiles:
                 self.add(found)
 
     def add(self, snapshot: SnapshotId) -> None:
-        """Its file is whole."""
+        """Add a snapshot whose file is complete."""
         self.ids = sorted({*self.ids, snapshot})
 
     def path(self, snapshot: SnapshotId) -> Path:
-        """Where it is, or would be."""
+        """Return the path of a snapshot, whether it exists or not."""
         return self._directory / snapshot.file_name
 
     def read(self, snapshot: SnapshotId) -> Snapshot:
-        """What it says. Raises ProtocolError for a damaged one, OSError."""
+        """Return the contents of a snapshot. Raises ProtocolError if it is corrupt, OSError."""
         return read_snapshot(self._files.read_bytes(self.path(snapshot)))
 
     def append_time_ms(self, snapshot: SnapshotId) -> int:
-        """When the last record that it contains was appended to the log. Raises ProtocolError, OSError."""
+        """Return when the snapshot's last record was appended to the log. Raises ProtocolError, OSError."""
         fd = self._files.open_read(self.path(snapshot))
         try:
             return read_append_time(self._files.pread(fd, _HEADER_BATCH_MAX, 0))
@@ -68,7 +68,7 @@ class SnapshotFiles:
             self._files.close(fd)
 
     def read_part(self, snapshot: SnapshotId, position: int, size: int) -> bytes:
-        """So many of its bytes from there on. Raises OSError."""
+        """Return up to `size` bytes of a snapshot from `position`. Raises OSError."""
         fd = self._files.open_read(self.path(snapshot))
         try:
             return bytes(self._files.pread(fd, size, position))
@@ -76,7 +76,7 @@ class SnapshotFiles:
             self._files.close(fd)
 
     def size_bytes(self, snapshot: SnapshotId) -> int:
-        """Of its file. Raises OSError."""
+        """Return the size of a snapshot's file. Raises OSError."""
         fd = self._files.open_read(self.path(snapshot))
         try:
             return self._files.size(fd)
@@ -84,11 +84,11 @@ class SnapshotFiles:
             self._files.close(fd)
 
     def begin(self, snapshot: SnapshotId) -> PartialSnapshot:
-        """A file for it. Raises OSError."""
+        """Start a new snapshot file. Raises OSError."""
         return PartialSnapshot(self._files, snapshot, self.path(snapshot))
 
     def write(self, snapshot: SnapshotId, batches: Iterable[bytes]) -> None:
-        """Writes a whole one; it is on disk when this returns, and counts after `add`. On any thread. Raises OSError."""
+        """Write a whole snapshot and return when it is on disk; it counts after `add`. On any thread. Raises OSError."""
         part = self.begin(snapshot)
         try:
             for batch in batches:
@@ -99,7 +99,7 @@ class SnapshotFiles:
             raise
 
     def forget_before(self, end_offset: int, now_ms: int) -> bool:
-        """Gives up those that end before. Returns whether there were any. Raises OSError."""
+        """Remove the snapshots that end before `end_offset`. Return whether there were any. Raises OSError."""
         gone = [snapshot for snapshot in self.ids if snapshot.end_offset < end_offset]
         for snapshot in gone:
             path = self.path(snapshot)
@@ -110,13 +110,13 @@ class SnapshotFiles:
         return bool(gone)
 
     def doomed(self, now_ms: int) -> Iterator[Path]:
-        """Files whose delay is over, each named once."""
+        """Yield the files whose delay is over, each once."""
         while self._doomed and self._doomed[0][0] <= now_ms:
             yield self._doomed.popleft()[1]
 
 
 class PartialSnapshot:
-    """A snapshot that is not whole. Ends with `freeze` or `drop`."""
+    """An incomplete snapshot. Ends with `freeze` or `drop`."""
 
     def __init__(self, files: Files, snapshot: SnapshotId, path: Path) -> None:
         self.snapshot = snapshot
@@ -128,18 +128,18 @@ class PartialSnapshot:
         self._size = 0
 
     def write(self, data: Buffer) -> None:
-        """The next bytes. Raises OSError."""
+        """Append bytes. Raises OSError."""
         self._files.pwrite(self._fd, [data], self._size)
         self._size += len(data)
 
     def freeze(self) -> None:
-        """No more bytes come: it is on disk and has its name when this returns. On any thread. Raises OSError."""
+        """Complete the snapshot: it is on disk under its name when this returns. On any thread. Raises OSError."""
         self._files.fsync(self._fd)
         self._files.close(self._fd)
         self._files.rename(self._partial, self._path)
         self._files.sync_dir(self._path.parent)
 
     def drop(self) -> None:
-        """It is not wanted any more. Raises OSError."""
+        """Discard the snapshot. Raises OSError."""
         self._files.close(self._fd)
         self._files.remove(self._partial)

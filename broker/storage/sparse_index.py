@@ -1,11 +1,11 @@
-"""What the offset index and the time index share: fixed-size entries in memory, searched by bisection, and their file.
+"""The common part of offset and time index: fixed-size entries in memory, searched by bisection, and their file.
 
-Rules inside:
-* Entries only ever grow in their key; the file holds exactly the entries in order, so its length is a multiple of the entry size.
-* Entries of the active segment live in memory and reach the file in `save` (roll, flush, close). A crash loses nothing by that: segments
-  past the recovery point are rebuilt from the log, as Kafka rebuilds them, and `save` precedes every move of the recovery point.
-* Kafka preallocates the file of an active segment with zeros and leaves it so after a crash; loading drops such a tail. A file of a single
-  entry has none: of zeros, it says that the first record's timestamp is 0.
+Invariants:
+* Keys strictly increase. The file has exactly the entries in order, so its length is a multiple of the entry size.
+* The active segment's entries are in memory and written by `save` (roll, flush, close). A crash loses nothing by that: segments beyond the
+  recovery point are rebuilt from the log, as in Kafka, and `save` precedes every move of the recovery point.
+* Kafka preallocates an active segment's file with zeros, which remain after a crash; loading drops such a tail. A file of a single entry
+  has no tail: an entry of zeros means that the first record's timestamp is 0.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import ClassVar, Final
 from ottla.broker.storage.files import Files
 
 REWRITE: Final = -1
-"""In place of the number of bytes saved: the file holds something else."""
+"""Instead of the number of bytes saved: the file has other contents and must be rewritten."""
 
 
 class SparseIndex:
-    """Base of `OffsetIndex` and `TimeIndex`. `max_bytes` is `segment.index.bytes`."""
+    """Base class of `OffsetIndex` and `TimeIndex`. `max_bytes` is `segment.index.bytes`."""
 
     ENTRY: ClassVar[struct.Struct]
     __slots__ = ("_data", "_files", "_saved", "base_offset", "path")
@@ -45,7 +45,7 @@ class SparseIndex:
         return self._data
 
     def load(self) -> None:
-        """Reads the file now, unless its entries are in memory. Raises `OSError`."""
+        """Load the file, unless its entries are in memory. Raises `OSError`."""
         if self._data is not None:
             return
         size = self.ENTRY.size
@@ -60,19 +60,19 @@ class SparseIndex:
         self._saved = len(self._data) if len(self._data) == len(raw) else REWRITE
 
     def _floor(self, target: int) -> int:
-        """Number of the last entry whose key (its first field, made absolute) is at most `target`; -1 when there is none."""
+        """Return the index of the last entry whose key (its first field, as an absolute value) is at most `target`; -1 if there is none."""
         return bisect_right(range(len(self)), target, key=self.key) - 1
 
     def key(self, number: int) -> int:
         raise AssertionError("each index has its own key")  # pragma: no cover - abstract
 
     def is_sorted(self) -> bool:
-        """Whether keys strictly grow: the check of a file that must be trusted after a crash."""
+        """Return whether keys strictly increase: the check of a file after a crash."""
         keys = [self.key(i) for i in range(len(self))]
         return all(a < b for a, b in pairwise(keys))
 
     def is_full(self, max_bytes: int) -> bool:
-        """Kafka keeps one slot free for the entry that closing a segment forces (TimeIndex.isFull)."""
+        """Return whether the index is full. Kafka keeps one slot free for the entry at the closing of a segment (TimeIndex.isFull)."""
         return len(self._data or self._entries()) // self.ENTRY.size >= max_bytes // self.ENTRY.size - 1
 
     def clear(self) -> None:
@@ -91,7 +91,7 @@ class SparseIndex:
         return self._data is not None and self._saved != len(self._data)
 
     def save(self) -> bool:
-        """Brings the file up to date; returns whether it had to write. Raises `OSError`."""
+        """Write unsaved entries to the file. Return whether there were any. Raises `OSError`."""
         data = self._data
         if data is None or self._saved == len(data):
             return False
@@ -108,10 +108,10 @@ class SparseIndex:
         return True
 
     def create_file(self) -> None:
-        """Makes an empty file: Kafka takes a segment without its index files for a damaged one."""
+        """Create an empty file: Kafka takes a segment without index files for damaged."""
         self._files.close(self._files.open(self.path))
 
     def release(self) -> None:
-        """Gives the memory back; the entries are loaded again when they are needed."""
+        """Free the memory; the entries are loaded again when they are used."""
         if not self.dirty:
             self._data = None

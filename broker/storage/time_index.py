@@ -1,7 +1,7 @@
-"""`.timeindex`: from which offset on to look for a timestamp (Kafka's TimeIndex).
+"""`.timeindex`: maps timestamps to offsets (Kafka's TimeIndex).
 
-An entry is 12 bytes: i64 timestamp in ms, i32 offset relative to the segment's base. It says: no record up to and including that offset is
-later than the timestamp. Entries whose timestamp would not grow are left out silently.
+An entry is 12 bytes: i64 timestamp in ms, i32 offset relative to the segment's base. It means that no record up to and including that
+offset is later than the timestamp. Entries whose timestamp would not increase are omitted.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class TimeIndex(SparseIndex):
         return self.entry(number)[0]
 
     def entry(self, number: int) -> tuple[int, int]:
-        """(timestamp, absolute offset)"""
+        """Return (timestamp, absolute offset)."""
         timestamp, relative = self.ENTRY.unpack_from(self._entries(), number * 12)
         return timestamp, self.base_offset + relative
 
@@ -34,12 +34,12 @@ class TimeIndex(SparseIndex):
         return self.entry(count - 1) if count else None
 
     def lookup(self, timestamp: int) -> int:
-        """An offset at or before the first record whose timestamp is at least `timestamp`."""
+        """Return an offset at or before the first record with at least `timestamp`."""
         number = self._floor(timestamp - 1)
         return self.entry(number)[1] if number >= 0 else self.base_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Keeps the entries below `offset`."""
+        """Remove the entries from `offset` on."""
         count = len(self)
         while count and self.entry(count - 1)[1] >= offset:
             count -= 1

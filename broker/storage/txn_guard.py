@@ -1,4 +1,4 @@
-"""What a log knows of a producer that is about to open a transaction in it (KIP-890; KAFKA VerificationStateEntry, VerificationGuard)."""
+"""The state of a transaction's verification in one partition (KIP-890; Kafka's VerificationStateEntry, VerificationGuard)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, eq=False)
 class VerificationGuard:
-    """One question to a transaction's coordinator, from before it is asked until the first batch, or a marker, of that producer is written.
+    """One question to a transaction's coordinator, valid until that producer's first batch, or a marker, is written.
 
-    It is equal to nothing but itself: an answer that comes when the transaction it was asked for has ended opens no other one.
+    A guard is equal only to itself: a response that arrives after the end of its transaction cannot open another one.
 
-    `adds` is true for producers of transaction version 2. `lowest_sequence` is the least one that was to be written meanwhile: none above
-    it comes first, or the batch that is sent again would be out of order for ever.
+    `adds` is true for producers of transaction version 2. `lowest_sequence` is the least sequence of the waiting batches: no batch above it
+    may be written first, because the one with the least sequence would then be out of order for ever.
     """
 
     started_ms: int
@@ -21,7 +21,7 @@ class VerificationGuard:
     adds: bool
 
     def saw(self, epoch: int, sequence: int) -> None:
-        """One more batch waits for the same answer."""
+        """Note another batch that waits for the same response."""
         if epoch > self.epoch:
             self.epoch, self.lowest_sequence = epoch, sequence
         elif epoch == self.epoch:

@@ -1,7 +1,7 @@
-"""`.txnindex`: the aborted transactions whose marker lies in a segment (Kafka's TransactionIndex, reference 4.11).
+"""`.txnindex`: the aborted transactions whose marker is in a segment (Kafka's TransactionIndex, reference 4.11).
 
 An entry is 34 bytes: i16 version 0, i64 producer id, i64 first offset, i64 last offset (the marker's), i64 last stable offset at that time.
-The file exists only once there is something in it. Entries grow in their last offset.
+The file exists only if it has entries. Their last offsets increase.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class TxnIndex:
         self._saved = 0
 
     def entries(self) -> list[AbortedTxn]:
-        """Raises `ValueError` when the file is not a transaction index of this segment."""
+        """Return all entries. Raises `ValueError` if the file is not a transaction index of this segment."""
         if self._entries is None:
             try:
                 raw = self._files.read_bytes(self.path)
@@ -50,7 +50,7 @@ class TxnIndex:
         entries.append(txn)
 
     def collect(self, fetch_offset: int, upper_bound: int) -> tuple[list[AbortedTxn], bool]:
-        """The aborted transactions that may touch [fetch_offset, upper_bound), and whether later segments can be left out."""
+        """Return the aborted transactions that can touch [fetch_offset, upper_bound), and whether later segments need not be searched."""
         found = []
         for txn in self.entries():
             if txn.last_offset >= fetch_offset and txn.first_offset < upper_bound:
@@ -75,7 +75,7 @@ class TxnIndex:
         return self._entries is not None and self._saved != len(self._entries)
 
     def save(self) -> bool:
-        """Brings the file up to date; returns whether it had to write. Raises `OSError`."""
+        """Write unsaved entries to the file. Return whether there were any. Raises `OSError`."""
         entries = self._entries
         if entries is None or self._saved == len(entries):
             return False
@@ -96,7 +96,7 @@ class TxnIndex:
             self._files.close(fd)
 
     def release(self) -> None:
-        """Gives the memory back; the entries are loaded again when they are needed."""
+        """Free the memory; the entries are loaded again when they are used."""
         if not self.dirty:
             self._entries = None
 

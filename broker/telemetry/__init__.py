@@ -1,1 +1,1 @@
-"""What clients measure of themselves (KIP-714): who is asked for what, and what came of it. Pure, but for its timers."""
+"""Client metrics (KIP-714): subscriptions, and the metrics that clients push. Pure, except for its timers."""

@@ -1,11 +1,12 @@
-"""The instances of clients that this broker knows, and what each may ask and push when (KIP-714).
+"""The client instances that this broker knows, and the times at which each may get its subscription and push metrics (KIP-714).
 
-Rules that hold inside, as in Kafka:
-- An instance that is not known is made, with whatever id a client says that it has: it may have got it from another broker.
-- When subscriptions change, each instance begins anew with its next request: nobody has to wait before it hears of them.
-- It may ask once in an interval, and push at once after that, then once in an interval. Who is refused for its subscription or its
-  compression may ask at once; who ends may push at once, and then nothing more.
-- An instance goes with the connection that it was made on, or after a minute, or three intervals, without a request.
+Invariants, as in Kafka:
+* An unknown instance id creates an instance, because another broker may have assigned the id.
+* When subscriptions change, each instance is created anew with its next request, so that no client waits until it learns of the change.
+* A client may get its subscription once in an interval, push at once after that, and then push once in an interval. After an error about
+  its subscription or compression, it may get the subscription at once. A terminating client may push at once, and then no more.
+* An instance is removed with the connection on which it was created, or after a minute or three intervals without a request,
+  whichever is longer.
 
 Source: KAFKA ClientMetricsManager, ClientMetricsInstance.
 """
@@ -31,19 +32,19 @@ from ottla.protocol.records.compression import Codec, codec_of, decompress
 from ottla.protocol.records.errors import RecordsError
 
 COMPRESSION_TYPES: Final = (Codec.ZSTD, Codec.LZ4, Codec.GZIP, Codec.SNAPPY)
-"""What clients are told, the best first; nothing is compressed by none of them, and that is taken, too."""
+"""The accepted compression types in responses, best first. Uncompressed metrics are accepted, too."""
 _RESERVED: Final = frozenset({ZERO_ID, METADATA_TOPIC_ID})
 _ASK_AT_ONCE: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
 
 
 @dataclass(slots=True)
 class TelemetryInstance:
-    """One client, as long as its subscriptions stay what they are. Times are of the wall, 0 before the first."""
+    """One client instance, for as long as its subscriptions do not change. Times are wall-clock times, 0 before the first request."""
 
     pusher: Pusher
     wanted: Wanted
     version: int
-    """Of the subscriptions that it was made of."""
+    """The version of the subscriptions from which it was created."""
     last_get_ms: int = 0
     last_push_ms: int = 0
     terminating: bool = False
@@ -52,25 +53,25 @@ class TelemetryInstance:
 
     @property
     def held_bytes(self) -> int:
-        """What it holds of what its client chose the length of."""
+        """The size of the fields whose length the client chose."""
         return sum(len(text or "") for text in self.pusher[1:4])
 
     def may_get(self, now_ms: int) -> bool:
-        """Whether it is time to ask; then that is noted."""
+        """Return whether the client may get its subscription now; if so, record the time."""
         if now_ms - max(self.last_get_ms, self.last_push_ms) < self.wanted.push_interval_ms:
             return False
         self.last_get_ms = now_ms
         return True
 
     def may_push(self, now_ms: int) -> bool:
-        """Whether it is time to push; then that is noted."""
+        """Return whether the client may push now; if so, record the time."""
         if self.last_get_ms <= self.last_push_ms and now_ms - self.last_push_ms < self.wanted.push_interval_ms:
             return False
         self.last_push_ms = now_ms
         return True
 
     def forget_expiry(self) -> None:
-        """It no longer ends by itself."""
+        """Cancel the expiry timer."""
         if self.expiry is not None:
             self.expiry.cancel()
             self.expiry = None
@@ -78,16 +79,16 @@ class TelemetryInstance:
 
 @dataclass(slots=True)
 class TelemetryCounts:
-    """Since the start; refusals by their error."""
+    """Counters since the start; rejections are counted by error."""
 
     pushed: int = 0
     pushed_bytes: int = 0
-    """Before they were decompressed."""
+    """Bytes as received, compressed."""
     refused: dict[ErrorCode, int] = field(default_factory=dict)
 
 
 class ClientTelemetry:
-    """One for a broker. `max_bytes` is telemetry.max.bytes."""
+    """The client metrics of one broker. `max_bytes` is telemetry.max.bytes."""
 
     def __init__(self, clock: Clock, timers: Timers, random_bytes: Callable[[int], bytes], max_bytes: int) -> None:
         self.subscriptions = MetricsSubscriptions()
@@ -98,7 +99,7 @@ class ClientTelemetry:
         self._instances: OrderedDict[bytes, TelemetryInstance] = OrderedDict()
         self._held_bytes = 0
         self._made_on: dict[int, bytes] = {}
-        """By the number of a connection the last instance that was made on it."""
+        """The last instance that was created on each connection, by the connection's number."""
 
     def __len__(self) -> int:
         return len(self._instances)
@@ -107,7 +108,7 @@ class ClientTelemetry:
         return instance_id in self._instances
 
     def get(self, instance_id: bytes, pusher: Pusher) -> tuple[bytes, Wanted]:
-        """The client's id, a new one where it has none, and what it is to push. Raises Rejected."""
+        """Return the client's instance id, a new one if it has none, and its subscription. Raises Rejected."""
         instance_id = instance_id if instance_id != ZERO_ID else self._new_id()
         instance = self._instance(instance_id, pusher)
         if not instance.may_get(self._clock.now_ms()) and instance.last_error not in _ASK_AT_ONCE:
@@ -116,7 +117,7 @@ class ClientTelemetry:
         return instance_id, instance.wanted
 
     def push(self, request: PushTelemetryRequest, pusher: Pusher) -> None:
-        """Take what a client measured. Raises Rejected."""
+        """Store the metrics that a client pushed. Raises Rejected."""
         instance_id = bytes(request.client_instance_id)
         if instance_id in _RESERVED:
             raise self._refusal(ErrorCode.INVALID_REQUEST)
@@ -130,7 +131,7 @@ class ClientTelemetry:
             raise self._refusal(error)
 
     def disconnected(self, connection: int) -> None:
-        """The connection of that number is gone, and with it the last instance that was made on it."""
+        """Remove the last instance that was created on a closed connection."""
         instance_id = self._made_on.pop(connection, None)
         if instance_id is not None:
             self._drop(instance_id)
@@ -151,7 +152,9 @@ class ClientTelemetry:
         return ErrorCode.NONE
 
     def _take(self, instance_id: bytes, instance: TelemetryInstance, pusher: Pusher, request: PushTelemetryRequest) -> ErrorCode:
-        """What does not decompress, also to more than `max_bytes`, is INVALID_RECORD: as Kafka answers whatever its plug-in cannot take."""
+        """Store a payload. One that cannot be decompressed within `max_bytes` is answered with INVALID_RECORD, Kafka's response
+        to any failure of its plug-in.
+        """
         codec, data = codec_of(request.compression_type), bytes(request.metrics)
         try:
             size_bytes = len(decompress(codec, data, self.max_bytes))
@@ -167,7 +170,7 @@ class ClientTelemetry:
         self.counts.refused[code] = self.counts.refused.get(code, 0) + 1
         return Rejected(code)
 
-    # --- who is known ------------------------------------------------------------------------------------------------------------
+        # --- instances ---------------------------------------------------------------------------------------------------------------
 
     def _new_id(self) -> bytes:
         while (instance_id := new_topic_id(self._random_bytes)) in self._instances:
@@ -175,7 +178,7 @@ class ClientTelemetry:
         return instance_id
 
     def _instance(self, instance_id: bytes, pusher: Pusher) -> TelemetryInstance:
-        """The one that is known, or a new one; it expires later from now on."""
+        """Return the instance with this id, or a new one, and renew its expiry timer."""
         instance = self._instances.get(instance_id)
         if instance is None:
             instance = self._make(instance_id, pusher, pusher.connection)

@@ -1,4 +1,4 @@
-"""The last thing that each client pushed, for whoever asks at the admin port: within limits, and beyond the end of its connection."""
+"""The last payload of each client, for the admin port. Payloads are bounded in number and size, and outlive their connection."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.records.compression import Codec
 
 
 class Payload(NamedTuple):
-    """What came in one push. `data` are OTLP's MetricsData, as the client compressed them; `size_bytes` is what they decompress to."""
+    """One push. `data` is OTLP MetricsData as the client compressed it; `size_bytes` is its decompressed size."""
 
     instance_id: bytes
     pusher: Pusher
@@ -25,12 +25,12 @@ class Payload(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """What it holds of what its client chose the length of."""
+        """The size of the fields whose length the client chose."""
         return len(self.data) + sum(len(text or "") for text in self.pusher[1:4])
 
 
 class Payloads:
-    """The last of each instance: at most TELEMETRY_INSTANCES of them and TELEMETRY_KEPT_BYTES. The oldest go first."""
+    """The last payload of each instance: at most TELEMETRY_INSTANCES and TELEMETRY_KEPT_BYTES. The oldest are removed first."""
 
     def __init__(self) -> None:
         self.held_bytes = 0
@@ -40,7 +40,7 @@ class Payloads:
         return len(self._by_instance)
 
     def keep(self, payload: Payload) -> None:
-        """In the place of what the instance pushed before."""
+        """Store a payload in place of the instance's previous one."""
         self._drop(payload.instance_id)
         self._by_instance[payload.instance_id] = payload
         self.held_bytes += payload.held_bytes
@@ -48,11 +48,11 @@ class Payloads:
             self._drop(next(iter(self._by_instance)))
 
     def of(self, client_instance_id: str) -> Payload | None:
-        """What the instance of that id, as Kafka writes it, pushed last, if it is still kept."""
+        """Return the last payload of the instance with this id (in Kafka's text form), or None."""
         return next((payload for payload in self._by_instance.values() if id_text(payload.instance_id) == client_instance_id), None)
 
     def newest_first(self) -> list[Payload]:
-        """All of them."""
+        """Return all payloads, newest first."""
         return list(reversed(self._by_instance.values()))
 
     def _drop(self, instance_id: bytes) -> None:

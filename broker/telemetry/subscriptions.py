@@ -1,8 +1,9 @@
-"""What clients are to measure: the resources of type CLIENT_METRICS, and what they come to for one client (KIP-714).
+"""The metrics subscriptions: resources of type CLIENT_METRICS, and their combined effect on one client (KIP-714).
 
-Rules that hold inside:
-- A subscription whose expressions cannot be read asks nobody: a controller of Kafka's takes Java's, of which RE2 knows not all.
-- Names of metrics are told in the order of a `java.util.HashSet`, because the id of a subscription is computed over them in that order.
+Invariants:
+* A subscription whose expressions cannot be compiled matches no client: a Kafka controller accepts Java expressions, some of
+  which RE2 does not know.
+* Metric names are in the order of a `java.util.HashSet`, because the subscription id is computed over them in that order.
 
 Source: KAFKA ClientMetricsManager (createClientInstance, computeSubscriptionId), ClientMetricsInstanceMetadata.
 """
@@ -39,11 +40,11 @@ _QUARTERS, _UNSIGNED, _SIGNED = Struct(">4I"), Struct(">I"), Struct(">i")
 
 ALL: Final = "*"
 PUSH_INTERVAL_MS: Final = 300_000
-"""Where no subscription asks for more frequent pushes: also one that asks for fewer."""
+"""The push interval without a matching subscription, and the longest one: a subscription can only shorten it."""
 
 
 class Pusher(NamedTuple):
-    """Who asks what to push, or pushes; `connection` is the number of its connection, `port` its end of it."""
+    """The client of a telemetry request. `connection` is the connection's number and `port` the client's port."""
 
     connection: int
     client_id: str | None
@@ -53,7 +54,7 @@ class Pusher(NamedTuple):
     port: int
 
     def attributes(self, instance_id: bytes) -> dict[str, str | None]:
-        """What expressions are matched with."""
+        """Return the attributes with which subscriptions' expressions are matched."""
         return {
             CLIENT_INSTANCE_ID: id_text(instance_id),
             CLIENT_ID: self.client_id,
@@ -65,7 +66,7 @@ class Pusher(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """What one client is to push: the id changes with everything else, and is another for each client."""
+    """The combined subscription of one client. The id changes with the contents and differs between clients."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -76,10 +77,10 @@ class _Subscription(NamedTuple):
     metrics: tuple[str, ...]
     interval_ms: int
     patterns: Mapping[str, Any] | None
-    """None: nobody matches."""
+    """None: the subscription matches no client."""
 
     def asks(self, attributes: Mapping[str, str | None]) -> bool:
-        """Whether every expression matches the whole of its attribute."""
+        """Return whether every expression matches the whole of its attribute."""
         if self.patterns is None:
             return False
         return all(
@@ -88,14 +89,14 @@ class _Subscription(NamedTuple):
 
 
 class MetricsSubscriptions:
-    """All of them. `version` grows with each change."""
+    """All metrics subscriptions. `version` increases with each change."""
 
     def __init__(self) -> None:
         self.version = 0
         self._by_name: dict[str, _Subscription] = {}
 
     def change(self, name: str, overrides: Mapping[str, str]) -> None:
-        """From now on `name` has these settings, by their names; it is gone without any."""
+        """Set the overrides of the subscription `name`; without any, delete it."""
         if overrides:
             self._by_name[name] = _read(name, overrides)
         elif self._by_name.pop(name, None) is None:
@@ -103,7 +104,7 @@ class MetricsSubscriptions:
         self.version += 1
 
     def wanted_of(self, instance_id: bytes, attributes: Mapping[str, str | None]) -> Wanted:
-        """What the client of this instance is to push."""
+        """Return the combined subscription of one client."""
         interval_ms, names = PUSH_INTERVAL_MS, list[str]()
         for name in in_hash_order(self._by_name, string_hash):
             subscription = self._by_name[name]
@@ -117,8 +118,8 @@ class MetricsSubscriptions:
 def _read(name: str, overrides: Mapping[str, str]) -> _Subscription:
     try:
         values = {key: row.parse(overrides[key]) if key in overrides else row.default for key, row in METRICS_KEYS.items()}
-    except InvalidConfig as error:  # never of Kafka's controllers or Ottla's: both check it
-        logger.warning("The subscription %s asks nobody: %s", name, error)
+    except InvalidConfig as error:  # neither Kafka's nor Ottla's controllers write an invalid value
+        logger.warning("The metrics subscription %s is invalid and matches no client: %s", name, error)
         return _Subscription((), PUSH_INTERVAL_MS, None)
     metrics, interval_ms, match = values[METRICS], values[INTERVAL_MS], values[MATCH]
     assert isinstance(metrics, tuple)
@@ -127,13 +128,13 @@ def _read(name: str, overrides: Mapping[str, str]) -> _Subscription:
     try:
         return _Subscription(metrics, interval_ms, matching_patterns(match))
     except Rejected as error:
-        logger.warning("The subscription %s to clients' metrics asks nobody: %s", name, error.message)
+        logger.warning("The metrics subscription %s is invalid and matches no client: %s", name, error.message)
         return _Subscription(metrics, interval_ms, None)
 
 
 def _subscription_id(metrics: tuple[str, ...], interval_ms: int, instance_id: bytes) -> int:
     mixed = crc32c(f"[{', '.join(metrics)}]{interval_ms}".encode())
-    for quarter in _QUARTERS.unpack(instance_id):  # which is Java's hash of an id
+    for quarter in _QUARTERS.unpack(instance_id):  # this is Java's hash of the id
         mixed ^= quarter
     signed: int = _SIGNED.unpack(_UNSIGNED.pack(mixed))[0]
     return signed

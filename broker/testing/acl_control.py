@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from ottla.broker.core.acl import CLUSTER_NAME, STANDARD_AUTHORIZER, Operation, Pattern, Permission, Resource
+from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.testing.broker_thread import BrokerThread
 from ottla.protocol.messages.k30_create_acls import AclCreation
 from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilter
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.metadata.topic_service import TopicService
-    from ottla.broker.testing.broker_thread import BrokerThread
 
 _ANYTHING = DeleteAclsFilter(Resource.ANY, None, Pattern.ANY, None, None, Operation.ANY, Permission.ANY)
 

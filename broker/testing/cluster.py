@@ -25,7 +25,6 @@ from itertools import combinations
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from ottla.broker.api.routes import ROUTES_OF_A_MEMBER
 from ottla.broker.controller.broker_sessions import Contact
@@ -33,14 +32,12 @@ from ottla.broker.controller.leader_changes import broker_fenced
 from ottla.broker.controller.state import ControllerState, SoftEffects
 from ottla.broker.process import StartError
 from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.cluster_controls import ClusterClockControl, ClusterTopicControl
 from ottla.broker.testing.cluster_nodes import CONTROLLER, ClusterNodes
 from ottla.broker.testing.controller_thread import InProcessController
 from ottla.broker.testing.in_process import InProcessBroker, import_ahead
 from ottla.broker.testing.links import Way
-
-if TYPE_CHECKING:
-    from ottla.broker.testing.anomalies import Identity
 
 
 class InProcessCluster(ClusterNodes):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.controller_node import ControllerNode
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.testing.cluster_nodes import ClusterBroker, ClusterNodes
 from ottla.broker.testing.controls import as_text
 from ottla.protocol.client import Client
 from ottla.protocol.error_codes import ErrorCode
@@ -15,11 +17,7 @@ from ottla.protocol.messages import k19_create_topics as k19
 from ottla.protocol.messages import k43_elect_leaders as k43
 from ottla.protocol.messages import k44_incremental_alter_configs as k44
 from ottla.protocol.messages import k45_alter_partition_reassignments as k45
-
-if TYPE_CHECKING:
-    from ottla.broker.controller_node import ControllerNode
-    from ottla.broker.testing.cluster_nodes import ClusterBroker, ClusterNodes
-    from ottla.protocol.schema import Message
+from ottla.protocol.schema import Message
 
 _PREFERRED: Final = 0
 _TOPIC: Final = 2

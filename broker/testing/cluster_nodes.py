@@ -8,8 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.app import Broker
+from ottla.broker.cluster.image import PartitionRegistration
 from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.settings_load import load
 from ottla.broker.environment import Environment
@@ -20,10 +22,6 @@ from ottla.broker.testing.controller_thread import InProcessController
 from ottla.broker.testing.controls import as_text
 from ottla.broker.testing.in_process import SMALL, InProcessBroker, UnsyncedFiles
 from ottla.broker.testing.links import Links
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.cluster.image import PartitionRegistration
 
 CONTROLLER: Final = CONTROLLER_ID
 """The controller's id, for `partition` and `slow_link`."""

@@ -7,15 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable
 from functools import partial
-from typing import TYPE_CHECKING
 
+from ottla.broker.app import Broker
 from ottla.broker.testing.anomalies import Identity, Observations, by_value, judge
+from ottla.broker.testing.cluster_nodes import ClusterNodes
 from ottla.broker.testing.contents import Place, contents_of
 from ottla.broker.testing.verdict import Examined, NotExactlyOnce, asked_for, audit_findings
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.testing.cluster_nodes import ClusterNodes
 
 
 def assert_exactly_once(

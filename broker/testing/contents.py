@@ -5,17 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.app import Broker
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.log_values import Isolation
 from ottla.protocol.records.batch import BatchHeader, split_batches
 from ottla.protocol.records.control import ControlType, parse_marker
 from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.records.record import Record, iter_records
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.runtime.replicas.partition import Partition
 
 _READ_BYTES: Final = 4 << 20
 

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.controller_node import ControllerNode
 from ottla.broker.core.clock import MovableClock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.environment import Environment
+from ottla.broker.layout import Layout
 from ottla.broker.testing.broker_thread import NodeThread
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import MetadataImage
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.environment import Environment
-    from ottla.broker.layout import Layout
 
 
 class InProcessController(NodeThread[ControllerNode]):

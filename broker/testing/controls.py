@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core.clock import Clock, MovableClock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultRule, make_rule, parse_rule
-
-if TYPE_CHECKING:
-    from ottla.broker.testing.broker_thread import BrokerThread
+from ottla.broker.testing.broker_thread import BrokerThread
 
 
 def as_text(value: str | float) -> str:

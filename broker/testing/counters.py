@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
+from ottla.broker.app import Broker
 from ottla.protocol.api_keys import ApiKey
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
 
 
 @dataclass(frozen=True, slots=True)

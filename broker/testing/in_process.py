@@ -22,7 +22,7 @@ import tempfile
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.api.routes import load_all
 from ottla.broker.app import Broker
@@ -35,13 +35,11 @@ from ottla.broker.faults.rules import parse_rule
 from ottla.broker.security.client_properties import client_properties
 from ottla.broker.storage.files import FILES, Files
 from ottla.broker.testing.acl_control import AclControl
+from ottla.broker.testing.anomalies import Identity
 from ottla.broker.testing.broker_thread import NodeThread
 from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl, as_text
 from ottla.broker.testing.counters import Counters, counters_of
 from ottla.broker.testing.history import History
-
-if TYPE_CHECKING:
-    from ottla.broker.testing.anomalies import Identity
 
 HOST = "127.0.0.1"
 SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}

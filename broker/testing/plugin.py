@@ -21,15 +21,14 @@ import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
-if TYPE_CHECKING:
-    from ottla.broker.testing.acl_control import AclControl
-    from ottla.broker.testing.cluster import InProcessCluster
-    from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
-    from ottla.broker.testing.in_process import InProcessBroker
+from ottla.broker.testing.acl_control import AclControl
+from ottla.broker.testing.cluster import InProcessCluster
+from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
+from ottla.broker.testing.in_process import InProcessBroker
 
 MARKER = "ottla"
 _FAILED = pytest.StashKey[bool]()

@@ -7,17 +7,15 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
+from ottla.broker.app import Broker
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.testing.anomalies import Anomaly, Identity, Observations, by_key, by_value, judge
+from ottla.broker.testing.broker_thread import BrokerThread
 from ottla.broker.testing.contents import Stored, contents
 from ottla.broker.testing.explanation import explain
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.testing.broker_thread import BrokerThread
-    from ottla.broker.testing.history import History
+from ottla.broker.testing.history import History
 
 _FINDINGS_MAX = 10
 _IDENTITIES: Final = {"value": by_value, "key": by_key}

@@ -1,1 +1,1 @@
-"""Transactions: the coordinator's state as pure machines. Nothing here reads a clock, a socket or a file."""
+"""The transaction coordinator's state machines. Pure code: nothing here reads a clock, a socket or a file."""

@@ -1,10 +1,10 @@
-"""The transactional ids of one partition of `__transaction_state`, as one machine.
+"""The state machine of the transactional ids in one partition of `__transaction_state`.
 
-Rules that hold here:
-- `apply` is the only way to change anything, live and when the log is read back;
-- an id that expired is gone; state Dead is never stored. A record that says Dead or PrepareEpochFence, which no coordinator writes, is read
-  as what it must have been: forgotten, or still to be aborted;
-- which ids have an open transaction is kept beside them, so that looking for timeouts costs nothing for the others.
+Invariants:
+- `apply` is the only way to change the state, live and while the log is loaded.
+- An expired id is removed; state Dead is never stored. No coordinator writes records with Dead or PrepareEpochFence; they are read as
+  removed, or as still to be aborted.
+- The ids with an open transaction are indexed, so that the search for timeouts ignores all others.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from ottla.broker.txns.txn_records import TxnRecord
 
 
 class TxnCoordinator:
-    """See the module. A `Machine` of `ottla.broker.runtime.coordination.shard`."""
+    """The ids and their transactions. A `Machine` of `ottla.broker.runtime.coordination.shard`."""
 
     def __init__(self) -> None:
         self.transactions: dict[str, Transaction] = {}
         self._open: dict[str, None] = {}
 
     def apply(self, record: TxnRecord, record_offset: int, producer_id: int = NO_PRODUCER_ID) -> None:
-        """The record is in the log."""
+        """Apply a record of the log."""
         transactional_id, value = record.transactional_id, record.value
         if value is not None and value.state is TxnState.PREPARE_EPOCH_FENCE:
             value = value._replace(state=TxnState.ONGOING)
@@ -38,19 +38,19 @@ class TxnCoordinator:
             self._open.pop(transactional_id, None)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """Nobody writes to `__transaction_state` inside a transaction, so its markers mean nothing."""
+        """Do nothing: `__transaction_state` is never written inside a transaction, so a marker in it has no meaning."""
 
     def timed_out(self, now_ms: int) -> list[Transaction]:
-        """Open transactions that have lasted longer than their own timeout."""
+        """Return the open transactions that have exceeded their own timeout."""
         found = (self.transactions[transactional_id] for transactional_id in self._open)
         return [txn for txn in found if txn.start_ms + txn.timeout_ms < now_ms]
 
     def expired(self, now_ms: int, expiration_ms: int) -> Iterator[TxnRecord]:
-        """Tombstones of ids that nobody has used for so long; each stands for itself."""
+        """Yield independent tombstones of ids that were not used for `expiration_ms`."""
         for txn in list(self.transactions.values()):
             if txn.state in SETTLED and txn.last_update_ms <= now_ms - expiration_ms:
                 yield TxnRecord(txn.transactional_id, None)
 
     def prepared(self) -> list[Transaction]:
-        """Decided transactions whose markers have to be written (again) after the log was read back."""
+        """Return decided transactions, whose markers must be written (again) after the log was loaded."""
         return [txn for txn in self.transactions.values() if txn.state in PREPARED]

@@ -1,9 +1,9 @@
-"""What each request does to a transactional id: pure decisions, evaluated one at a time (Kafka's `TransactionCoordinator`).
+"""Decides what each request does to a transactional id (Kafka's `TransactionCoordinator`). Pure code.
 
-Each function gets the stored `Transaction` (None: unknown id) and returns a `Decision`: an answer, and the value to append, if any.
-Errors are the newest ones (PRODUCER_FENCED); handlers translate them for older versions. Nothing is pending between a decision and its
-append here, so CONCURRENT_TRANSACTIONS means only that markers are still to be written. It comes before the checks of id and epoch: after
-a rotation the producer goes on with an id that is not in force before the transaction is complete (KAFKA-18660).
+Each function gets the stored `Transaction` (None: unknown id) and returns a `Decision`: a response, and the value to append, if any.
+Errors are the newest ones (PRODUCER_FENCED); handlers translate them for older versions. A decision is appended at once, so
+CONCURRENT_TRANSACTIONS only means that markers are not written yet. It is checked before id and epoch, because after a rotation the
+producer already uses an id that takes effect only when the transaction is complete (KAFKA-18660).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NewProducerId = Callable[[], int]
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`write`: the transaction's next value, to be appended and applied before the answer. `error`: what the client is told then."""
+    """`write`: the transaction's next value, to be appended and applied before the response. `error`: the response's error after that."""
 
     error: ErrorCode = ErrorCode.NONE
     write: Transaction | None = None
@@ -37,7 +37,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The (producer id, epoch) that an InitProducerId of v3 and later says it holds (KIP-360)."""
+    """The (producer id, epoch) that the client of an InitProducerId v3+ holds (KIP-360)."""
 
     producer_id: int
     producer_epoch: int
@@ -58,7 +58,7 @@ def init_producer_id(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Decision:
-    """Give the caller the next epoch, and make every earlier holder of the id a zombie (3.2 of the semantics; KIP-98, KIP-360)."""
+    """Give the producer the next epoch, which fences every earlier holder of the id (3.2 of the semantics; KIP-98, KIP-360)."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if not 0 < timeout_ms <= timeout_ms_max:
@@ -69,13 +69,13 @@ def init_producer_id(
     if expected is not None and not _may_hold(txn, expected):
         return _refused(ErrorCode.PRODUCER_FENCED)
     if txn.state is TxnState.ONGOING:
-        # The answer is "retry" even when all goes well: the retry finds the abort complete and gets an epoch of its own.
+        # Success is also answered with "retry": the retry finds the abort complete and gets a new epoch.
         return Decision(ErrorCode.CONCURRENT_TRANSACTIONS, write=fence_and_abort(txn, server_version, new_producer_id, now_ms))
     return _next_epoch(txn, expected, timeout_ms, new_producer_id, now_ms)
 
 
 def _may_hold(txn: Transaction, expected: Expected) -> bool:
-    """The epoch itself is judged later; here only whether the producer id can be the caller's."""
+    """Return whether the producer id can be the client's; the epoch is checked later."""
     if txn.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == txn.producer_id:
         return True
     return expected.producer_id == txn.prev_producer_id and epoch_exhausted(expected.producer_epoch)
@@ -92,16 +92,16 @@ def _next_epoch(txn: Transaction, expected: Expected | None, timeout_ms: int, ne
     elif epoch in (held, NO_PRODUCER_EPOCH):
         after = txn.initialised(epoch + 1, epoch, timeout_ms, now_ms)
     elif held == txn.last_producer_epoch:
-        after = txn.initialised(epoch, txn.last_producer_epoch, timeout_ms, now_ms)  # a retry of an answer that was lost
+        after = txn.initialised(epoch, txn.last_producer_epoch, timeout_ms, now_ms)  # a retry, because the response was lost
     else:
         return _refused(ErrorCode.PRODUCER_FENCED)
     return Decision(write=after, producer_id=after.producer_id, producer_epoch=after.producer_epoch)
 
 
 def fence_and_abort(txn: Transaction, server_version: int, new_producer_id: NewProducerId, now_ms: int) -> Transaction:
-    """The coordinator itself ends an open transaction: its timeout passed, or another producer took the id.
+    """Return an open transaction as aborted by the coordinator: it timed out, or another producer took the id.
 
-    In version 2 the bump of every abort is the fence; a second one would overflow at the last epoch (KAFKA-19367, KAFKA-20090).
+    In version 2 every abort bumps the epoch, and that fences; a second bump would overflow at the last epoch (KAFKA-19367, KAFKA-20090).
     """
     if server_version >= 2:
         return _prepared_with_bump(txn, False, new_producer_id, now_ms)
@@ -124,7 +124,7 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Open the transaction or widen it (AddPartitionsToTxn, AddOffsetsToTxn, and what Produce and TxnOffsetCommit add in version 2)."""
+    """Open the transaction or add partitions (AddPartitionsToTxn, AddOffsetsToTxn; in version 2 also Produce and TxnOffsetCommit)."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if txn is None:
@@ -142,7 +142,7 @@ def add_partitions(
 def verify_partitions(
     txn: Transaction | None, transactional_id: str, producer_id: int, epoch: int, partitions: frozenset[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Is each partition part of the open transaction (KIP-890 part 1)? A missing one is TRANSACTION_ABORTABLE."""
+    """Return whether each partition is part of the open transaction (KIP-890 part 1). A missing one is TRANSACTION_ABORTABLE."""
     error = _verify_error(txn, transactional_id, producer_id, epoch)
     if txn is None or error is not ErrorCode.NONE:
         return dict.fromkeys(partitions, error)
@@ -171,7 +171,7 @@ def end_txn(
     new_producer_id: NewProducerId,
     now_ms: int,
 ) -> Decision:
-    """Commit or abort for the producer. The request's version decides which rules hold, not the transaction's."""
+    """Commit or abort for the producer. The request's version decides which rules apply, not the transaction's."""
     if not transactional_id:
         return _refused(ErrorCode.INVALID_REQUEST)
     if txn is None:
@@ -188,7 +188,7 @@ _END_AGAIN: dict[TxnState, tuple[ErrorCode, ErrorCode]] = {
     TxnState.COMPLETE_COMMIT: (ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE),
     TxnState.COMPLETE_ABORT: (ErrorCode.INVALID_TXN_STATE, ErrorCode.NONE),
 }
-"""EndTxn where no transaction is open: what (commit, abort) are told. NONE is the answer to a retry."""
+"""The errors of EndTxn for (commit, abort) without an open transaction. NONE answers a retry."""
 
 
 def _end_again(txn: Transaction, commit: bool) -> Decision:
@@ -199,7 +199,7 @@ def _end_again(txn: Transaction, commit: bool) -> Decision:
 
 
 def _end(txn: Transaction, producer_id: int, epoch: int, commit: bool, now_ms: int) -> Decision:
-    """Transaction versions 0 and 1 (4.6): the epoch stays, so a late EndTxn cannot be told from the next transaction's own."""
+    """Transaction versions 0 and 1 (4.6): the epoch stays, so a late EndTxn looks like the next transaction's own."""
     error = _holder_error(txn, producer_id, epoch)
     if error is not ErrorCode.NONE:
         return _refused(error)
@@ -216,13 +216,13 @@ def _end_with_bump(txn: Transaction, holder: tuple[int, int], commit: bool, new_
     after_rotation = txn.prev_producer_id == producer_id and epoch == EPOCH_MAX - 1 and txn.producer_epoch == 0
     retry = after_rotation or txn.producer_epoch == epoch + 1
     if retry and txn.producer_epoch == EPOCH_MAX and txn.state not in PREPARED:
-        return _refused(ErrorCode.PRODUCER_FENCED)  # an abort in version 0 or 1 by the coordinator, whose own this epoch is
+        return _refused(ErrorCode.PRODUCER_FENCED)  # the coordinator aborted in version 0 or 1: only it uses this epoch
     if txn.producer_id != producer_id and not after_rotation:
         return _refused(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if not _may_end(txn.state, current=epoch == txn.producer_epoch, retry=retry):
         return _refused(ErrorCode.PRODUCER_FENCED)
     if txn.state is TxnState.ONGOING or (not commit and not retry):
-        # A producer may abort what it never began, to be given a new epoch.
+        # A producer may abort without an open transaction, to get a new epoch.
         after = _prepared_with_bump(txn, commit, new_producer_id, now_ms)
         return Decision(ErrorCode.NONE, after, *after.holder)
     return _end_again(txn, commit) if retry else _refused(ErrorCode.INVALID_TXN_STATE)

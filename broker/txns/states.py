@@ -1,7 +1,6 @@
-"""The states of a transactional id and the moves between them (Kafka's `TransactionState`).
+"""The states of a transactional id and the transitions between them (Kafka's `TransactionState`).
 
-PrepareEpochFence exists on the wire only: it stands between two writes that this coordinator makes as one, so no transaction is ever
-stored in it.
+PrepareEpochFence exists on the wire only: in Kafka it lies between two writes, which are one here, so no transaction is stored in it.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class TxnState(IntEnum):
 
     @property
     def wire_name(self) -> str:
-        """The name that DescribeTransactions and ListTransactions show, `CompleteCommit` for instance."""
+        """The name in DescribeTransactions and ListTransactions, for example `CompleteCommit`."""
         return self.name.title().replace("_", "")
 
 
@@ -37,12 +36,12 @@ MOVES: dict[TxnState, frozenset[TxnState]] = {
     TxnState.DEAD: frozenset(),
     TxnState.PREPARE_EPOCH_FENCE: frozenset({TxnState.PREPARE_ABORT}),
 }
-"""From each state, the states that may follow. Settled -> PrepareAbort is the abort without partitions of transaction version 2."""
+"""The states that may follow each state. Settled -> PrepareAbort is the abort without partitions of transaction version 2."""
 
 assert set(MOVES) == set(TxnState), "every state has a row"
 
 PREPARED = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
-"""Decided, markers still to be written: everybody else is told CONCURRENT_TRANSACTIONS."""
+"""Decided, with markers still to be written; other requests get CONCURRENT_TRANSACTIONS."""
 
 SETTLED = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
-"""No transaction is open: the id may begin one, be re-initialised, or expire."""
+"""No transaction is open: the id may begin one, be initialised again, or expire."""

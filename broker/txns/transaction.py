@@ -1,9 +1,9 @@
-"""What the coordinator knows of one transactional id, and the values it can turn into (Kafka's `TransactionMetadata`).
+"""The state of one transactional id, and its transitions (Kafka's `TransactionMetadata`).
 
-Rules that hold here:
-- a `Transaction` never changes; each method returns the next one, which becomes true once its record is appended;
-- producers are handed epochs up to 32766; 32767 is the coordinator's alone, so that it can always fence;
-- `last_producer_epoch` is for recognising a retry and is not persisted, as in Kafka.
+Invariants:
+- A `Transaction` is immutable; each method returns the next value, which takes effect when its record is appended.
+- Producers get epochs up to 32766. Epoch 32767 is reserved for the coordinator, so that it can always fence.
+- `last_producer_epoch` is for the recognition of retries and is not persisted, as in Kafka.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ TopicPartition = tuple[str, int]
 
 
 def epoch_exhausted(epoch: int) -> bool:
-    """True when no further epoch of the same producer id may be handed to a producer."""
+    """Return whether no further epoch of this producer id may be given to a producer."""
     return epoch >= EPOCH_MAX - 1
 
 
 class Transaction(NamedTuple):
-    """One transactional id. Times are wall milliseconds; `version` is the transaction version (0, 1, 2) of its last client."""
+    """One transactional id. Times are wall clock ms; `version` is the transaction version (0, 1, 2) of its last client."""
 
     transactional_id: str
     producer_id: int
@@ -43,18 +43,18 @@ class Transaction(NamedTuple):
 
     @property
     def bumps_epochs(self) -> bool:
-        """True for transaction version 2: every EndTxn gives the producer a new epoch (KIP-890)."""
+        """Whether every EndTxn gives the producer a new epoch (transaction version 2, KIP-890)."""
         return self.version >= 2
 
     @property
     def commits(self) -> bool:
-        """What was decided, of a prepared transaction."""
+        """Whether a prepared transaction commits."""
         assert self.state in PREPARED, f"{self.transactional_id} is {self.state.name}: nothing is decided"
         return self.state is TxnState.PREPARE_COMMIT
 
     @property
     def holder(self) -> tuple[int, int]:
-        """The (producer id, epoch) that the producer goes on with: of a prepared rotation already the new ones."""
+        """The (producer id, epoch) that the producer uses from now on: those after the rotation, if one is prepared."""
         if self.state in PREPARED and self.next_producer_id != NO_PRODUCER_ID:
             return self.next_producer_id, 0
         return self.producer_id, self.producer_epoch
@@ -64,7 +64,7 @@ class Transaction(NamedTuple):
         return self._replace(state=state, last_update_ms=now_ms, **changes)  # type: ignore[arg-type]  # the callers below name real fields
 
     def initialised(self, epoch: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """Answered to InitProducerId: same producer id, no transaction open."""
+        """Return the state after InitProducerId: the same producer id, and no open transaction."""
         return self._moved(
             TxnState.EMPTY,
             now_ms,
@@ -77,24 +77,24 @@ class Transaction(NamedTuple):
         )
 
     def rotated(self, producer_id: int, last_epoch: int, timeout_ms: int, now_ms: int) -> Transaction:
-        """The epochs of the old producer id ran out: a new id, epoch 0."""
+        """Return the state with a new producer id and epoch 0, because the old id's epochs are exhausted."""
         assert self.producer_id != producer_id, "a producer id is never given twice"
         return self.initialised(0, last_epoch, timeout_ms, now_ms)._replace(producer_id=producer_id)
 
     def with_partitions(self, added: frozenset[TopicPartition], version: int, now_ms: int) -> Transaction:
-        """Ongoing, over `added` too; the transaction's time starts with its first partition."""
+        """Return the ongoing state with `added` partitions; the transaction starts with its first partition."""
         start_ms = self.start_ms if self.state is TxnState.ONGOING else now_ms
         return self._moved(TxnState.ONGOING, now_ms, partitions=self.partitions | added, start_ms=start_ms, version=version)
 
     def prepared(self, *, commit: bool, now_ms: int) -> Transaction:
-        """The outcome is decided, in versions 0 and 1: the producer keeps its epoch."""
+        """Return the decided state, in versions 0 and 1: the producer keeps its epoch."""
         state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
         return self._moved(state, now_ms, version=0, next_producer_id=NO_PRODUCER_ID)
 
     def prepared_with_bump(self, next_producer_id: int, *, commit: bool, now_ms: int) -> Transaction:
-        """The outcome is decided, in version 2: the next epoch begins here, so that every marker outranks the data it ends.
+        """Return the decided state, in version 2. The next epoch begins here, so a marker's epoch is above that of the data it ends.
 
-        `next_producer_id` is given where the epochs have run out.
+        `next_producer_id` is given if the epochs are exhausted.
         """
         return self._moved(
             TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT,
@@ -107,12 +107,12 @@ class Transaction(NamedTuple):
         )
 
     def fenced(self) -> Transaction:
-        """One epoch on: the producer that holds the old one is a zombie. The first half of an abort by the coordinator in versions 0, 1."""
+        """Return the state with the next epoch, which fences the producer: the first half of a coordinator's abort in versions 0 and 1."""
         assert self.state is TxnState.ONGOING, "only an open transaction is fenced"
         return self._replace(producer_epoch=min(self.producer_epoch + 1, EPOCH_MAX), last_producer_epoch=NO_PRODUCER_EPOCH)
 
     def completed(self, now_ms: int) -> Transaction:
-        """All markers are written. A rotation that was prepared takes effect."""
+        """Return the completed state, when all markers are written. A prepared rotation takes effect."""
         producer_id, epoch = self.holder
         return self._moved(
             TxnState.COMPLETE_COMMIT if self.commits else TxnState.COMPLETE_ABORT,

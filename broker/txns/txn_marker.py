@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class TxnMarker:
-    """What ends a producer's transaction in a partition."""
+    """Ends a producer's transaction in a partition."""
 
     producer_id: int
     producer_epoch: int

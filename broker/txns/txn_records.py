@@ -1,14 +1,14 @@
-"""The records of `__transaction_state`: what a key and a value look like, byte for byte as Kafka writes them.
+"""The records of `__transaction_state`: the encoding of keys and values, byte for byte as in Kafka.
 
-Rules that hold here:
-- a key is a type (i16, always 0) and the transactional id, never flexible; a value is a version (i16) and the body of that version; no
-  value is a tombstone;
-- version 0 is written while `transaction.version` is 0, version 1 from then on. Only it can say which client spoke;
-- the partitions of an Empty transaction are null, those of any other a list, in order so that equal transactions are equal bytes;
-- beyond Kafka 4.2, version 1 also says which producer id a rotation gives or gave (`next_producer_id`, `previous_producer_id`, tags that
-  Kafka reads but never writes): a coordinator killed in the middle of a rotation keeps what it promised to the producer.
+Invariants:
+- A key is a type (i16, always 0) and the transactional id, never flexible. A value is a version (i16) and the body of that version. A
+  record without a value is a tombstone.
+- Version 0 is written while `transaction.version` is 0, otherwise version 1; only version 1 has the client's transaction version.
+- The partitions of an Empty transaction are null, others a sorted list, so that equal transactions have equal bytes.
+- Unlike Kafka 4.2, version 1 also stores the producer ids of a rotation (`next_producer_id`, `previous_producer_id`, tags that Kafka reads
+  but never writes): a coordinator killed during a rotation keeps what it has told the producer.
 
-Source: KAFKA transaction-coordinator message schemas (TransactionLogKey, TransactionLogValue), TransactionLog.valueToBytes.
+Source: Kafka's transaction-coordinator message schemas (TransactionLogKey, TransactionLogValue), TransactionLog.valueToBytes.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from ottla.protocol.transaction_log import TRANSACTION_KEY, PartitionsOfTopic, T
 
 @dataclass(frozen=True, slots=True)
 class TxnRecord:
-    """One transactional id with what became of it, or with None: the id is forgotten."""
+    """One transactional id with its state; None removes the id."""
 
     transactional_id: str
     value: Transaction | None
 
 
 def encode_record(record: TxnRecord, transaction_version: int) -> tuple[bytes, bytes | None]:
-    """The key's and the value's bytes; None for a tombstone. `transaction_version` is the cluster's, which decides the format."""
+    """Return the bytes of key and value, None for a tombstone. `transaction_version` is the cluster's, which decides the format."""
     key = encode_prefixed(TransactionLogKey(record.transactional_id), 0, TRANSACTION_KEY)
     if record.value is None:
         return key, None
@@ -40,7 +40,7 @@ def encode_record(record: TxnRecord, transaction_version: int) -> tuple[bytes, b
 
 
 def decode_record(key: Buffer | None, value: Buffer | None) -> TxnRecord | None:
-    """Read one record; None when its key type is unknown. Raises ProtocolError when a known type cannot be read."""
+    """Decode one record; None if its key type is unknown. Raises ProtocolError if a known type cannot be decoded."""
     if key is None:
         raise ProtocolError("a record of __transaction_state without a key")
     key_type, key_body = read_prefix(key)

@@ -11,9 +11,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.app import Broker
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import FaultRule, parse_rule
 from ottla.broker.replication.progress import Progress
 from ottla.broker.testing import cluster_verdict, verdict
@@ -25,10 +27,6 @@ from ottla.broker.testing.in_process import InProcessBroker
 from ottla.broker.testing.verdict import Examined
 from ottla.broker.verification.request_observer import VERIFIER_CLIENT, RequestObserver
 from ottla.broker.verification.verifier_client import BY_GROUP, BY_TRANSACTION, VerifierClient
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.faults.engine import Faults
 
 SETTINGS: Final = {
     "log.retention.ms": "-1",  # the clock is put forward, and programs write timestamps of their own

@@ -13,19 +13,17 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.faults.rules import FaultRule
 from ottla.broker.testing.contents import Stored
+from ottla.broker.testing.in_process import InProcessBroker
 from ottla.broker.txns.transaction import EPOCH_MAX
 from ottla.broker.verification import program as programs
 from ottla.broker.verification.deployment import Cluster, deployment_of
 from ottla.broker.verification.input_data import PARTITIONS, committed_to_the_end, fill, fill_rest, find_transaction_coordinator
 from ottla.broker.verification.program import Instance, Program, Role
 from ottla.broker.verification.request_observer import RequestObserver
-
-if TYPE_CHECKING:
-    from ottla.broker.testing.in_process import InProcessBroker
 
 POLL_S = 0.01
 PROGRESS_POLL_S = 0.1

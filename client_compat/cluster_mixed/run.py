@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from client_compat.cluster_mixed import replicas, transactions
 from client_compat.cluster_mixed.faults import AT_ONCE, BROKERS_ALONE, DO, Fault
@@ -30,9 +29,7 @@ from client_compat.support.reading import committed, ends, read_with_confluent, 
 from client_compat.support.small_disk import small_disk
 from client_compat.support.verdict import AckVerdict, judge
 from client_compat.support.workers import RunFailed
-
-if TYPE_CHECKING:
-    from ottla.spark_jobs.verdict import Verdict
+from ottla.spark_jobs.verdict import Verdict
 
 TOPIC, TXN_TOPIC = "idempotent", "transactional"
 PARTITIONS = 6

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Console
 
 from client_compat.support import program
 from client_compat.support.command import ottla_command
@@ -14,8 +15,6 @@ from client_compat.support.demonstration import told
 from client_compat.support.program import new_console, or_exit, replace
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from client_compat.demo_cluster.judgement import Judged
 
 PAGE = "cluster.html"

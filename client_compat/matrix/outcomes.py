@@ -67,70 +67,74 @@ class KnownFailure:
 
 KNOWN: tuple[KnownFailure, ...] = (
     KnownFailure(
-        "platformatic-kafka", "partitioning/default-partitioner-as-javas", "its murmur2 takes the hash's sign bit into the modulo"
+        "platformatic-kafka",
+        "partitioning/default-partitioner-as-javas",
+        "its murmur2 partitioner does not mask the hash's sign bit before the modulo",
     ),
-    KnownFailure("platformatic-kafka", "records/append-time", "it gives the sender's timestamp also where the broker's applies"),
+    KnownFailure("platformatic-kafka", "records/append-time", "it reports the sender's timestamp although the broker's applies"),
     KnownFailure(
-        "platformatic-kafka", "topics/topic-made-again-under-a-consumer", "it ends with the error and does not ask for the topic's new id"
+        "platformatic-kafka", "topics/topic-made-again-under-a-consumer", "it ends with the error and does not look up the topic's new id"
     ),
-    KnownFailure("franz-go", "topics/topic-made-again", "it holds on to a topic's id on purpose, until the application forgets the topic"),
-    KnownFailure("franz-go", "consumer_groups/consumer-group-static", "its static member leaves without its instance id, and is refused"),
-    KnownFailure("franz-go", "groups/assignor-sticky", "its eager sticky assignor at times moves a partition that could have stayed"),
-    KnownFailure("kafka-go", "records/(headers|null-and-empty-keys|empty-values)", "its Reader gives null for what is empty"),
+    KnownFailure("franz-go", "topics/topic-made-again", "it keeps a topic's id by design, until the application forgets the topic"),
+    KnownFailure("franz-go", "consumer_groups/consumer-group-static", "its static member leaves without its instance id, and is rejected"),
+    KnownFailure("franz-go", "groups/assignor-sticky", "its eager sticky assignor sometimes moves a partition that could have stayed"),
+    KnownFailure("kafka-go", "records/(headers|null-and-empty-keys|empty-values)", "its Reader returns null for empty values"),
     KnownFailure("kafka-go", "records/append-time", "its Reader gives the sender's timestamp also where the broker's applies"),
-    KnownFailure("franz-go", "transactions/transaction-fence", "its fenced producer ends with OPERATION_NOT_ATTEMPTED"),
-    KnownFailure("franz-go", "admin/admin-fence-producers", "it does not ask again while the fenced transaction is being aborted"),
+    KnownFailure("franz-go", "transactions/transaction-fence", "its fenced producer fails with OPERATION_NOT_ATTEMPTED"),
+    KnownFailure("franz-go", "admin/admin-fence-producers", "it does not retry while the fenced transaction is being aborted"),
     KnownFailure(
         "sarama",
         "lost_acks/idempotence-with-lost-acks|restarts/(restarts|kills)-idempotent",
-        "its idempotent producer at times gives up where a connection ends",
+        "its idempotent producer sometimes gives up when a connection closes",
     ),
     KnownFailure(
         "kafka-go",
         "admin/admin-partitions",
-        "it describes from metadata that it keeps for six seconds, and at times does not know a new topic",
+        "it uses metadata cached for six seconds, and sometimes does not know a new topic",
     ),
-    KnownFailure("kafka-go", "groups/group-over-a-restart", "its Writer at times goes on with a connection that ended with the broker"),
-    KnownFailure("kafka-go", "consume/fetch-waits", "its Reader does not wait as long as it is told"),
+    KnownFailure("kafka-go", "groups/group-over-a-restart", "its Writer sometimes keeps using a connection that closed with the broker"),
+    KnownFailure("kafka-go", "consume/fetch-waits", "its Reader waits for less time than it is configured to"),
     KnownFailure(
-        "kafka-python", "produce/record-too-large-for-the-topic", "its idempotent producer does not get over a record that was refused"
+        "kafka-python", "produce/record-too-large-for-the-topic", "its idempotent producer does not recover from a rejected record"
     ),
-    KnownFailure("confluent-kafka", "groups/commit-metadata", "it ends metadata with a NUL where characters take several bytes"),
+    KnownFailure("confluent-kafka", "groups/commit-metadata", "it ends metadata with a NUL if characters take several bytes"),
     KnownFailure(
         "kafkajs|platformatic-kafka",
         "transactions/send-outside-a-transaction",
-        "a transactional producer's send outside a transaction is a plain one",
+        "a transactional producer's send outside a transaction is non-transactional",
     ),
-    KnownFailure("platformatic-kafka", "groups/static-member-fenced", "its fenced member goes on without an error"),
+    KnownFailure("platformatic-kafka", "groups/static-member-fenced", "its fenced member continues without an error"),
     KnownFailure(
         "platformatic-kafka",
         "transactions/(transactions-in-turn|consume-transform-produce)",
-        "its consumer gives a transaction that was aborted after others of the same producer",
+        "its consumer returns the records of an aborted transaction that followed others of the same producer",
     ),
     KnownFailure(
         "platformatic-kafka",
         "transactions/(transaction-fence|killed-in-a-transaction)",
-        "the newer producer, too, ends as fenced where the older had a transaction open",
+        "if the older producer had an open transaction, the newer one ends as fenced too",
     ),
-    KnownFailure("rdkafka", "admin/admin-wrong-config", "its answer about a refused setting is a success"),
+    KnownFailure("rdkafka", "admin/admin-wrong-config", "it reports success for a rejected setting"),
     KnownFailure("rskafka", "produce/batch-size", "its batches are sent side by side, and at times arrive in another order"),
-    KnownFailure("rskafka", "records/append-time", "it gives the sender's timestamp also where the broker's applies"),
-    KnownFailure("rskafka", "consume/position-out-of-range", "it has no reset: the error is the application's"),
+    KnownFailure("rskafka", "records/append-time", "it reports the sender's timestamp although the broker's applies"),
+    KnownFailure("rskafka", "consume/position-out-of-range", "it has no reset: the application gets the error"),
     KnownFailure(
-        "aiokafka", "groups/static-member-fenced", "its fenced member joins again under the same instance id, and fences the newer one"
+        "aiokafka", "groups/static-member-fenced", "its fenced member rejoins with the same instance id, and fences the newer one"
     ),
     KnownFailure(
-        "spark", "consume/position-out-of-range|topics/topic-made-again-under-a-consumer", "it refuses to begin behind the end of a log"
+        "spark",
+        "consume/position-out-of-range|topics/topic-made-again-under-a-consumer",
+        "it rejects a start offset beyond the end of a log",
     ),
     KnownFailure(
         "spark",
         "consume/woken-at-once",
-        "each of its batch reads seeks with the same consumer, whose last fetch still waits at the end of the log",
+        "all its batch reads use the same consumer, whose last fetch still waits at the end of the log",
     ),
     KnownFailure(
         "kafka-go|rskafka",
         "topics/auto-creation",
-        "it asks once, and the broker answers while it still makes the topic, as Apache Kafka does",
+        "it asks once, and the broker responds before it has created the topic, as Apache Kafka does",
     ),
     KnownFailure(
         "confluent-kafka|rdkafka",
@@ -141,13 +145,13 @@ KNOWN: tuple[KnownFailure, ...] = (
     KnownFailure(
         "kafkajs|platformatic-kafka",
         "restarts/idle-over-a-restart",
-        "with its broker away for nine seconds, as Apache Kafka is, its consumer ends, or (kafkajs) at times begins anew",
+        "if its broker is down for nine seconds, as Apache Kafka is, its consumer ends, or (kafkajs) sometimes starts over",
         broker=KAFKA,
     ),
     KnownFailure(
         "kafka-python",
         "rights/write-taken-away-and-given-back",
-        "its idempotent producer does not get over a record that was refused",
+        "its idempotent producer does not recover from a rejected record",
     ),
     KnownFailure(
         "franz-go|sarama|kafkajs",
@@ -163,7 +167,7 @@ KNOWN: tuple[KnownFailure, ...] = (
         "bytes that are no TLS are answered with an alert",
         broker=OURS,
     ),
-    KnownFailure("franz-go|kafka-python", "topics/topic-made-again-under-a-consumer", "it holds on to a topic's id or position"),
+    KnownFailure("franz-go|kafka-python", "topics/topic-made-again-under-a-consumer", "it keeps a deleted topic's id or position"),
 )
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import typer
 from rich.console import Console
@@ -15,9 +15,7 @@ from rich.table import Table
 
 from client_compat.support.command import ottla_command
 from client_compat.support.program import or_exit, replace
-
-if TYPE_CHECKING:
-    from ottla.spark_jobs.verdict import Verdict
+from ottla.spark_jobs.verdict import Verdict
 
 ROWS_FILE = "flights.tsv"
 Run = TypeVar("Run")

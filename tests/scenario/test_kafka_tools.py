@@ -212,7 +212,7 @@ def test_kafka_acls_adds_lists_and_removes(tools: Tools, tmp_path: Path) -> None
 # --- what a controller decides in a cluster ------------------------------------------------------------------------------------
 
 
-def test_the_node_is_its_quorum(tools: Tools, broker: RunningBroker) -> None:
+def test_the_node_is_its_quorums_only_voter(tools: Tools, broker: RunningBroker) -> None:
     status = run(tools, broker, "kafka-metadata-quorum", "describe", "--status")
     assert "LeaderId:" in status
     told = run(tools, broker, "kafka-metadata-quorum", "describe", "--replication")

@@ -37,7 +37,7 @@ def follower_fetch(port: int, tls: ssl.SSLContext | None = None) -> int | None:
     try:
         with Client(HOST, port, wrap=lambda plain: tls.wrap_socket(plain, server_hostname=HOST) if tls else plain) as client:
             return int(client.call(fetch, 12).responses[0].partitions[0].error_code)
-    except (OSError, ProtocolError):  # it hung up, or told in TLS that this is none
+    except (OSError, ProtocolError):  # the client closed the connection, or told in TLS that this is none
         return None
 
 

@@ -101,7 +101,7 @@ MAP = "listener.security.protocol.map=SECURE:{}"
         (("--admin-port", "x"), 2, "argument --admin-port: 'x' is no port"),
         (("--user", "a:b", "--set", MAP.format("PLAINTEXT")), 2, f"ottla serve: {MAP.format('PLAINTEXT')}: users are given"),
         (("--port-file", "{there}/no/port"), 1, "ottla serve: the port file {there}/no/port cannot be written: No such file or directory"),
-        (("--data-dir", "{there}/file"), 1, "ottla serve: the data directory {there}/file cannot be made: File exists"),
+        (("--data-dir", "{there}/file"), 1, "ottla serve: the data directory {there}/file cannot be created: File exists"),
         (("--port", "{taken}"), 1, "ottla serve: cannot listen on PLAINTEXT://127.0.0.1:{taken}: Address already in use"),
         (
             ("--admin-port", "0", "--admin-token", "two words"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,6 @@ from tests.support.browser import ID
 from tests.support.console import HOST, Console
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from selenium import webdriver
     from selenium.webdriver.remote.webelement import WebElement
 

@@ -1,4 +1,4 @@
-"""A broker of its own for each wire test that asks for one, and a client of it."""
+"""Fixtures: a separate broker for each wire test that requests one, and a client of it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def broker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[RunningBroker]:
-    """A running broker over an empty directory."""
+    """A running broker with an empty data directory."""
     marker = request.node.get_closest_marker("broker_settings")
     with RunningBroker(tmp_path / "data", marker.args[0] if marker else None) as broker:
         yield broker

@@ -1,6 +1,6 @@
-"""What ACLs mean for several topics at once, for requests in mid-flight, and for those who cannot be told.
+"""Tests of ACLs in requests with several topics, in pending requests, and in requests without a response.
 
-That every API asks for what Kafka asks for is in tests/scenario/test_kafka_differential_of_access.py.
+The permissions that every API requires are compared with Kafka's in tests/scenario/test_kafka_differential_of_access.py.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DENIED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 def produce(client: Client, *names: str, acks: int = 1) -> list[int]:
-    """The errors, topic by topic."""
+    """Return the error codes by topic."""
     records = build_batch([SimpleRecord(None, b"v")])
     request = ProduceRequest(
         None, acks, 5_000, [TopicProduceData(name, partition_data=[PartitionProduceData(0, records)]) for name in names]
@@ -44,7 +44,7 @@ def produce(client: Client, *names: str, acks: int = 1) -> list[int]:
 
 
 @LOCKED
-def test_of_several_topics_each_is_refused_or_written_in_the_order_of_the_request(broker: RunningBroker) -> None:
+def test_each_topic_is_authorized_by_itself_in_the_order_of_the_request(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         for name in ("a", "b", "c"):
             create(admin, name)
@@ -56,7 +56,7 @@ def test_of_several_topics_each_is_refused_or_written_in_the_order_of_the_reques
 
 @LOCKED
 @pytest.mark.parametrize("transactional_first", [True, False])
-def test_a_transactional_batch_that_is_replaced_needs_its_right_too(broker: RunningBroker, transactional_first: bool) -> None:
+def test_a_transactional_batch_that_a_later_one_replaces_is_authorized_too(broker: RunningBroker, transactional_first: bool) -> None:
     batches = [build_batch([SimpleRecord(None, b"v")])]
     batches.insert(
         0 if transactional_first else 1,
@@ -74,7 +74,7 @@ def test_a_transactional_batch_that_is_replaced_needs_its_right_too(broker: Runn
 
 
 @LOCKED
-def test_a_committed_topic_without_a_name_is_denied_as_any_other(broker: RunningBroker) -> None:
+def test_a_committed_topic_without_a_name_is_denied_like_any_other(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         find_coordinator(admin)
         allow(admin, acl(Resource.GROUP, "g", READ))
@@ -84,7 +84,7 @@ def test_a_committed_topic_without_a_name_is_denied_as_any_other(broker: Running
 
 
 @LOCKED
-def test_a_topic_that_is_named_twice_is_authorized_and_described_by_its_form(broker: RunningBroker) -> None:
+def test_a_topic_named_twice_is_authorized_once_for_each_form(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "t")
         for request, version in (
@@ -97,7 +97,7 @@ def test_a_topic_that_is_named_twice_is_authorized_and_described_by_its_form(bro
 
 
 @LOCKED
-def test_who_asks_for_no_answer_is_cut_off_and_what_it_may_write_is_written(broker: RunningBroker) -> None:
+def test_a_denied_produce_with_acks_0_closes_the_connection_after_allowed_writes(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "a")
         create(admin, "b")
@@ -109,7 +109,7 @@ def test_who_asks_for_no_answer_is_cut_off_and_what_it_may_write_is_written(brok
 
 
 @LOCKED
-def test_a_permission_taken_away_in_a_fetch_session_counts_until_it_is_given_back(broker: RunningBroker) -> None:
+def test_a_revoked_permission_takes_effect_within_a_fetch_session(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "a")
         allow(admin, acl(Resource.TOPIC, "a", READ))
@@ -130,7 +130,7 @@ def _fetch(session_id: int, epoch: int, *names: str) -> FetchRequest:
 
 
 @LOCKED
-def test_an_expression_stands_for_the_topics_that_its_member_may_see(broker: RunningBroker) -> None:
+def test_a_regular_expression_matches_only_topics_that_its_member_may_describe(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         ids = [bytes(create(admin, name).topic_id) for name in ("a1", "a2")]
         find_coordinator(admin)
@@ -147,7 +147,7 @@ def test_an_expression_stands_for_the_topics_that_its_member_may_see(broker: Run
 
 
 @LOCKED
-def test_a_producer_gets_an_id_where_it_may_write_to_some_topic(broker: RunningBroker) -> None:
+def test_a_producer_id_requires_write_permission_on_any_topic(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
 
         def error() -> int:
@@ -161,7 +161,7 @@ def test_a_producer_gets_an_id_where_it_may_write_to_some_topic(broker: RunningB
 
 
 @pytest.mark.broker_settings({**GUARDED, "allow.everyone.if.no.acl.found": "true"})
-def test_what_no_acl_is_about_is_everybodys_where_that_is_set(broker: RunningBroker) -> None:
+def test_a_resource_without_acls_is_open_if_allow_everyone_is_set(broker: RunningBroker) -> None:
     for topic in ("t", "u", "prefix-1"):
         broker.topics.create(topic)
 

@@ -1,4 +1,4 @@
-"""What a node of its own answers as a controller is for those who may alter, or describe, the cluster (KAFKA ControllerApis)."""
+"""Tests of the cluster permissions that a standalone node requires for requests that a controller handles (KAFKA ControllerApis)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DENIED = int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
 
 def codes(message: Any) -> set[int]:
-    """All error codes of an answer."""
+    """Return all error codes in a response."""
     if isinstance(message, list):
         return {code for each in message for code in codes(each)}
     names = getattr(message, "__dataclass_fields__", {})
@@ -52,7 +52,7 @@ def codes(message: Any) -> set[int]:
     ],
     ids=lambda request_: type(request_).__name__,
 )
-def test_who_may_not_is_refused_and_who_may_is_answered(tmp_path: Path, request_: Any) -> None:
+def test_each_request_requires_its_permission_on_the_cluster(tmp_path: Path, request_: Any) -> None:
     with RunningBroker(tmp_path / "data", GUARDED) as broker:
         with ann(broker) as client:
             assert DENIED in codes(client.call(request_))
@@ -60,7 +60,7 @@ def test_who_may_not_is_refused_and_who_may_is_answered(tmp_path: Path, request_
             assert DENIED not in codes(client.call(request_))
 
 
-def test_a_denied_change_of_quotas_names_what_was_asked_whatever_that_is(tmp_path: Path) -> None:
+def test_a_denied_change_of_quotas_names_every_requested_entity(tmp_path: Path) -> None:
     entity = [EntityData("user", None), EntityData("user", "x"), EntityData("odd", None)]
     with RunningBroker(tmp_path / "data", GUARDED) as broker, ann(broker) as client:
         (entry,) = client.call(AlterClientQuotasRequest([EntryData(entity, [OpData("producer_byte_rate", 1.0)])])).entries

@@ -1,4 +1,4 @@
-"""What a broker whose metadata names several brokers answers (`ClusterBrokerView`): leaders, addresses, and unreachable partitions."""
+"""Tests of responses with metadata of several brokers (`ClusterBrokerView`): leaders, addresses and unreachable partitions."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CLUSTER: list[MetadataRecord] = [
 
 
 def join(broker: RunningBroker, *records: MetadataRecord) -> None:
-    """From now on the broker tells what these records say, as a member of their cluster."""
+    """Make the broker use the metadata of these records, as a broker of their cluster."""
     services = broker.broker.services
     services.topics.apply(records)
     services.cluster = ClusterBrokerView(services.topics, services.partitions, 1, choose=max)
@@ -52,7 +52,7 @@ def join(broker: RunningBroker, *records: MetadataRecord) -> None:
 
 @pytest.fixture
 def client(broker: RunningBroker, client: Client) -> Client:
-    """Of a broker that is a member."""
+    """A client of the cluster broker."""
     join(broker, *CLUSTER)
     return client
 
@@ -61,7 +61,7 @@ NONE, NO_LEADER, NO_LISTENER = ErrorCode.NONE, ErrorCode.LEADER_NOT_AVAILABLE, E
 
 
 @pytest.mark.parametrize("version", [0, 1, 5, 6, 13])
-def test_metadata_names_the_brokers_that_live_and_each_partitions_leader(client: Client, version: int) -> None:
+def test_metadata_has_live_brokers_and_each_partitions_leader(client: Client, version: int) -> None:
     told = client.call(MetadataRequest([MetadataRequestTopic(name="c")]), version=version)
     assert [(broker.node_id, broker.host, broker.port) for broker in told.brokers] == [(1, "h1", 9092), (2, "h2", 9092)]
     partitions = told.topics[0].partitions
@@ -79,7 +79,7 @@ def test_metadata_names_the_brokers_that_live_and_each_partitions_leader(client:
         assert [each.offline_replicas for each in partitions] == [[], [3], [4], [5], []]
 
 
-def test_describe_cluster_tells_of_fenced_brokers_where_they_are_asked_for(client: Client) -> None:
+def test_describe_cluster_returns_fenced_brokers_on_request(client: Client) -> None:
     told = [client.call(DescribeClusterRequest(include_fenced_brokers=fenced), version=2) for fenced in (False, True)]
     assert [[(each.broker_id, each.is_fenced) for each in answer.brokers] for answer in told] == [
         [(1, False), (2, False)],
@@ -88,7 +88,7 @@ def test_describe_cluster_tells_of_fenced_brokers_where_they_are_asked_for(clien
     assert [broker.broker_id for broker in client.call(DescribeClusterRequest(), version=1).brokers] == [1, 2]
 
 
-def test_a_partitions_eligible_leader_replicas_are_described_and_no_error(broker: RunningBroker, client: Client) -> None:
+def test_eligible_leader_replicas_are_described_without_an_error(broker: RunningBroker, client: Client) -> None:
     broker.broker.services.topics.apply([change(ID, 4, eligible_leader_replicas=[2], last_known_elr=[1])])
     (topic,) = client.call(DescribeTopicPartitionsRequest([TopicRequest("c")])).topics
     last = topic.partitions[4]
@@ -101,7 +101,7 @@ def coordinators(client: Client, *keys: str, key_type: int = 0) -> list[Coordina
     return client.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=list(keys)), version=6).coordinators
 
 
-def test_a_group_is_coordinated_by_who_leads_the_partition_of_its_id(broker: RunningBroker, client: Client) -> None:
+def test_a_groups_coordinator_is_the_leader_of_its_offsets_partition(broker: RunningBroker, client: Client) -> None:
     leaders = [1, 2, 3, 4, -1]
     records = [partition(OFFSETS_ID, index, [1, 2], leader=leader) for index, leader in enumerate(leaders)]
     join(broker, TopicRecord(CONSUMER_OFFSETS, OFFSETS_ID), *records)
@@ -114,7 +114,7 @@ def test_a_group_is_coordinated_by_who_leads_the_partition_of_its_id(broker: Run
     assert {partition_of(key, len(leaders)) for key in keys} == set(range(len(leaders)))
 
 
-def test_a_coordinators_topic_that_is_not_there_is_asked_for_and_the_client_asks_again(broker: RunningBroker, client: Client) -> None:
+def test_a_missing_coordinator_topic_is_requested_and_the_client_retries(broker: RunningBroker, client: Client) -> None:
     (found,) = coordinators(client, "tx", key_type=1)
     assert (found.node_id, found.error_code) == (-1, ErrorCode.COORDINATOR_NOT_AVAILABLE)
     for _ in range(10_000):
@@ -126,7 +126,7 @@ def test_a_coordinators_topic_that_is_not_there_is_asked_for_and_the_client_asks
 
 
 @pytest.mark.parametrize("version", [9, 10, 13])
-def test_a_producer_is_told_who_leads_instead_and_where(broker: RunningBroker, version: int) -> None:
+def test_a_producer_gets_the_current_leader_and_its_address(broker: RunningBroker, version: int) -> None:
     with broker.client() as client:
         topic_id = create(client, "t").topic_id
         join(broker, *CLUSTER)
@@ -143,7 +143,7 @@ def test_a_producer_is_told_who_leads_instead_and_where(broker: RunningBroker, v
 
 
 @pytest.mark.parametrize(("index", "leader", "nodes"), [(0, 2, [2]), (1, 3, [])])
-def test_a_consumer_is_told_who_leads_and_where_only_if_that_one_lives(
+def test_a_consumer_gets_the_current_leader_and_its_address_only_if_it_is_alive(
     broker: RunningBroker, index: int, leader: int, nodes: list[int]
 ) -> None:
     with broker.client() as client:
@@ -159,7 +159,7 @@ def test_a_consumer_is_told_who_leads_and_where_only_if_that_one_lives(
 
 
 @pytest.mark.parametrize("version", [4, 11])
-def test_who_debugs_is_told_a_followers_end_with_the_epoch_of_the_leadership(broker: RunningBroker, version: int) -> None:
+def test_a_debugging_client_gets_a_followers_end_offset_with_the_leader_epoch(broker: RunningBroker, version: int) -> None:
     with broker.client() as client:
         create(client, "t")
         broker.broker.services.partitions.get("t", 0).follow(Registration(2, (1, 2), (1, 2), 7, 5))
@@ -175,12 +175,12 @@ def test_who_debugs_is_told_a_followers_end_with_the_epoch_of_the_leadership(bro
 
 
 @pytest.mark.parametrize("kind", [ResourceType.BROKER, ResourceType.BROKER_LOGGER])
-def test_every_registered_broker_at_the_clients_listener_has_settings_to_describe(client: Client, kind: ResourceType) -> None:
+def test_every_registered_broker_at_the_clients_listener_has_describable_settings(client: Client, kind: ResourceType) -> None:
     listed = client.call(ListConfigResourcesRequest([kind])).config_resources
     assert [(each.resource_name, each.resource_type) for each in listed] == [("1", kind), ("2", kind), ("3", kind)]
 
 
-def test_a_follower_of_somebody_else_is_told_who_leads_and_no_address_for_it_has_its_metadata(broker: RunningBroker) -> None:
+def test_a_follower_gets_the_current_leader_without_an_address(broker: RunningBroker) -> None:
     with broker.client() as client:
         topic_id = create(client, "t").topic_id
         join(broker, *CLUSTER)
@@ -192,7 +192,7 @@ def test_a_follower_of_somebody_else_is_told_who_leads_and_no_address_for_it_has
     assert told.node_endpoints == []
 
 
-def test_a_topic_that_is_gone_from_the_metadata_is_unknown(broker: RunningBroker, client: Client) -> None:
+def test_a_topic_that_was_removed_from_the_metadata_is_unknown(broker: RunningBroker, client: Client) -> None:
     broker.broker.services.topics.apply([RemoveTopicRecord(ID)])
     told = client.call(MetadataRequest([MetadataRequestTopic(name="c")], allow_auto_topic_creation=False))
     assert told.topics[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

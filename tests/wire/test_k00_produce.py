@@ -42,7 +42,7 @@ def produce(
 
 
 @pytest.mark.parametrize("version", range(3, 13))
-def test_every_version_by_name_appends_and_answers_the_offset(client: Client, version: int) -> None:
+def test_every_version_by_name_appends_and_returns_the_offset(client: Client, version: int) -> None:
     create(client, "t")
     assert produce(client, batch(b"a", b"b"), version=version).base_offset == 0
     answer = produce(client, batch(b"c"), version=version)
@@ -58,7 +58,7 @@ def test_version_13_names_the_topic_by_its_id(client: Client) -> None:
         assert (topic.topic_id, topic.partition_responses[0].error_code) == (given, error)
 
 
-def test_each_partition_fails_or_succeeds_for_itself(client: Client) -> None:
+def test_each_partition_succeeds_or_fails_by_itself(client: Client) -> None:
     create(client, "t", partitions=2)
     data = [PartitionProduceData(index, records) for index, records in [(0, batch()), (1, b"garbage" * 20), (7, batch())]]
     request = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_data=data)])
@@ -71,7 +71,7 @@ def test_each_partition_fails_or_succeeds_for_itself(client: Client) -> None:
     assert [answer.base_offset for answer in answers] == [0, -1, -1]
 
 
-def test_of_a_partition_that_is_named_twice_only_the_last_batch_is_written(client: Client) -> None:
+def test_only_the_last_batch_of_a_partition_named_twice_is_written(client: Client) -> None:
     create(client, "t", partitions=2)
     twice = TopicProduceData("t", partition_data=[PartitionProduceData(0, batch(b"a", b"b")), PartitionProduceData(0, batch(b"c"))])
     again = TopicProduceData("t", partition_data=[PartitionProduceData(1, batch()), PartitionProduceData(0, batch(b"d"))])
@@ -94,7 +94,7 @@ def test_of_a_partition_that_is_named_twice_only_the_last_batch_is_written(clien
     ],
     ids=["null", "empty", "short", "two batches", "magic 1", "magic 1 with a bit set that means transactional later", "bad crc", "control"],
 )
-def test_records_that_are_not_one_good_batch_are_refused(client: Client, records: bytes | None, error: ErrorCode) -> None:
+def test_records_other_than_one_valid_batch_are_rejected(client: Client, records: bytes | None, error: ErrorCode) -> None:
     create(client, "t")
     answer = produce(client, records)
     assert (answer.error_code, answer.base_offset) == (error, -1)
@@ -102,7 +102,7 @@ def test_records_that_are_not_one_good_batch_are_refused(client: Client, records
     assert produce(client, batch()).base_offset == 0
 
 
-def test_a_partial_batch_behind_a_whole_one_is_cut_off(client: Client) -> None:
+def test_a_partial_batch_after_a_whole_one_is_dropped(client: Client) -> None:
     create(client, "t")
     assert produce(client, batch(b"a") + batch(b"b")[:40]).base_offset == 0
     assert produce(client, batch()).base_offset == 1
@@ -115,20 +115,20 @@ def test_zstd_needs_version_7(client: Client, version: int, error: ErrorCode) ->
 
 
 @pytest.mark.parametrize("acks", [2, -2, 100])
-def test_other_acks_than_0_1_and_all_are_refused_and_nothing_is_written(client: Client, acks: int) -> None:
+def test_other_acks_values_are_rejected_without_a_write(client: Client, acks: int) -> None:
     create(client, "t")
     assert produce(client, batch(), acks=acks).error_code == ErrorCode.INVALID_REQUIRED_ACKS
     assert produce(client, batch()).base_offset == 0
 
 
-def test_acks_0_is_not_answered_and_later_requests_are(client: Client) -> None:
+def test_acks_0_gets_no_response_and_later_requests_do(client: Client) -> None:
     create(client, "t")
     request = ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, batch())])])
     assert client.call(request, version=9) is None
     assert produce(client, batch()).base_offset == 1
 
 
-def test_acks_0_closes_the_connection_when_it_fails_and_no_other(broker: RunningBroker, client: Client) -> None:
+def test_a_failure_with_acks_0_closes_only_its_connection(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     request = ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(5, batch())])])
     with broker.client() as other:
@@ -139,46 +139,46 @@ def test_acks_0_closes_the_connection_when_it_fails_and_no_other(broker: Running
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_versions_that_are_advertised_for_librdkafka_alone_close_the_connection(client: Client, version: int) -> None:
+def test_versions_advertised_only_for_librdkafka_close_the_connection(client: Client, version: int) -> None:
     client.send_raw(b"\x00\x00\x00\x0c\x00\x00" + version.to_bytes(2, "big") + b"\x00\x00\x00\x01\xff\xff\x00\x00")
     with pytest.raises(ConnectionError):
         client.read_frame()
 
 
-def test_an_exact_retry_is_answered_with_its_original_offset_and_written_once(client: Client) -> None:
+def test_an_exact_retry_gets_its_original_offset_and_is_written_once(client: Client) -> None:
     create(client, "t")
     first, second = (batch(b"x", producer_id=5, producer_epoch=0, base_sequence=sequence) for sequence in (0, 1))
     assert [produce(client, sent).base_offset for sent in (first, second, first, second)] == [0, 1, 0, 1]
     assert produce(client, batch()).base_offset == 2
 
 
-def test_a_gap_in_the_sequence_is_refused(client: Client) -> None:
+def test_a_sequence_gap_is_rejected(client: Client) -> None:
     create(client, "t")
     produce(client, batch(producer_id=5, producer_epoch=0, base_sequence=0))
     answer = produce(client, batch(producer_id=5, producer_epoch=0, base_sequence=2))
     assert answer.error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
-def test_a_refused_append_tells_where_the_log_starts_and_a_batch_that_is_too_large_does_not(client: Client) -> None:
+def test_a_rejected_append_has_the_log_start_offset_unless_the_batch_is_too_large(client: Client) -> None:
     create(client, "t", configs={"max.message.bytes": "200"})
     gap = produce(client, batch(producer_id=5, producer_epoch=0, base_sequence=-1))
     assert (gap.error_code != ErrorCode.NONE, gap.log_start_offset) == (True, 0)
     assert produce(client, batch(b"x" * 300)).log_start_offset == -1
 
 
-def test_records_without_a_key_are_named_when_the_topic_is_compacted(client: Client) -> None:
+def test_records_without_a_key_are_listed_for_a_compacted_topic(client: Client) -> None:
     create(client, "t", configs={"cleanup.policy": "compact"})
     answer = produce(client, batch(b"a", b"b"))
     assert answer.error_code == ErrorCode.INVALID_RECORD
     assert [error.batch_index for error in answer.record_errors] == [0, 1]
 
 
-def test_log_append_time_is_answered_where_the_topic_has_it(client: Client) -> None:
+def test_log_append_time_is_returned_if_the_topic_uses_it(client: Client) -> None:
     create(client, "t", configs={"message.timestamp.type": "LogAppendTime"})
     assert produce(client, batch()).log_append_time_ms > 1_600_000_000_000
 
 
-def test_a_batch_above_max_message_bytes_is_refused(client: Client) -> None:
+def test_a_batch_above_max_message_bytes_is_rejected(client: Client) -> None:
     create(client, "t", configs={"max.message.bytes": "200"})
     assert produce(client, batch(b"x" * 300)).error_code == ErrorCode.MESSAGE_TOO_LARGE
 
@@ -192,13 +192,13 @@ def test_only_the_admin_client_writes_to_internal_topics(broker: RunningBroker, 
 
 
 @pytest.mark.parametrize("flush_messages", ["1", "3"])
-def test_with_flush_messages_every_append_is_acknowledged_in_the_end(client: Client, flush_messages: str) -> None:
+def test_with_flush_messages_every_append_is_acknowledged_after_a_sync(client: Client, flush_messages: str) -> None:
     create(client, "t", configs={"flush.messages": flush_messages})
     assert [produce(client, batch()).base_offset for _ in range(7)] == list(range(7))
 
 
 @pytest.mark.parametrize(("version", "error"), [(10, ErrorCode.INVALID_TXN_STATE), (11, ErrorCode.TRANSACTION_ABORTABLE)])
-def test_a_transactional_batch_for_a_partition_that_was_not_added_is_refused(
+def test_a_transactional_batch_for_a_partition_outside_the_transaction_is_rejected(
     broker: RunningBroker, client: Client, version: int, error: ErrorCode
 ) -> None:
     create(client, "t", partitions=2)
@@ -219,13 +219,13 @@ def test_version_12_adds_the_partition_to_the_transaction(broker: RunningBroker,
 
 
 @pytest.mark.broker_settings({"transaction.partition.verification.enable": "false"})
-def test_without_verification_an_old_producers_batch_is_written_wherever_it_goes(broker: RunningBroker, client: Client) -> None:
+def test_without_verification_an_old_producers_batch_is_written_anywhere(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     assert Transactional(broker, version=1).init().produce(client, 0).error_code == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [3, 11, 12])
-def test_a_fenced_producer_is_told_invalid_producer_epoch_in_every_version(broker: RunningBroker, client: Client, version: int) -> None:
+def test_a_fenced_producer_gets_invalid_producer_epoch_in_every_version(broker: RunningBroker, client: Client, version: int) -> None:
     create(client, "t")
     zombie, successor = Transactional(broker).init(), Transactional(broker).init()
     assert zombie.producer_id == successor.producer_id
@@ -233,7 +233,7 @@ def test_a_fenced_producer_is_told_invalid_producer_epoch_in_every_version(broke
     assert latest(client, committed=False) == 0
 
 
-def test_a_batch_delayed_past_its_transactions_end_opens_no_other(broker: RunningBroker, client: Client) -> None:
+def test_a_batch_delayed_past_its_transactions_end_does_not_start_another(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     producer = Transactional(broker, version=1).init()
     producer.add(("t", 0))
@@ -243,7 +243,7 @@ def test_a_batch_delayed_past_its_transactions_end_opens_no_other(broker: Runnin
     assert latest(client, committed=True) == latest(client, committed=False)
 
 
-def test_a_transactional_producer_that_lost_its_first_batch_is_out_of_order_in_version_12(broker: RunningBroker, client: Client) -> None:
+def test_a_lost_first_batch_of_a_transaction_is_out_of_order_in_version_12(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     producer = Transactional(broker).init()
     assert producer.produce(client, 1).error_code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
@@ -260,7 +260,7 @@ def test_a_transactional_batch_without_a_transactional_id_fails_the_whole_reques
     assert latest(client, committed=False) == 0
 
 
-def test_two_transactional_producers_in_one_request_fail_it_whole(broker: RunningBroker, client: Client) -> None:
+def test_two_transactional_producers_in_one_request_fail_the_whole_request(broker: RunningBroker, client: Client) -> None:
     create(client, "t", partitions=2)
     one, other = Transactional(broker, "one").init(), Transactional(broker, "other").init()
     data = [PartitionProduceData(0, one.batch(0)), PartitionProduceData(1, other.batch(0))]
@@ -269,7 +269,7 @@ def test_two_transactional_producers_in_one_request_fail_it_whole(broker: Runnin
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
-def test_partitions_that_may_be_written_are_and_others_are_told_why(broker: RunningBroker, client: Client) -> None:
+def test_verified_partitions_are_written_and_others_get_the_reason(broker: RunningBroker, client: Client) -> None:
     create(client, "t", partitions=2)
     producer = Transactional(broker, version=1).init()
     producer.add(("t", 0))
@@ -283,7 +283,7 @@ def test_partitions_that_may_be_written_are_and_others_are_told_why(broker: Runn
     ]
 
 
-def test_a_refused_internal_topic_is_not_added_to_the_transaction(broker: RunningBroker, client: Client) -> None:
+def test_a_rejected_internal_topic_is_not_added_to_the_transaction(broker: RunningBroker, client: Client) -> None:
     producer = Transactional(broker).init()
     assert producer.produce(client, 0, topic="__transaction_state").error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
     transaction = broker.call(lambda running: running.services.txns.get("tx"))
@@ -291,7 +291,7 @@ def test_a_refused_internal_topic_is_not_added_to_the_transaction(broker: Runnin
     assert transaction.partitions == frozenset()
 
 
-def test_acks_that_are_not_allowed_refuse_a_transactional_batch_before_anybody_is_asked(broker: RunningBroker, client: Client) -> None:
+def test_invalid_acks_reject_a_transactional_batch_before_verification(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     producer = Transactional(broker).init()
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, producer.batch(0))])]
@@ -321,12 +321,12 @@ def test_another_producers_transactional_id_does_not_verify(broker: RunningBroke
         (10, ErrorCode.INVALID_TXN_STATE, ErrorCode.INVALID_TXN_STATE),
     ],
 )
-def test_what_a_producer_can_only_retry_is_said_in_an_error_that_it_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
+def test_a_retriable_coordinator_error_becomes_one_that_the_producer_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
     assert unverified_error(version, Rejected(told)).code is seen
 
 
 @pytest.mark.broker_settings({"log.flush.interval.messages": "1"})
-def test_with_flush_messages_the_addition_is_on_disk_before_the_data(broker: RunningBroker, client: Client) -> None:
+def test_with_flush_messages_the_added_partition_is_durable_before_the_data(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     producer = Transactional(broker).init()
     assert producer.produce(client, 0, b"a").error_code == ErrorCode.NONE
@@ -336,20 +336,20 @@ def test_with_flush_messages_the_addition_is_on_disk_before_the_data(broker: Run
 
 
 def many_alike(count: int) -> bytes:
-    """A small batch of as many empty records, all with the offset delta 0."""
+    """Return a small batch with this number of empty records, all with the offset delta 0."""
     small = build_batch([SimpleRecord(None, None, 1_000)], codec=Codec.ZSTD)
     section = compress(Codec.ZSTD, encode_record(0, 0, None, None) * count)
     return pack_header(read_header(small)._replace(record_count=count, last_offset_delta=count - 1), section) + section
 
 
 def send_many_alike(client: Client, acks: int = -1) -> None:
-    """Produce a batch that is checked on a thread; its answer is not read."""
+    """Send a batch that is checked on a thread; the response is not read."""
     data = [TopicProduceData("t", partition_data=[PartitionProduceData(0, many_alike(100_000))])]
     client.send(ProduceRequest(acks=acks, timeout_ms=5000, topic_data=data), version=12)
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-def test_others_are_answered_while_a_batch_of_many_records_is_checked(broker: RunningBroker, client: Client, acks: int) -> None:
+def test_other_requests_are_answered_while_a_large_batch_is_checked(broker: RunningBroker, client: Client, acks: int) -> None:
     create(client, "t")
     gate = threading.Event()
     try:
@@ -366,7 +366,7 @@ def test_others_are_answered_while_a_batch_of_many_records_is_checked(broker: Ru
     assert latest(client, committed=False) == 100_001
 
 
-def test_a_batch_whose_topic_is_deleted_while_it_is_checked_is_refused(broker: RunningBroker, client: Client) -> None:
+def test_a_batch_whose_topic_is_deleted_during_its_check_is_rejected(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     gate = threading.Event()
     try:
@@ -381,7 +381,7 @@ def test_a_batch_whose_topic_is_deleted_while_it_is_checked_is_refused(broker: R
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_compacted_topic_names_the_records_without_a_key_of_a_batch_that_is_checked_on_a_thread(client: Client) -> None:
+def test_records_without_a_key_are_listed_for_a_batch_that_is_checked_on_a_thread(client: Client) -> None:
     create(client, "t", configs={"cleanup.policy": "compact"})
     answer = produce(client, many_alike(100_000))
     assert answer.error_code == ErrorCode.INVALID_RECORD

@@ -43,7 +43,7 @@ def filled(client: Client) -> Client:
 
 
 @pytest.mark.parametrize("version", range(1, 12))
-def test_every_version_answers_latest_and_earliest(filled: Client, version: int) -> None:
+def test_every_version_returns_latest_and_earliest(filled: Client, version: int) -> None:
     latest, earliest = ask(filled, LATEST, version=version), ask(filled, EARLIEST, version=version)
     assert (latest.error_code, latest.offset, latest.timestamp) == (0, 5, -1)
     assert (earliest.error_code, earliest.offset, earliest.timestamp) == (0, 0, -1)
@@ -58,17 +58,17 @@ def test_a_timestamp_finds_the_first_record_that_is_not_older(filled: Client, ti
     assert (answer.error_code, answer.offset, answer.timestamp) == (0, offset, found)
 
 
-def test_the_greatest_timestamp_is_that_of_a_record_not_of_the_last_one(filled: Client) -> None:
+def test_max_timestamp_returns_the_record_with_it_instead_of_the_last_one(filled: Client) -> None:
     answer = ask(filled, MAX_TIMESTAMP)
     assert (answer.offset, answer.timestamp) == (2, 1050)
 
 
-def test_an_empty_partition_has_no_greatest_timestamp(client: Client) -> None:
+def test_an_empty_partition_has_no_max_timestamp(client: Client) -> None:
     create(client, "t")
     assert (ask(client, MAX_TIMESTAMP).error_code, ask(client, MAX_TIMESTAMP).offset) == (0, -1)
 
 
-def test_nothing_is_tiered(filled: Client) -> None:
+def test_tiered_offsets_do_not_exist(filled: Client) -> None:
     assert ask(filled, EARLIEST_LOCAL).offset == 0
     for timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         answer = ask(filled, timestamp)
@@ -79,7 +79,7 @@ def test_nothing_is_tiered(filled: Client) -> None:
     ("timestamp", "version"),
     [(MAX_TIMESTAMP, 6), (EARLIEST_LOCAL, 7), (LATEST_TIERED, 8), (EARLIEST_PENDING_UPLOAD, 10), (-7, 11), (-100, 11)],
 )
-def test_a_special_timestamp_before_its_version_is_refused(filled: Client, timestamp: int, version: int) -> None:
+def test_a_special_timestamp_before_its_version_is_rejected(filled: Client, timestamp: int, version: int) -> None:
     assert ask(filled, timestamp, version=version).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
@@ -88,16 +88,16 @@ def test_earliest_follows_deleted_records(filled: Client) -> None:
     assert (ask(filled, EARLIEST).offset, ask(filled, 0).offset) == (3, 3)
 
 
-def test_read_committed_sees_the_same_while_there_are_no_transactions(filled: Client) -> None:
+def test_read_committed_returns_the_same_offset_without_transactions(filled: Client) -> None:
     assert ask(filled, LATEST, isolation=1).offset == 5
 
 
-def test_a_partition_named_twice_is_refused_with_one_answer(filled: Client) -> None:
+def test_a_partition_named_twice_gets_one_error(filled: Client) -> None:
     asked = ListOffsetsTopic("t", [ListOffsetsPartition(0, -1, LATEST), ListOffsetsPartition(0, -1, EARLIEST)])
     answers = filled.call(ListOffsetsRequest(-1, 0, [asked])).topics[0].partitions
     assert [answer.error_code for answer in answers] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_a_wrong_leader_epoch_and_an_unknown_topic_are_errors_of_the_partition(filled: Client) -> None:
+def test_a_wrong_leader_epoch_and_an_unknown_topic_are_partition_errors(filled: Client) -> None:
     assert ask(filled, LATEST, current=9).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
     assert ask(filled, LATEST, topic="absent").error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

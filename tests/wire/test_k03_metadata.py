@@ -13,7 +13,7 @@ UNASKED = -0x80000000
 
 
 @pytest.mark.parametrize("version", range(14))
-def test_every_version_tells_the_broker_and_a_named_topic(broker: RunningBroker, client: Client, version: int) -> None:
+def test_every_version_returns_the_broker_and_a_named_topic(broker: RunningBroker, client: Client, version: int) -> None:
     created = create(client, "t", 2)
     response = client.call(MetadataRequest([MetadataRequestTopic(name="t")]), version=version)
     (broker,) = response.brokers
@@ -27,7 +27,7 @@ def test_every_version_tells_the_broker_and_a_named_topic(broker: RunningBroker,
 
 
 @pytest.mark.parametrize(("version", "topics", "count"), [(0, [], 2), (1, None, 2), (13, None, 2), (1, [], 0), (13, [], 0)])
-def test_no_names_mean_all_topics_or_none_by_version(
+def test_an_empty_list_requests_all_topics_or_none_by_version(
     client: Client, version: int, topics: list[MetadataRequestTopic] | None, count: int
 ) -> None:
     create(client, "a")
@@ -36,7 +36,7 @@ def test_no_names_mean_all_topics_or_none_by_version(
     assert len(response.topics) == count
 
 
-def test_a_missing_topic_is_unknown_in_the_answer_that_creates_it_and_there_soon_after(client: Client) -> None:
+def test_an_unknown_topic_is_created_after_an_unknown_topic_response(client: Client) -> None:
     for _ in range(2):
         (topic,) = describe(client, "new", create_missing=True)
         assert (topic.error_code, topic.topic_id, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, bytes(16), [])
@@ -47,7 +47,7 @@ def test_a_missing_topic_is_unknown_in_the_answer_that_creates_it_and_there_soon
 
 
 def wait_until_there(client: Client, name: str) -> MetadataResponseTopic:
-    """The topic, as soon as it is made and led."""
+    """Return the topic as soon as it is created and has a leader."""
     found: list[MetadataResponseTopic] = []
 
     def is_led() -> bool:
@@ -58,13 +58,13 @@ def wait_until_there(client: Client, name: str) -> MetadataResponseTopic:
     return found[0]
 
 
-def test_a_missing_topic_is_unknown_when_the_request_forbids_creation(client: Client) -> None:
+def test_an_unknown_topic_is_not_created_if_the_request_forbids_it(client: Client) -> None:
     for _ in range(2):
         (topic,) = describe(client, "new")
         assert (topic.error_code, topic.partitions) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, [])
 
 
-def test_one_bad_name_does_not_keep_the_others_from_being_created(client: Client) -> None:
+def test_an_invalid_name_does_not_prevent_the_creation_of_other_topics(client: Client) -> None:
     create(client, "a.b")
     codes = [topic.error_code for topic in describe(client, "bad name", "a_b", "good", create_missing=True)]
     assert codes == [ErrorCode.INVALID_TOPIC_EXCEPTION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -72,7 +72,7 @@ def test_one_bad_name_does_not_keep_the_others_from_being_created(client: Client
     assert describe(client, "a_b")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_the_offsets_topic_is_created_with_its_own_settings_and_flagged_internal(client: Client) -> None:
+def test_the_offsets_topic_is_created_internal_with_its_own_settings(client: Client) -> None:
     (topic,) = describe(client, "__consumer_offsets", create_missing=True)
     assert (topic.error_code, topic.is_internal) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, True)
     topic = wait_until_there(client, "__consumer_offsets")
@@ -94,7 +94,7 @@ def test_an_id_before_version_12_is_an_invalid_request(client: Client, version: 
     assert (response.brokers, response.controller_id, response.cluster_id) == ([], -1, None), "the refusal is Kafka's: of nothing else"
 
 
-def test_authorized_operations_are_told_only_when_asked(client: Client) -> None:
+def test_authorized_operations_are_returned_on_request(client: Client) -> None:
     create(client, "t")
     asked = MetadataRequest(None, include_cluster_authorized_operations=True, include_topic_authorized_operations=True)
     response = client.call(asked, version=8)

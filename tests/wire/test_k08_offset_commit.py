@@ -30,7 +30,7 @@ def test_a_committed_offset_survives_a_crash(broker: RunningBroker, client: Clie
         assert fetch(again) == (42, 2, "x", 0)
 
 
-def test_partitions_that_do_not_exist_are_refused_one_by_one(client: Client) -> None:
+def test_unknown_partitions_are_rejected_one_by_one(client: Client) -> None:
     asked = [
         OffsetCommitRequestTopic("t", partitions=[OffsetCommitRequestPartition(0, 1), OffsetCommitRequestPartition(9, 1)]),
         OffsetCommitRequestTopic("no", partitions=[OffsetCommitRequestPartition(0, 1)]),
@@ -41,7 +41,7 @@ def test_partitions_that_do_not_exist_are_refused_one_by_one(client: Client) -> 
     assert fetch(client)[0] == 1
 
 
-def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_an_error_of_its_own(client: Client) -> None:
+def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_its_own_error(client: Client) -> None:
     topic_id = describe_topics(client, "t")[0].topic_id
     known = [OffsetCommitRequestPartition(0, 5, 2, "x"), OffsetCommitRequestPartition(9, 1)]
     strangers = [
@@ -57,18 +57,18 @@ def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_an_error_
     assert fetch(client) == (5, 2, "x", 0)
 
 
-def test_metadata_longer_than_allowed_is_refused_and_the_rest_is_stored(client: Client) -> None:
+def test_metadata_longer_than_allowed_is_rejected_and_the_rest_is_stored(client: Client) -> None:
     assert commit(client, 1, metadata="x" * 4096) == 0
     assert commit(client, 2, metadata="x" * 4097) == ErrorCode.OFFSET_METADATA_TOO_LARGE
     assert fetch(client)[0] == 1
 
 
 @pytest.mark.parametrize(("version", "error"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)])
-def test_a_generation_of_a_group_that_is_not_there_is_refused(client: Client, version: int, error: ErrorCode) -> None:
+def test_a_generation_of_an_unknown_group_is_rejected(client: Client, version: int, error: ErrorCode) -> None:
     assert commit(client, 1, version=version, generation_id_or_member_epoch=1, member_id="m") == error
 
 
-def test_members_commit_with_their_generation_and_nobody_else_does(client: Client) -> None:
+def test_only_members_commit_with_the_groups_generation(client: Client) -> None:
     member_id, generation = stable_member(client)
     assert commit(client, 1) == ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(client, 1, member_id=member_id, generation_id_or_member_epoch=generation - 1) == ErrorCode.ILLEGAL_GENERATION
@@ -76,19 +76,19 @@ def test_members_commit_with_their_generation_and_nobody_else_does(client: Clien
     assert fetch(client)[0] == 7
 
 
-def test_between_join_and_sync_a_commit_must_wait(client: Client) -> None:
+def test_a_commit_between_join_and_sync_is_rejected_with_a_retriable_error(client: Client) -> None:
     joined = join(client)
     error = commit(client, 1, member_id=joined.member_id, generation_id_or_member_epoch=joined.generation_id)
     assert error == ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_commit_by_nobody_makes_a_group_that_only_stores_offsets(client: Client) -> None:
+def test_a_commit_without_a_member_creates_a_group_that_only_stores_offsets(client: Client) -> None:
     assert commit(client, 1) == 0
     group = describe(client)
     assert (group.error_code, group.group_state, group.protocol_type, group.members) == (0, "Empty", "", [])
 
 
-def test_a_topic_made_again_does_not_inherit_offsets(client: Client) -> None:
+def test_a_recreated_topic_does_not_inherit_offsets(client: Client) -> None:
     assert commit(client, 42) == 0
     delete(client, "t")
     create(client, "t", partitions=2)

@@ -26,7 +26,7 @@ def _offsets(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(1, 8))
-def test_one_group_is_answered_by_partition_and_what_was_never_committed_is_minus_one(client: Client, version: int) -> None:
+def test_one_group_is_answered_by_partition_with_minus_one_without_a_commit(client: Client, version: int) -> None:
     response = client.call(OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0, 1])]), version=version)
     assert response.error_code == 0
     (topic,) = response.topics
@@ -38,7 +38,7 @@ def test_one_group_is_answered_by_partition_and_what_was_never_committed_is_minu
 
 
 @pytest.mark.parametrize("version", range(2, 8))
-def test_without_topics_one_group_is_answered_with_all_it_committed(client: Client, version: int) -> None:
+def test_without_topics_all_committed_offsets_of_a_group_are_returned(client: Client, version: int) -> None:
     response = client.call(OffsetFetchRequest("g", None), version=version)
     assert {(topic.name, one.partition_index, one.committed_offset) for topic in response.topics for one in topic.partitions} == {
         ("t", 0, 5),
@@ -47,7 +47,7 @@ def test_without_topics_one_group_is_answered_with_all_it_committed(client: Clie
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_many_groups_are_answered_each_for_itself_and_an_unknown_one_without_an_error(client: Client, version: int) -> None:
+def test_several_groups_are_answered_one_by_one_and_an_unknown_one_without_an_error(client: Client, version: int) -> None:
     asked = [
         OffsetFetchRequestGroup("g", topics=None),
         OffsetFetchRequestGroup("nobody", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])]),
@@ -60,7 +60,7 @@ def test_many_groups_are_answered_each_for_itself_and_an_unknown_one_without_an_
     assert (empty.error_code, empty.topics) == (0, [])
 
 
-def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_an_error_of_its_own(client: Client) -> None:
+def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_its_own_error(client: Client) -> None:
     (topic,) = describe(client, "t")
     asked = [OffsetFetchRequestTopics(topic_id=ident, partition_indexes=[0]) for ident in (b"\7" * 16, topic.topic_id, bytes(16))]
     groups = [OffsetFetchRequestGroup("g", topics=asked), OffsetFetchRequestGroup("g", topics=None)]
@@ -73,7 +73,7 @@ def test_topics_are_named_by_id_since_version_10_and_an_unknown_id_has_an_error_
     assert {found.topic_id for found in whole.topics} == {known.topic_id for known in describe(client, "t", "u")}
 
 
-def test_without_an_offsets_topic_the_error_is_where_the_version_has_it(broker: RunningBroker) -> None:
+def test_without_an_offsets_topic_the_error_is_in_the_versions_field(broker: RunningBroker) -> None:
     with RunningBroker(broker.data_dir.with_name("other")) as fresh, fresh.client() as stranger:
         error = ErrorCode.NOT_COORDINATOR
         (topic,) = stranger.call(OffsetFetchRequest("g", [OffsetFetchRequestTopic("t", [0])]), version=1).topics
@@ -83,7 +83,7 @@ def test_without_an_offsets_topic_the_error_is_where_the_version_has_it(broker: 
         assert group.error_code == error
 
 
-def test_an_offset_of_an_earlier_topic_of_the_name_is_not_the_one_asked_for_by_id(broker: RunningBroker, client: Client) -> None:
+def test_an_offset_of_an_earlier_topic_with_the_name_is_not_returned_by_id(broker: RunningBroker, client: Client) -> None:
     (topic,) = describe(client, "t")
     earlier = Commit(group_id="g", offsets=[OffsetToCommit("t", 1, 7, topic_id=b"\7" * 16)])
     broker.call_until(lambda running: running.services.groups.commit(earlier) is not None)

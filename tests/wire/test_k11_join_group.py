@@ -36,7 +36,7 @@ def test_before_version_4_a_new_member_joins_at_once(client: Client, version: in
 
 
 @pytest.mark.parametrize("version", range(4, 10))
-def test_from_version_4_on_a_new_member_is_given_its_id_first(client: Client, version: int) -> None:
+def test_from_version_4_on_a_new_member_gets_its_id_first(client: Client, version: int) -> None:
     first = client.call(join_request(), version=version)
     assert (first.error_code, first.generation_id, first.leader, first.members) == (ErrorCode.MEMBER_ID_REQUIRED, -1, "", [])
     second = client.call(join_request(first.member_id), version=version)
@@ -45,7 +45,7 @@ def test_from_version_4_on_a_new_member_is_given_its_id_first(client: Client, ve
 
 
 @pytest.mark.parametrize("version", range(5, 10))
-def test_a_static_member_joins_in_one_round_under_an_id_that_begins_with_its_instance(client: Client, version: int) -> None:
+def test_a_static_member_joins_in_one_round_with_an_id_that_begins_with_its_instance(client: Client, version: int) -> None:
     joined = client.call(join_request(group_instance_id="i1"), version=version)
     assert joined.error_code == 0
     assert joined.member_id.startswith("i1-")
@@ -53,7 +53,7 @@ def test_a_static_member_joins_in_one_round_under_an_id_that_begins_with_its_ins
 
 
 @pytest.mark.parametrize("version", range(10))
-def test_a_refused_join_answers_generation_minus_one_and_no_protocol(client: Client, version: int) -> None:
+def test_a_rejected_join_has_generation_minus_one_and_no_protocol(client: Client, version: int) -> None:
     refused = client.call(join_request("stranger"), version=version)
     assert (refused.error_code, refused.generation_id, refused.leader, refused.member_id) == (
         ErrorCode.UNKNOWN_MEMBER_ID,
@@ -64,7 +64,7 @@ def test_a_refused_join_answers_generation_minus_one_and_no_protocol(client: Cli
     assert refused.protocol_name == (None if version >= 7 else "")
 
 
-def test_version_0_waits_for_its_session_timeout_because_it_has_no_other(client: Client) -> None:
+def test_version_0_uses_the_session_timeout_as_the_rebalance_timeout(client: Client) -> None:
     assert client.call(join_request(session_timeout_ms=6_000), version=0).error_code == 0
 
 
@@ -78,11 +78,11 @@ def test_version_0_waits_for_its_session_timeout_because_it_has_no_other(client:
         ({"protocol_type": ""}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_a_join_that_does_not_fit_is_refused_by_name(client: Client, changes: dict[str, object], error: ErrorCode) -> None:
+def test_an_inconsistent_join_is_rejected(client: Client, changes: dict[str, object], error: ErrorCode) -> None:
     assert client.call(join_request(**changes), version=9).error_code == error
 
 
-def test_a_second_member_waits_until_the_first_has_joined_again(broker: RunningBroker, client: Client) -> None:
+def test_a_second_member_waits_until_the_first_has_rejoined(broker: RunningBroker, client: Client) -> None:
     first, generation = stable_member(client)
     newcomer = Waiting(broker, join_request(), 3)
     wait_for_state(client, "PreparingRebalance")
@@ -94,7 +94,7 @@ def test_a_second_member_waits_until_the_first_has_joined_again(broker: RunningB
     assert (second.members, second.leader) == ([], first)
 
 
-def test_a_client_that_hangs_up_while_it_waits_holds_nobody_up_for_longer_than_the_rebalance(broker: RunningBroker, client: Client) -> None:
+def test_a_disconnected_client_delays_others_at_most_for_the_rebalance_timeout(broker: RunningBroker, client: Client) -> None:
     first, _ = stable_member(client)
     gone = Waiting(broker, join_request(), 3)
     wait_for_state(client, "PreparingRebalance")
@@ -104,7 +104,7 @@ def test_a_client_that_hangs_up_while_it_waits_holds_nobody_up_for_longer_than_t
     wait_until(lambda: broker.call(lambda running: running.waiting_requests == 0), "nothing waits")
 
 
-def test_a_static_leader_that_restarts_takes_its_place_without_a_rebalance(client: Client) -> None:
+def test_a_restarted_static_leader_rejoins_without_a_rebalance(client: Client) -> None:
     old = client.call(join_request(group_instance_id="i1"), version=9)
     assert sync(client, old.member_id, 1, {old.member_id: b"mine"}, version=2).error_code == 0
     back = client.call(join_request(group_instance_id="i1"), version=9)
@@ -114,7 +114,7 @@ def test_a_static_leader_that_restarts_takes_its_place_without_a_rebalance(clien
     assert heartbeat(client, old.member_id, 1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_chosen_protocol_is_one_that_all_members_speak(broker: RunningBroker, client: Client) -> None:
+def test_the_selected_protocol_is_supported_by_all_members(broker: RunningBroker, client: Client) -> None:
     both = [JoinGroupRequestProtocol("sticky", b""), JoinGroupRequestProtocol("range", subscription("t"))]
     first = client.call(join_request(protocols=both), version=3)
     assert first.protocol_name == "sticky"
@@ -124,7 +124,7 @@ def test_the_chosen_protocol_is_one_that_all_members_speak(broker: RunningBroker
     newcomer.response()
 
 
-def test_a_client_without_a_name_gets_an_id_all_the_same(broker: RunningBroker) -> None:
+def test_a_client_without_a_client_id_gets_a_member_id(broker: RunningBroker) -> None:
     with broker.client(client_id=None) as nameless:
         joined = join(nameless, group_id="h")
         assert joined.error_code == 0

@@ -22,7 +22,7 @@ def test_a_member_is_known_by_its_id_and_generation(client: Client, version: int
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_fenced_instance_is_told_so(client: Client, version: int) -> None:
+def test_a_fenced_instance_gets_fenced_instance_id(client: Client, version: int) -> None:
     old = client.call(join_request(group_instance_id="i1"), version=9)
     sync(client, old.member_id, 1, {}, version=2)
     new = client.call(join_request(group_instance_id="i1"), version=9)
@@ -31,5 +31,5 @@ def test_a_fenced_instance_is_told_so(client: Client, version: int) -> None:
 
 
 @pytest.mark.parametrize(("group_id", "error"), [("", ErrorCode.INVALID_GROUP_ID), ("nobody", ErrorCode.UNKNOWN_MEMBER_ID)])
-def test_a_group_that_is_not_there_knows_no_members(client: Client, group_id: str, error: ErrorCode) -> None:
+def test_an_unknown_group_has_no_members(client: Client, group_id: str, error: ErrorCode) -> None:
     assert client.call(HeartbeatRequest(group_id, 1, "m"), version=4).error_code == error

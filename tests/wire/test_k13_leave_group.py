@@ -42,7 +42,7 @@ def test_an_unknown_group_has_no_members_and_an_empty_id_is_no_group(client: Cli
     assert client.call(LeaveGroupRequest("", members=[MemberIdentity("m")]), version=5).error_code == ErrorCode.INVALID_GROUP_ID
 
 
-def test_a_leave_lets_those_who_wait_for_the_leaver_go_on(broker: RunningBroker, client: Client) -> None:
+def test_a_leave_completes_a_join_phase_that_waits_for_the_leaver(broker: RunningBroker, client: Client) -> None:
     member_id, _ = stable_member(client)
     newcomer = Waiting(broker, join_request(), 3)
     wait_for_state(client, "PreparingRebalance")

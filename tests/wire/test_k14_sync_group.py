@@ -25,7 +25,7 @@ def _coordinator(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_the_leader_gets_its_own_assignment_back(client: Client, version: int) -> None:
+def test_the_leader_gets_its_own_assignment(client: Client, version: int) -> None:
     joined = join(client)
     answer = sync(client, joined.member_id, joined.generation_id, {joined.member_id: b"mine"}, version=version)
     assert (answer.error_code, bytes(answer.assignment)) == (0, b"mine")
@@ -54,7 +54,7 @@ def test_a_follower_waits_for_the_leaders_assignment(broker: RunningBroker, clie
         ("", 1, "consumer", "range", ErrorCode.NONE),
     ],
 )
-def test_a_sync_that_does_not_fit_is_refused_by_name(  # noqa: PLR0917 # the columns of the table above
+def test_an_inconsistent_sync_is_rejected(  # noqa: PLR0917 # the columns of the table above
     client: Client, member_id: str, generation: int, protocol_type: str, protocol_name: str, error: ErrorCode
 ) -> None:
     known, _ = stable_member(client)
@@ -63,12 +63,12 @@ def test_a_sync_that_does_not_fit_is_refused_by_name(  # noqa: PLR0917 # the col
 
 
 @pytest.mark.parametrize(("group_id", "error"), [("", ErrorCode.INVALID_GROUP_ID), ("nobody", ErrorCode.UNKNOWN_MEMBER_ID)])
-def test_a_group_that_is_not_there_has_nothing_to_sync(client: Client, group_id: str, error: ErrorCode) -> None:
+def test_a_sync_with_an_unknown_group_is_rejected(client: Client, group_id: str, error: ErrorCode) -> None:
     assert client.call(SyncGroupRequest(group_id, 1, "m", None, "consumer", "range"), version=5).error_code == error
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_a_group_that_was_stable_goes_on_after_a_restart_without_a_rebalance(broker: RunningBroker, client: Client, kill: bool) -> None:
+def test_a_stable_group_survives_a_restart_without_a_rebalance(broker: RunningBroker, client: Client, kill: bool) -> None:
     member_id, generation = stable_member(client)
     broker.restart(kill=kill)
     with broker.client() as again:
@@ -76,7 +76,7 @@ def test_a_group_that_was_stable_goes_on_after_a_restart_without_a_rebalance(bro
         assert bytes(sync(again, member_id, generation).assignment) == b"all"
 
 
-def test_a_stopping_broker_answers_those_who_wait(broker: RunningBroker, client: Client) -> None:
+def test_a_stopping_broker_answers_pending_requests(broker: RunningBroker, client: Client) -> None:
     stable_member(client)
     newcomer = Waiting(broker, join_request(), 3)
     wait_for_state(client, "PreparingRebalance")
@@ -85,7 +85,7 @@ def test_a_stopping_broker_answers_those_who_wait(broker: RunningBroker, client:
 
 
 @pytest.mark.parametrize("unsaid", ["protocol_type", "protocol_name"])
-def test_from_version_5_on_a_member_has_to_say_what_it_believes_in(client: Client, unsaid: str) -> None:
+def test_from_version_5_on_a_member_must_send_its_protocol(client: Client, unsaid: str) -> None:
     joined = join(client)
     handed_out = {joined.member_id: b"mine"}
     refused = sync(client, joined.member_id, joined.generation_id, handed_out, **{unsaid: None})

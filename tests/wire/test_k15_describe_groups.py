@@ -15,7 +15,7 @@ def _coordinator(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(7))
-def test_a_stable_group_shows_its_protocol_and_its_members(client: Client, version: int) -> None:
+def test_a_stable_group_has_its_protocol_and_members(client: Client, version: int) -> None:
     member_id, _ = stable_member(client, group_instance_id="i1")
     group = describe(client, version=version)
     assert (group.error_code, group.group_state, group.protocol_type, group.protocol_data) == (0, "Stable", "consumer", "range")
@@ -25,7 +25,7 @@ def test_a_stable_group_shows_its_protocol_and_its_members(client: Client, versi
     assert member.group_instance_id == ("i1" if version >= 4 else None)
 
 
-def test_before_the_sync_neither_protocol_nor_subscription_is_shown(client: Client) -> None:
+def test_before_the_sync_neither_protocol_nor_subscription_is_returned(client: Client) -> None:
     join(client)
     group = describe(client)
     assert (group.group_state, group.protocol_data, bytes(group.members[0].member_metadata)) == ("CompletingRebalance", "", b"")
@@ -44,7 +44,7 @@ def test_from_version_6_on_an_unknown_group_is_not_found(client: Client) -> None
 
 
 @pytest.mark.parametrize(("asked", "operations"), [(True, 0b110101001000), (False, -0x80000000)])
-def test_operations_are_told_when_asked_for(client: Client, asked: bool, operations: int) -> None:
+def test_operations_are_returned_on_request(client: Client, asked: bool, operations: int) -> None:
     stable_member(client)
     (group,) = client.call(DescribeGroupsRequest(["g"], asked), version=6).groups
     assert group.authorized_operations == operations

@@ -18,7 +18,7 @@ def _groups(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", range(6))
-def test_all_groups_are_listed_those_that_only_store_offsets_too(client: Client, version: int) -> None:
+def test_all_groups_are_listed_including_those_that_only_store_offsets(client: Client, version: int) -> None:
     groups = client.call(ListGroupsRequest(), version=version).groups
     state = version >= 4
     type_ = "classic" if version >= 5 else ""
@@ -44,7 +44,7 @@ def test_filters_ignore_case_and_unknown_names_match_nothing(client: Client, sta
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_groups_are_there_again_after_a_restart(broker: RunningBroker, kill: bool) -> None:
+def test_groups_are_listed_after_a_restart(broker: RunningBroker, kill: bool) -> None:
     broker.restart(kill=kill)
     with broker.client() as again:
         groups = again.call(ListGroupsRequest(), version=5).groups

@@ -19,22 +19,22 @@ LOCKED = pytest.mark.broker_settings(secured())
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_where_nobody_logs_in_a_handshake_is_out_of_turn(client: Client, version: int) -> None:
+def test_a_handshake_at_a_plaintext_listener_is_an_illegal_state(client: Client, version: int) -> None:
     answer = handshake(client, version=version)
     assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
-    assert client.call(MetadataRequest(topics=[]), 1).brokers  # and the connection goes on
+    assert client.call(MetadataRequest(topics=[]), 1).brokers  # the connection stays open
 
 
 @LOCKED
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_mechanism_is_agreed_upon(client: Client, version: int) -> None:
+def test_an_enabled_mechanism_is_accepted(client: Client, version: int) -> None:
     answer = handshake(client, "SCRAM-SHA-512", version)
     assert (answer.error_code, answer.mechanisms) == (ErrorCode.NONE, MECHANISMS)
 
 
 @LOCKED
 @pytest.mark.parametrize("name", ["GSSAPI", "plain", ""])
-def test_one_that_is_not_enabled_is_refused_with_those_that_are_late_and_for_good(client: Client, name: str) -> None:
+def test_a_mechanism_that_is_not_enabled_is_rejected_with_the_enabled_ones_and_a_delay(client: Client, name: str) -> None:
     began = time.monotonic()
     answer = handshake(client, name)
     assert time.monotonic() - began >= 0.095
@@ -44,7 +44,7 @@ def test_one_that_is_not_enabled_is_refused_with_those_that_are_late_and_for_goo
 
 
 @LOCKED
-def test_versions_may_be_asked_for_once_before(client: Client) -> None:
+def test_api_versions_is_allowed_once_before_the_handshake(client: Client) -> None:
     refused = client.call(ApiVersionsRequest("no name", ""), 3)
     assert refused.error_code == ErrorCode.INVALID_REQUEST
     versions = client.call(ApiVersionsRequest("test", "1"), 4)
@@ -53,7 +53,7 @@ def test_versions_may_be_asked_for_once_before(client: Client) -> None:
 
 
 @LOCKED
-def test_versions_that_are_asked_for_twice_close_the_connection(client: Client) -> None:
+def test_a_second_api_versions_closes_the_connection(client: Client) -> None:
     client.call(ApiVersionsRequest("test", "1"), 4)
     with pytest.raises(ConnectionError):
         client.call(ApiVersionsRequest("test", "1"), 4)
@@ -62,7 +62,7 @@ def test_versions_that_are_asked_for_twice_close_the_connection(client: Client) 
 @LOCKED
 @pytest.mark.parametrize("after_versions", [False, True])
 @pytest.mark.parametrize("request_", [MetadataRequest(topics=[]), SaslAuthenticateRequest(plain())])
-def test_anything_else_closes_the_connection(
+def test_any_other_request_before_authentication_closes_the_connection(
     client: Client, request_: MetadataRequest | SaslAuthenticateRequest, *, after_versions: bool
 ) -> None:
     if after_versions:
@@ -86,7 +86,7 @@ def test_anything_else_closes_the_connection(
         struct.pack(">ihhih", 12, 17, 1, 1, -1) + b"\x7f\xff",
     ],
 )
-def test_what_is_no_request_of_a_log_in_closes_the_connection_without_an_answer(broker: RunningBroker, sent: bytes) -> None:
+def test_an_invalid_frame_before_authentication_closes_the_connection_without_a_response(broker: RunningBroker, sent: bytes) -> None:
     with BareConnection(broker.port) as connection:
         connection.socket.sendall(sent)
         assert connection.receive() is None
@@ -95,14 +95,14 @@ def test_what_is_no_request_of_a_log_in_closes_the_connection_without_an_answer(
 
 
 @LOCKED
-def test_after_a_log_in_a_handshake_is_out_of_turn_and_the_connection_goes_on(client: Client) -> None:
+def test_a_handshake_after_authentication_is_an_illegal_state_and_the_connection_stays_open(client: Client) -> None:
     log_in(client)
     assert (handshake(client).error_code, handshake(client, "x", 0).mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])
     assert client.call(MetadataRequest(topics=[]), 1).brokers
 
 
 @LOCKED
-def test_two_handshakes_are_one_too_many(client: Client) -> None:
+def test_a_second_handshake_closes_the_connection(client: Client) -> None:
     handshake(client)
     answer = client.call(SaslHandshakeRequest("PLAIN"), 1)
     assert (answer.error_code, answer.mechanisms) == (ErrorCode.ILLEGAL_SASL_STATE, [])

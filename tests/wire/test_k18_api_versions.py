@@ -32,7 +32,7 @@ def test_every_version_lists_exactly_the_routes(client: Client, version: int) ->
 
 
 def kafkas_apis() -> dict[ApiKey, tuple[int, int]]:
-    """What a fresh Apache Kafka 4.3.1 lists: by key the first and last version."""
+    """Return the APIs that Apache Kafka 4.3.1 lists: the first and the last version by key."""
     lines = [line.split() for line in GOLDEN.read_text().splitlines() if not line.startswith("#")]
     return {ApiKey(int(key)): tuple(int(number) for number in versions.split("-")) for key, _, versions in lines}  # type: ignore[misc] # two numbers
 
@@ -69,14 +69,14 @@ def test_every_route_serves_versions_that_its_messages_have_and_has_a_handler() 
 
 
 @pytest.mark.parametrize("version", [3, 4])
-def test_transactions_of_version_2_and_consumer_groups_are_finalized(client: Client, version: int) -> None:
+def test_transaction_version_2_and_consumer_groups_are_finalized(client: Client, version: int) -> None:
     response = ask(client, version)
     finalized = {feature.name: feature.max_version_level for feature in response.finalized_features}
     assert finalized == {"metadata.version": 30, "transaction.version": 2, "group.version": 1}
     assert response.finalized_features_epoch >= 0
 
 
-def test_a_feature_from_level_0_on_is_shown_to_those_who_can_read_the_0(client: Client) -> None:
+def test_a_feature_range_from_level_0_is_returned_from_version_4_on(client: Client) -> None:
     assert [feature.name for feature in ask(client, 3).supported_features] == ["metadata.version"]
     shown = {feature.name: (feature.min_version, feature.max_version) for feature in ask(client, 4).supported_features}
     assert shown["transaction.version"] == (0, 2)
@@ -90,12 +90,12 @@ def test_a_feature_from_level_0_on_is_shown_to_those_who_can_read_the_0(client: 
         pytest.param(1, {"transaction.version": 1}, marks=pytest.mark.broker_settings({"transaction.version": "1"})),
     ],
 )
-def test_a_setting_chooses_the_level_and_0_is_not_mentioned(client: Client, level: int, finalized: dict[str, int]) -> None:
+def test_a_setting_selects_the_finalized_level_and_level_0_is_omitted(client: Client, level: int, finalized: dict[str, int]) -> None:
     features = {feature.name: feature.max_version_level for feature in ask(client, 4).finalized_features}
     assert {name: found for name, found in features.items() if name not in {"metadata.version", "group.version"}} == finalized
 
 
-def test_tags_0_1_and_2_are_filled_and_tag_3_is_absent_for_old_librdkafka(client: Client) -> None:
+def test_tags_0_1_and_2_are_set_and_tag_3_is_absent_for_old_librdkafka(client: Client) -> None:
     client.send(ApiVersionsRequest("test", "1"), 3)
     frame = bytes(client.read_frame())
     response = decode_response(ApiKey.API_VERSIONS, 3, frame)[1]
@@ -109,7 +109,7 @@ def test_tags_0_1_and_2_are_filled_and_tag_3_is_absent_for_old_librdkafka(client
 
 
 @pytest.mark.parametrize("version", [5, 99, 32767])
-def test_an_unknown_version_is_answered_as_version_0_with_our_range_and_the_client_can_go_on(client: Client, version: int) -> None:
+def test_an_unknown_version_is_answered_as_version_0_with_the_supported_range(client: Client, version: int) -> None:
     body = b"\xff whatever a future version holds"
     header = struct.pack(">hhih", ApiKey.API_VERSIONS, version, 77, -1)
     client.send_raw(struct.pack(">i", len(header) + len(body)) + header + body)
@@ -122,7 +122,7 @@ def test_an_unknown_version_is_answered_as_version_0_with_our_range_and_the_clie
 @pytest.mark.parametrize(
     ("name", "software_version"), [("", "1"), ("a", ""), ("-a", "1"), ("a-", "1"), ("a b", "1"), ("a", "1\n"), ("é", "1")]
 )
-def test_a_client_name_or_version_of_other_characters_is_refused(client: Client, name: str, software_version: str) -> None:
+def test_an_invalid_client_software_name_or_version_is_rejected(client: Client, name: str, software_version: str) -> None:
     response = ask(client, 3, name, software_version)
     assert (response.error_code, response.api_keys) == (ErrorCode.INVALID_REQUEST, [])
 

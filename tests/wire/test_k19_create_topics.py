@@ -17,14 +17,14 @@ def test_every_version_creates_a_topic_that_is_ready(client: Client, version: in
     assert produce(client, "t", b"x", partition=2) == 0
 
 
-def test_the_answer_tells_every_configuration_and_where_it_comes_from(client: Client) -> None:
+def test_the_response_has_every_setting_with_its_source(client: Client) -> None:
     result = create(client, "t", configs={"retention.ms": "5"})
     configs = {config.name: (config.value, config.config_source) for config in result.configs or []}
     assert configs["retention.ms"] == ("5", 1)
     assert configs["cleanup.policy"] == ("delete", 5)
 
 
-def test_validate_only_answers_like_creation_and_creates_nothing(client: Client) -> None:
+def test_validate_only_has_the_same_response_and_creates_nothing(client: Client) -> None:
     asked = [CreatableTopic("good", 2, 1), CreatableTopic("bad", 0, 1)]
     good, bad = client.call(CreateTopicsRequest(asked, validate_only=True)).topics
     assert (good.error_code, good.num_partitions) == (0, 2)
@@ -54,12 +54,12 @@ def test_each_topic_has_its_own_error_and_a_message(client: Client) -> None:
     assert all(bool(result.error_message) is (result.error_code != 0) for result in results)
 
 
-def test_an_excessive_request_is_refused_for_every_topic(client: Client) -> None:
+def test_an_excessive_request_is_rejected_for_every_topic(client: Client) -> None:
     results = client.call(CreateTopicsRequest([CreatableTopic("a", 10_001, 1), CreatableTopic("b", 1, 1)])).topics
     assert [result.error_code for result in results] == [ErrorCode.POLICY_VIOLATION] * 2
 
 
-def test_a_setting_is_answered_as_the_client_wrote_it(client: Client) -> None:
+def test_a_setting_is_returned_as_the_client_wrote_it(client: Client) -> None:
     topic = CreatableTopic("spaced", 1, 1, configs=[CreatableTopicConfig("retention.ms", " 5 ")])
     (answer,) = client.call(CreateTopicsRequest([topic])).topics
     assert {config.name: config.value for config in answer.configs}["retention.ms"] == " 5 "

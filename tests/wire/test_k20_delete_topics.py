@@ -22,7 +22,7 @@ def test_every_version_deletes_by_name(client: Client, version: int) -> None:
     assert describe(client, "t")[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_a_topic_is_deleted_by_id_and_answered_with_its_name(client: Client) -> None:
+def test_a_topic_deleted_by_id_is_returned_with_its_name(client: Client) -> None:
     topic_id = create(client, "t").topic_id
     asked = [DeleteTopicState(None, topic_id), DeleteTopicState(None, b"\x07" * 16), DeleteTopicState("no")]
     known, unknown_id, unknown_name = client.call(DeleteTopicsRequest(asked), version=6).responses
@@ -39,7 +39,7 @@ def test_a_recreated_topic_is_empty_and_has_a_new_id(client: Client) -> None:
     assert produce(client, "t", b"z") == 0
 
 
-def test_the_brokers_own_topics_are_refused(client: Client) -> None:
+def test_internal_topics_are_rejected(client: Client) -> None:
     find_coordinator(client)
     (result,) = client.call(DeleteTopicsRequest([DeleteTopicState("__consumer_offsets")]), version=6).responses
     assert result.error_code == ErrorCode.INVALID_TOPIC_EXCEPTION
@@ -47,14 +47,14 @@ def test_the_brokers_own_topics_are_refused(client: Client) -> None:
 
 @pytest.mark.parametrize(("version", "code"), [(1, ErrorCode.INVALID_REQUEST), (6, ErrorCode.TOPIC_DELETION_DISABLED)])
 @pytest.mark.broker_settings({"delete.topic.enable": "false"})
-def test_deletion_can_be_switched_off(client: Client, version: int, code: ErrorCode) -> None:
+def test_deletion_can_be_disabled(client: Client, version: int, code: ErrorCode) -> None:
     create(client, "t")
     (result,) = client.call(DeleteTopicsRequest([DeleteTopicState("t")], ["t"]), version=version).responses
     assert result.error_code == code
     assert describe(client, "t")[0].error_code == 0
 
 
-def test_a_fetch_that_waits_is_woken_with_an_error(broker: RunningBroker, client: Client) -> None:
+def test_a_pending_fetch_is_completed_with_an_error(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     fetch = FetchRequest(
         max_wait_ms=60_000,

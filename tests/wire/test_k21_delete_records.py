@@ -24,7 +24,7 @@ def test_every_version_raises_the_log_start(client: Client, version: int) -> Non
     assert delete_before(client, "t", 2, version=version) == (0, 2)
 
 
-def test_minus_one_means_the_high_watermark_and_going_back_changes_nothing(client: Client) -> None:
+def test_minus_one_means_the_high_watermark_and_a_lower_offset_changes_nothing(client: Client) -> None:
     create(client, "t")
     produce(client, "t", b"a", b"b", b"c")
     assert delete_before(client, "t", -1) == (0, 3)
@@ -32,13 +32,13 @@ def test_minus_one_means_the_high_watermark_and_going_back_changes_nothing(clien
 
 
 @pytest.mark.parametrize("offset", [-2, 4])
-def test_an_offset_that_the_log_does_not_have_is_out_of_range(client: Client, offset: int) -> None:
+def test_an_offset_outside_the_log_is_out_of_range(client: Client, offset: int) -> None:
     create(client, "t")
     produce(client, "t", b"a", b"b", b"c")
     assert delete_before(client, "t", offset) == (ErrorCode.OFFSET_OUT_OF_RANGE, -1)
 
 
-def test_unknown_compacted_and_internal_topics_are_refused(client: Client) -> None:
+def test_unknown_compacted_and_internal_topics_are_rejected(client: Client) -> None:
     create(client, "compacted", configs={"cleanup.policy": "compact"})
     find_coordinator(client)
     assert delete_before(client, "no", 0) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)
@@ -48,7 +48,7 @@ def test_unknown_compacted_and_internal_topics_are_refused(client: Client) -> No
 
 
 @pytest.mark.parametrize("kill", [False, True])
-def test_what_was_deleted_stays_deleted_across_a_restart(broker: RunningBroker, kill: bool) -> None:
+def test_deleted_records_stay_deleted_after_a_restart(broker: RunningBroker, kill: bool) -> None:
     with broker.client() as client:
         create(client, "t")
         produce(client, "t", b"a", b"b", b"c")

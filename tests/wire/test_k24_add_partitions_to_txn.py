@@ -15,7 +15,7 @@ from tests.support.txn_calls import Holder, init
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_client_version_opens_a_transaction_over_the_partitions(client: Client, version: int) -> None:
+def test_every_client_version_adds_partitions_to_a_transaction(client: Client, version: int) -> None:
     create(client, "t", 2)
     holder = init(client)
     assert holder.add(("t", 0), ("t", 1), version=version) == [0, 0]
@@ -23,7 +23,7 @@ def test_every_client_version_opens_a_transaction_over_the_partitions(client: Cl
     assert (state.transaction_state, state.topics[0].topic, state.topics[0].partitions) == ("Ongoing", "t", [0, 1])
 
 
-def test_one_unknown_partition_keeps_all_others_out(client: Client) -> None:
+def test_one_unknown_partition_prevents_the_addition_of_all_others(client: Client) -> None:
     create(client, "t")
     holder = init(client)
     assert holder.add(("t", 0), ("t", 1), ("nowhere", 0)) == [
@@ -34,7 +34,7 @@ def test_one_unknown_partition_keeps_all_others_out(client: Client) -> None:
     assert holder.describe().transaction_state == "Empty"
 
 
-def test_internal_topics_are_not_the_clients(client: Client) -> None:
+def test_internal_topics_cannot_be_added_by_clients(client: Client) -> None:
     create(client, "t")
     client.call(FindCoordinatorRequest("g"), version=3)
     holder = init(client)
@@ -45,7 +45,7 @@ def test_internal_topics_are_not_the_clients(client: Client) -> None:
 
 
 @pytest.mark.parametrize(("version", "error"), [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED)])
-def test_a_zombie_is_told_in_the_words_of_its_version(client: Client, version: int, error: ErrorCode) -> None:
+def test_a_zombie_gets_the_error_of_its_version(client: Client, version: int, error: ErrorCode) -> None:
     create(client, "t")
     zombie = init(client)
     init(client)
@@ -53,20 +53,20 @@ def test_a_zombie_is_told_in_the_words_of_its_version(client: Client, version: i
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, -1), (-(2**63), 0), (2**63 - 1, 32767), (5_000, 0)])
-def test_an_unknown_producer_id_is_no_holder(client: Client, producer_id: int, epoch: int) -> None:
+def test_an_unknown_producer_id_is_rejected(client: Client, producer_id: int, epoch: int) -> None:
     create(client, "t")
     init(client)
     assert Holder(client, "tx", producer_id, epoch).add(("t", 0)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
 
 
-def test_an_epoch_that_was_never_given_is_fenced(client: Client) -> None:
+def test_an_epoch_that_was_never_assigned_is_fenced(client: Client) -> None:
     create(client, "t")
     holder = init(client)
     for epoch in (-32768, -1, 1, 32767):
         assert Holder(client, "tx", holder.producer_id, epoch).add(("t", 0)) == [ErrorCode.PRODUCER_FENCED]
 
 
-def test_ids_that_nobody_initialised_and_empty_ones_are_refused(client: Client) -> None:
+def test_unknown_and_empty_transactional_ids_are_rejected(client: Client) -> None:
     create(client, "t")
     init(client)
     assert Holder(client, "other", 0, 0).add(("t", 0)) == [ErrorCode.INVALID_PRODUCER_ID_MAPPING]
@@ -79,7 +79,7 @@ def batched(holder: Holder, *partitions: tuple[str, int], verify_only: bool) -> 
 
 
 @pytest.mark.parametrize("version", [4, 5])
-def test_brokers_ask_for_many_transactions_at_once(client: Client, version: int) -> None:
+def test_brokers_send_several_transactions_in_one_request(client: Client, version: int) -> None:
     create(client, "t", 2)
     added, asked, unknown = init(client, "added"), init(client, "asked"), Holder(client, "unknown", 1, 0)
     asked.add(("t", 0))

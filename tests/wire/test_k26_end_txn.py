@@ -18,7 +18,7 @@ def test_every_version_ends_the_transaction(client: Client, version: int, commit
     assert holder.describe().transaction_state == ("CompleteCommit" if commit else "CompleteAbort")
 
 
-def test_version_5_answers_with_the_epoch_of_the_next_transaction(client: Client) -> None:
+def test_version_5_returns_the_epoch_of_the_next_transaction(client: Client) -> None:
     create(client, "t")
     holder = init(client)
     holder.add(("t", 0))
@@ -28,7 +28,7 @@ def test_version_5_answers_with_the_epoch_of_the_next_transaction(client: Client
     assert (again.error_code, again.producer_id, again.producer_epoch) == (0, holder.producer_id, holder.epoch + 1)
 
 
-def test_a_refusal_names_no_producer(client: Client) -> None:
+def test_an_error_has_no_producer_id(client: Client) -> None:
     refused = init(client).end(commit=True, version=5)
     assert (refused.error_code, refused.producer_id, refused.producer_epoch) == (ErrorCode.INVALID_TXN_STATE, -1, -1)
 
@@ -37,7 +37,7 @@ def test_a_refusal_names_no_producer(client: Client) -> None:
     ("version", "error"),
     [(1, ErrorCode.INVALID_PRODUCER_EPOCH), (2, ErrorCode.PRODUCER_FENCED), (5, ErrorCode.PRODUCER_FENCED)],
 )
-def test_a_zombie_is_told_in_the_words_of_its_version(client: Client, version: int, error: ErrorCode) -> None:
+def test_a_zombie_gets_the_error_of_its_version(client: Client, version: int, error: ErrorCode) -> None:
     zombie = init(client)
     for _ in range(2):
         init(client)
@@ -45,7 +45,7 @@ def test_a_zombie_is_told_in_the_words_of_its_version(client: Client, version: i
 
 
 @pytest.mark.parametrize("version", [0, 5])
-def test_hostile_identities_are_refused(client: Client, version: int) -> None:
+def test_invalid_producer_ids_and_epochs_are_rejected(client: Client, version: int) -> None:
     holder = init(client)
     refusals = {
         ErrorCode.INVALID_REQUEST: Holder(client, "", holder.producer_id, 0),

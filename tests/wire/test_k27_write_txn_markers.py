@@ -14,7 +14,7 @@ from tests.support.transactions import Transactional, fetch, latest
 
 
 def write(client: Client, *markers: WritableTxnMarker, version: int | None = None) -> list[list[int]]:
-    """The errors, marker by marker."""
+    """Return the errors of each marker."""
     response = client.call(WriteTxnMarkersRequest(list(markers)), version)
     return [[partition.error_code for topic in marker.topics for partition in topic.partitions] for marker in response.markers]
 
@@ -27,7 +27,7 @@ def marker(
 
 
 @pytest.mark.parametrize("commit", [True, False])
-def test_a_marker_ends_what_hangs(broker: RunningBroker, client: Client, commit: bool) -> None:
+def test_a_marker_ends_a_hanging_transaction(broker: RunningBroker, client: Client, commit: bool) -> None:
     create(client, "t")
     hanging = Transactional(broker).init()
     assert hanging.produce(client, 0).error_code == 0
@@ -40,7 +40,7 @@ def test_a_marker_ends_what_hangs(broker: RunningBroker, client: Client, commit:
     assert (written.type, written.coordinator_epoch) == (ControlType.COMMIT if commit else ControlType.ABORT, 7)
 
 
-def test_from_transaction_version_2_on_only_a_later_epoch_ends_what_is_open(broker: RunningBroker, client: Client) -> None:
+def test_with_transaction_version_2_only_a_later_epoch_ends_a_transaction(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     hanging = Transactional(broker).init()
     assert hanging.produce(client, 0).error_code == 0
@@ -52,7 +52,7 @@ def test_from_transaction_version_2_on_only_a_later_epoch_ends_what_is_open(brok
     assert write(client, later, version=2) == [[0]], "a retry of what was written"
 
 
-def test_before_version_2_the_epoch_of_the_transaction_itself_ends_it(broker: RunningBroker, client: Client) -> None:
+def test_before_transaction_version_2_the_same_epoch_ends_a_transaction(broker: RunningBroker, client: Client) -> None:
     create(client, "t")
     hanging = Transactional(broker).init()
     assert hanging.produce(client, 0).error_code == 0
@@ -75,7 +75,7 @@ def test_each_partition_of_each_marker_has_its_own_error(broker: RunningBroker, 
     ]
 
 
-def test_several_markers_of_one_producer_are_answered_in_one_entry(client: Client) -> None:
+def test_several_markers_of_one_producer_have_one_entry(client: Client) -> None:
     for topic in ("t", "u"):
         create(client, topic, partitions=2)
     first = WritableTxnMarker(1, 5, True, [WritableTxnMarkerTopic("t", [1])], 3)
@@ -88,7 +88,7 @@ def test_several_markers_of_one_producer_are_answered_in_one_entry(client: Clien
 
 
 @pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (1, -1), (-(2**63), -32768)])
-def test_a_marker_of_nobody_is_refused(client: Client, producer_id: int, epoch: int) -> None:
+def test_a_marker_without_a_producer_is_rejected(client: Client, producer_id: int, epoch: int) -> None:
     create(client, "t")
     assert write(client, marker(producer_id, epoch, "t")) == [[ErrorCode.INVALID_REQUEST]]
     assert latest(client, committed=False) == 0
@@ -103,12 +103,12 @@ def test_a_marker_in_an_offsets_partition_makes_offsets_visible(broker: RunningB
     assert write(client, ended) == [[0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]]
 
 
-def test_no_markers_are_no_work(client: Client) -> None:
+def test_a_request_without_markers_has_an_empty_response(client: Client) -> None:
     assert write(client) == []
 
 
 @pytest.mark.parametrize("version", [0, 2], ids=["V1", "V2"])
-def test_a_marker_of_a_coordinator_of_later_days_does_not_shut_out_the_producers_own(
+def test_a_marker_of_a_later_coordinator_epoch_does_not_fence_the_producers_own_coordinator(
     broker: RunningBroker, client: Client, version: int
 ) -> None:
     create(client, "t")

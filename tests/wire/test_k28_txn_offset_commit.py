@@ -25,7 +25,7 @@ UNSTABLE = (-1, -1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
 
 
 def ready(broker: RunningBroker, client: Client, version: int = 2) -> Transactional:
-    """A transactional producer, a topic "t", and a coordinator of group "g"."""
+    """Prepare a transactional producer, a topic "t", and a coordinator of group "g"."""
     create(client, "t")
     find_coordinator(client)
     return Transactional(broker, version=version).init()
@@ -36,7 +36,7 @@ def offsets_place(broker: RunningBroker) -> tuple[str, int]:
 
 
 def fetch_unstable(client: Client) -> int:
-    """The committed offset for a reader that does not ask for stable ones."""
+    """Return the committed offset without `require_stable`."""
     asked = [OffsetFetchRequestGroup("g", topics=[OffsetFetchRequestTopics("t", partition_indexes=[0])])]
     (group,) = client.call(OffsetFetchRequest(groups=asked, require_stable=False), version=9).groups
     offset: int = group.topics[0].partitions[0].committed_offset
@@ -54,7 +54,7 @@ def test_every_version_commits_with_the_transaction(broker: RunningBroker, clien
     assert fetch(client) == (42, 2 if version >= 2 else -1, "note", 0)
 
 
-def test_an_aborted_transactions_offsets_are_gone(broker: RunningBroker, client: Client) -> None:
+def test_an_abort_discards_the_transactions_offsets(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     assert commit(client, 7) == ErrorCode.NONE
     producer.commit_offset(client, 42)
@@ -64,7 +64,7 @@ def test_an_aborted_transactions_offsets_are_gone(broker: RunningBroker, client:
 
 
 @pytest.mark.parametrize("kill", [True, False], ids=["killed", "stopped"])
-def test_pending_offsets_outlive_a_restart_and_commit_after_it(broker: RunningBroker, client: Client, kill: bool) -> None:
+def test_pending_offsets_survive_a_restart_and_can_be_committed_after_it(broker: RunningBroker, client: Client, kill: bool) -> None:
     producer = ready(broker, client)
     producer.commit_offset(client, 42)
     client.close()
@@ -78,7 +78,7 @@ def test_pending_offsets_outlive_a_restart_and_commit_after_it(broker: RunningBr
         assert fetch(again)[0] == 42
 
 
-def test_a_plain_commit_after_the_transactions_wins_over_it(broker: RunningBroker, client: Client) -> None:
+def test_a_later_plain_commit_overrides_the_transactions_offset(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     producer.commit_offset(client, 42)
     assert commit(client, 50) == ErrorCode.NONE
@@ -86,7 +86,7 @@ def test_a_plain_commit_after_the_transactions_wins_over_it(broker: RunningBroke
     assert fetch(client)[0] == 50
 
 
-def test_of_two_transactions_the_later_record_wins_whichever_commits_last(broker: RunningBroker, client: Client) -> None:
+def test_the_later_record_of_two_transactions_wins_whichever_commits_last(broker: RunningBroker, client: Client) -> None:
     first = ready(broker, client)
     second = Transactional(broker, "other").init()
     first.commit_offset(client, 1)
@@ -98,22 +98,20 @@ def test_of_two_transactions_the_later_record_wins_whichever_commits_last(broker
 
 
 @pytest.mark.parametrize(("version", "error"), [(3, ErrorCode.INVALID_TXN_STATE), (4, ErrorCode.TRANSACTION_ABORTABLE)])
-def test_offsets_that_were_not_added_to_the_transaction_are_refused(
-    broker: RunningBroker, client: Client, version: int, error: ErrorCode
-) -> None:
+def test_offsets_outside_the_transaction_are_rejected(broker: RunningBroker, client: Client, version: int, error: ErrorCode) -> None:
     producer = ready(broker, client, version=1)
     assert producer.commit_offset(client, 42, version=version) == error
     assert fetch(client) == NOTHING
 
 
 @pytest.mark.parametrize("version", [0, 4, 5])
-def test_a_fenced_producer_is_told_invalid_producer_epoch(broker: RunningBroker, client: Client, version: int) -> None:
+def test_a_fenced_producer_gets_invalid_producer_epoch(broker: RunningBroker, client: Client, version: int) -> None:
     zombie = ready(broker, client)
     Transactional(broker).init()
     assert zombie.commit_offset(client, 42, version=version) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_producer_fenced_amid_its_transaction_is_told_so_too(broker: RunningBroker, client: Client) -> None:
+def test_a_producer_fenced_during_its_transaction_gets_invalid_producer_epoch(broker: RunningBroker, client: Client) -> None:
     zombie = ready(broker, client)
     assert zombie.commit_offset(client, 41) == ErrorCode.NONE
     Transactional(broker).init()
@@ -121,14 +119,14 @@ def test_a_producer_fenced_amid_its_transaction_is_told_so_too(broker: RunningBr
     assert fetch(client) == NOTHING
 
 
-def test_a_stranger_to_the_transactional_id_is_refused(broker: RunningBroker, client: Client) -> None:
+def test_another_producers_transactional_id_is_rejected(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     error = ErrorCode.INVALID_PRODUCER_ID_MAPPING
     assert producer.commit_offset(client, 42, transactional_id="unknown") == error
     assert producer.commit_offset(client, 42, producer_id=producer.producer_id + 1) == error
 
 
-def test_a_member_of_another_generation_is_refused(broker: RunningBroker, client: Client) -> None:
+def test_a_member_of_another_generation_is_rejected(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     member_id, generation = stable_member(client)
     assert producer.commit_offset(client, 1, generation_id=generation - 1, member_id=member_id) == ErrorCode.ILLEGAL_GENERATION
@@ -139,7 +137,7 @@ def test_a_member_of_another_generation_is_refused(broker: RunningBroker, client
     assert producer.commit_offset(client, 1, generation_id=generation, member_id=member_id) == ErrorCode.NONE
 
 
-def test_a_member_that_names_nothing_may_commit_for_a_group_with_members(broker: RunningBroker, client: Client) -> None:
+def test_a_commit_without_a_member_is_accepted_for_a_group_with_members(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     stable_member(client)
     assert producer.commit_offset(client, 5, version=2) == ErrorCode.INVALID_TXN_STATE
@@ -147,7 +145,7 @@ def test_a_member_that_names_nothing_may_commit_for_a_group_with_members(broker:
     assert producer.commit_offset(client, 5, version=2) == ErrorCode.NONE
 
 
-def test_a_producer_that_names_no_member_may_commit_for_a_consumer_group_with_members(broker: RunningBroker, client: Client) -> None:
+def test_a_commit_without_a_member_is_accepted_for_a_consumer_group_with_members(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     assert consumer_calls.join(client, "m").error_code == ErrorCode.NONE
     assert producer.commit_offset(client, 42) == ErrorCode.NONE
@@ -157,16 +155,16 @@ def test_a_producer_that_names_no_member_may_commit_for_a_consumer_group_with_me
     assert fetch_unstable(client) == 42
 
 
-def test_a_generation_of_a_group_that_is_not_there_is_refused(broker: RunningBroker, client: Client) -> None:
+def test_a_generation_of_an_unknown_group_is_rejected(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     assert producer.commit_offset(client, 1, generation_id=3, member_id="m") == ErrorCode.ILLEGAL_GENERATION
 
 
-def test_an_empty_group_id_is_refused(broker: RunningBroker, client: Client) -> None:
+def test_an_empty_group_id_is_rejected(broker: RunningBroker, client: Client) -> None:
     assert ready(broker, client).commit_offset(client, 1, group_id="") == ErrorCode.INVALID_GROUP_ID
 
 
-def test_partitions_that_do_not_exist_and_metadata_that_is_too_long_are_refused_one_by_one(broker: RunningBroker, client: Client) -> None:
+def test_unknown_partitions_and_long_metadata_are_rejected_one_by_one(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     asked = [
         TxnOffsetCommitRequestPartition(1, 5, 0, None),
@@ -190,7 +188,7 @@ def test_a_group_with_pending_offsets_does_not_expire(broker: RunningBroker, cli
     assert len(broker.call(lambda _: machine.expire_offsets(far).records)) == 1
 
 
-def test_deleting_a_group_takes_its_pending_offsets_with_it(broker: RunningBroker, client: Client) -> None:
+def test_deleting_a_group_deletes_its_pending_offsets(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     producer.commit_offset(client, 42)
     (result,) = client.call(DeleteGroupsRequest(["g"])).results
@@ -200,7 +198,7 @@ def test_deleting_a_group_takes_its_pending_offsets_with_it(broker: RunningBroke
 
 
 @pytest.mark.broker_settings({"log.flush.interval.messages": "1"})
-def test_with_flush_messages_it_is_answered_when_it_is_on_disk(broker: RunningBroker, client: Client) -> None:
+def test_with_flush_messages_the_response_follows_the_sync(broker: RunningBroker, client: Client) -> None:
     producer = ready(broker, client)
     assert producer.commit_offset(client, 42) == ErrorCode.NONE
     log = broker.call(lambda running: running.services.groups.offsets_partition("g").log)
@@ -209,7 +207,7 @@ def test_with_flush_messages_it_is_answered_when_it_is_on_disk(broker: RunningBr
     wait_until(lambda: fetch(client)[0] == 42, "the commit is visible")
 
 
-def test_a_marker_for_an_offsets_partition_that_is_not_there_is_refused(broker: RunningBroker, client: Client) -> None:
+def test_a_marker_for_an_unknown_offsets_partition_is_rejected(broker: RunningBroker, client: Client) -> None:
     find_coordinator(client)
     with pytest.raises(Exception, match="UNKNOWN_TOPIC_OR_PARTITION"):
         on_service(
@@ -228,5 +226,5 @@ def test_a_marker_for_an_offsets_partition_that_is_not_there_is_refused(broker: 
         (5, ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.CONCURRENT_TRANSACTIONS),
     ],
 )
-def test_what_a_client_can_only_retry_is_said_in_an_error_that_it_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
+def test_a_retriable_coordinator_error_becomes_one_that_the_client_retries(version: int, told: ErrorCode, seen: ErrorCode) -> None:
     assert known_to(version, told) is seen

@@ -19,14 +19,14 @@ def describe(client: Client, name: str | None = None, pattern: int = Pattern.ANY
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_without_an_authorizer_there_are_none_to_tell(client: Client, version: int) -> None:
+def test_without_an_authorizer_describe_is_security_disabled(client: Client, version: int) -> None:
     answer = describe(client, version=version)
     assert (answer.error_code, answer.error_message) == (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured on the broker")
 
 
 @LOCKED
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_the_acls_of_one_resource_stand_together(broker: RunningBroker, version: int) -> None:
+def test_acls_are_grouped_by_resource(broker: RunningBroker, version: int) -> None:
     with bob(broker) as client:
         allow(
             client,
@@ -57,7 +57,7 @@ def test_the_acls_of_one_resource_stand_together(broker: RunningBroker, version:
         ("b", Pattern.MATCH, {"*"}),
     ],
 )
-def test_a_filter_finds_what_it_means(broker: RunningBroker, name: str | None, pattern: int, found: set[str]) -> None:
+def test_a_filter_matches_by_pattern_type(broker: RunningBroker, name: str | None, pattern: int, found: set[str]) -> None:
     with bob(broker) as client:
         prefix = acl(Resource.TOPIC, "a", Operation.READ, pattern=Pattern.PREFIXED)
         allow(client, acl(Resource.TOPIC, "ab", Operation.READ), prefix, acl(Resource.TOPIC, "*", Operation.READ))
@@ -65,7 +65,7 @@ def test_a_filter_finds_what_it_means(broker: RunningBroker, name: str | None, p
 
 
 @LOCKED
-def test_who_may_not_describe_the_cluster_is_told_nothing(broker: RunningBroker) -> None:
+def test_describing_acls_requires_describe_on_the_cluster(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         answer = describe(client)
         assert (answer.error_code, answer.resources) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
@@ -74,6 +74,6 @@ def test_who_may_not_describe_the_cluster_is_told_nothing(broker: RunningBroker)
 
 
 @LOCKED
-def test_a_filter_of_an_unknown_kind_closes_the_connection(broker: RunningBroker) -> None:
+def test_a_filter_with_an_unknown_part_closes_the_connection(broker: RunningBroker) -> None:
     with bob(broker) as client, pytest.raises(ConnectionError):
         describe(client, kind=0)

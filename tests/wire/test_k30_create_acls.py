@@ -22,14 +22,14 @@ def sees(client: Client, name: str = "a") -> bool:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_without_an_authorizer_none_can_be_made(client: Client, version: int) -> None:
+def test_without_an_authorizer_create_is_security_disabled(client: Client, version: int) -> None:
     (result,) = create_acls(client, READ_A, version=version)
     assert (result.error_code, result.error_message) == (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
 @LOCKED
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_an_acl_holds_for_the_next_request_and_after_a_crash(broker: RunningBroker, version: int) -> None:
+def test_an_acl_applies_to_the_next_request_and_survives_a_crash(broker: RunningBroker, version: int) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "a")
         assert not sees(client)
@@ -42,7 +42,7 @@ def test_an_acl_holds_for_the_next_request_and_after_a_crash(broker: RunningBrok
 
 
 @LOCKED
-def test_one_mistake_refuses_that_acl_alone_and_none_is_made_twice(broker: RunningBroker) -> None:
+def test_an_invalid_acl_is_rejected_alone_and_duplicates_are_not_created(broker: RunningBroker) -> None:
     wrong = [
         (acl(Resource.CLUSTER, "other", Operation.ALTER), "The only valid name for the CLUSTER resource is kafka-cluster"),
         (acl(Resource.TOPIC, "", Operation.READ), "Invalid empty resource name"),
@@ -61,7 +61,7 @@ def test_one_mistake_refuses_that_acl_alone_and_none_is_made_twice(broker: Runni
 
 
 @LOCKED
-def test_who_may_not_alter_the_cluster_makes_none(broker: RunningBroker) -> None:
+def test_creating_acls_requires_alter_on_the_cluster(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         assert create_acls(client, READ_A)[0].error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         allow(admin, of_cluster(Operation.ALTER))
@@ -72,12 +72,12 @@ def test_who_may_not_alter_the_cluster_makes_none(broker: RunningBroker) -> None
 @pytest.mark.parametrize(
     "creation", [AclCreation(1, "a", 3, "User:a", "*", 3, 3), acl(Resource.TOPIC, "a", Operation.READ, pattern=Pattern.MATCH)]
 )
-def test_what_is_a_filter_fails_the_whole_request_as_in_kafka(broker: RunningBroker, creation: AclCreation) -> None:
+def test_an_acl_with_any_fails_the_whole_request_as_in_kafka(broker: RunningBroker, creation: AclCreation) -> None:
     with bob(broker) as client:
         assert [result.error_code for result in create_acls(client, READ_A, creation)] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 2
 
 
 @LOCKED
-def test_an_acl_of_an_unknown_kind_closes_the_connection(broker: RunningBroker) -> None:
+def test_an_acl_with_an_unknown_part_closes_the_connection(broker: RunningBroker) -> None:
     with bob(broker) as client, pytest.raises(ConnectionError):
         create_acls(client, AclCreation(0, "a", 3, "User:a", "*", 3, 3))

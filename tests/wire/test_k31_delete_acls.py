@@ -16,14 +16,14 @@ LOCKED = pytest.mark.broker_settings(GUARDED)
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_without_an_authorizer_there_are_none_to_take_back(client: Client, version: int) -> None:
+def test_without_an_authorizer_delete_is_security_disabled(client: Client, version: int) -> None:
     (result,) = take_all_back(client, version).filter_results
     assert (result.error_code, result.error_message) == (ErrorCode.SECURITY_DISABLED, "No Authorizer is configured.")
 
 
 @LOCKED
 @pytest.mark.parametrize("version", [1, 2, 3])
-def test_what_is_taken_back_holds_no_more_nor_after_a_crash(broker: RunningBroker, version: int) -> None:
+def test_a_deleted_acl_applies_to_no_later_request_and_stays_deleted_after_a_crash(broker: RunningBroker, version: int) -> None:
     with bob(broker) as admin, ann(broker) as client:
         create(admin, "a")
         allow(admin, READ_A)
@@ -40,7 +40,7 @@ def test_what_is_taken_back_holds_no_more_nor_after_a_crash(broker: RunningBroke
 
 
 @LOCKED
-def test_an_acl_that_two_filters_mean_is_told_under_both(broker: RunningBroker) -> None:
+def test_an_acl_that_matches_two_filters_is_returned_for_both(broker: RunningBroker) -> None:
     with bob(broker) as client:
         allow(client, READ_A, acl(Resource.GROUP, "g", Operation.READ))
         topics = DeleteAclsFilter(Resource.TOPIC, None, 1, None, None, Operation.ANY, Permission.ANY)
@@ -50,7 +50,7 @@ def test_an_acl_that_two_filters_mean_is_told_under_both(broker: RunningBroker) 
 
 
 @LOCKED
-def test_who_may_not_alter_the_cluster_takes_none_back(broker: RunningBroker) -> None:
+def test_deleting_acls_requires_alter_on_the_cluster(broker: RunningBroker) -> None:
     with bob(broker) as admin, ann(broker) as client:
         allow(admin, READ_A)
         (result,) = take_all_back(client).filter_results

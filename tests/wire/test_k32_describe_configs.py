@@ -14,11 +14,11 @@ def ask(
     client: Client, resource: DescribeConfigsResource, version: int = 4, *, synonyms: bool = False, docs: bool = False
 ) -> DescribeConfigsResult:
     (result,) = client.call(DescribeConfigsRequest([resource], synonyms, docs), version=version).results
-    return result  # type: ignore[no-any-return] # Client.call is typed by what the request's class gives
+    return result  # type: ignore[no-any-return] # Client.call is typed by the request class
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-def test_every_version_tells_value_and_source(client: Client, version: int) -> None:
+def test_every_version_returns_value_and_source(client: Client, version: int) -> None:
     create(client, "t", configs={"retention.ms": "5"})
     result = ask(client, DescribeConfigsResource(TOPIC, "t", ["retention.ms"]), version)
     (config,) = result.configs
@@ -28,7 +28,7 @@ def test_every_version_tells_value_and_source(client: Client, version: int) -> N
     assert not config.documentation
 
 
-def test_synonyms_and_documentation_come_when_asked_for(client: Client) -> None:
+def test_synonyms_and_documentation_are_returned_on_request(client: Client) -> None:
     create(client, "t", configs={"max.message.bytes": "5000"})
     (config,) = ask(client, DescribeConfigsResource(TOPIC, "t", ["max.message.bytes"]), synonyms=True, docs=True).configs
     assert [(synonym.name, synonym.value, synonym.source) for synonym in config.synonyms] == [
@@ -38,7 +38,7 @@ def test_synonyms_and_documentation_come_when_asked_for(client: Client) -> None:
     assert config.documentation
 
 
-def test_this_broker_tells_its_settings(client: Client) -> None:
+def test_this_brokers_settings_are_described(client: Client) -> None:
     configs = {config.name: config for config in ask(client, DescribeConfigsResource(BROKER, "1", None)).configs}
     assert (configs["offsets.topic.num.partitions"].value, configs["offsets.topic.num.partitions"].config_source) == ("4", 4)
     assert configs["num.partitions"].read_only
@@ -47,14 +47,14 @@ def test_this_broker_tells_its_settings(client: Client) -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "code"), [(TOPIC, "no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION), (BROKER, "2", ErrorCode.INVALID_REQUEST)]
 )
-def test_a_resource_that_is_not_here_has_an_error_and_no_configs(client: Client, kind: int, name: str, code: ErrorCode) -> None:
+def test_an_unknown_resource_has_an_error_and_no_configs(client: Client, kind: int, name: str, code: ErrorCode) -> None:
     result = ask(client, DescribeConfigsResource(kind, name, None))
     assert (result.error_code, result.configs, result.resource_type, result.resource_name) == (code, [], kind, name)
     assert result.error_message is not None
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_a_type_that_does_not_exist_refuses_the_whole_request(client: Client, place: int) -> None:
+def test_an_unknown_type_rejects_the_whole_request(client: Client, place: int) -> None:
     create(client, "t")
     resources = [DescribeConfigsResource(TOPIC, "t", None)]
     resources.insert(place, DescribeConfigsResource(99, "x", None))

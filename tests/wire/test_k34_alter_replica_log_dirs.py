@@ -11,13 +11,13 @@ from tests.support.topic_calls import create
 
 @pytest.fixture
 def client(client: Client) -> Client:
-    """Of a broker with a topic `t`."""
+    """A client of a broker with a topic `t`."""
     create(client, "t")
     return client
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_replica_lies_where_it_lies(broker: RunningBroker, client: Client, version: int) -> None:
+def test_a_replica_stays_in_the_only_directory(broker: RunningBroker, client: Client, version: int) -> None:
     def laid(path: str) -> list[int]:
         topics = [AlterReplicaLogDirTopic("t", [0, 1])]
         answer = client.call(AlterReplicaLogDirsRequest([AlterReplicaLogDir(path, topics)]), version)

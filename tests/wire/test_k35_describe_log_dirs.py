@@ -9,7 +9,7 @@ from tests.support.topic_calls import create, produce
 
 
 @pytest.mark.parametrize("version", range(1, 6))
-def test_every_version_tells_the_directory_and_the_bytes_of_each_partition(broker: RunningBroker, client: Client, version: int) -> None:
+def test_every_version_returns_the_directory_and_each_partitions_size(broker: RunningBroker, client: Client, version: int) -> None:
     create(client, "b", 2)
     create(client, "a")
     produce(client, "b", b"x" * 100, partition=1)
@@ -24,7 +24,7 @@ def test_every_version_tells_the_directory_and_the_bytes_of_each_partition(broke
     assert not directory.is_cordoned
 
 
-def test_only_partitions_that_were_asked_for_and_exist_are_told(client: Client) -> None:
+def test_only_requested_and_existing_partitions_are_returned(client: Client) -> None:
     create(client, "t", 3)
     asked = [DescribableLogDirTopic("t", [1, 7]), DescribableLogDirTopic("no", [0])]
     (directory,) = client.call(DescribeLogDirsRequest(asked)).results

@@ -30,7 +30,7 @@ def metadata(client: Client) -> bool:
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_where_nobody_logs_in_a_token_is_out_of_turn(client: Client, version: int) -> None:
+def test_a_token_at_a_plaintext_listener_is_an_illegal_state(client: Client, version: int) -> None:
     answer = authenticate(client, plain(), version)
     assert (answer.error_code, answer.error_message, bytes(answer.auth_bytes)) == (ErrorCode.ILLEGAL_SASL_STATE, OUT_OF_TURN, b"")
     assert metadata(client)
@@ -38,7 +38,7 @@ def test_where_nobody_logs_in_a_token_is_out_of_turn(client: Client, version: in
 
 @LOCKED
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_who_logs_in_is_served(client: Client, version: int) -> None:
+def test_an_authenticated_client_is_served(client: Client, version: int) -> None:
     handshake(client)
     answer = authenticate(client, plain(), version)
     assert (answer.error_code, answer.error_message, bytes(answer.auth_bytes), answer.session_lifetime_ms) == (0, "", b"", 0)
@@ -49,7 +49,7 @@ def test_who_logs_in_is_served(client: Client, version: int) -> None:
 
 @LOCKED
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_a_wrong_password_is_told_late_and_closes_the_connection(client: Client, version: int) -> None:
+def test_the_response_to_a_wrong_password_is_delayed_and_the_connection_closes(client: Client, version: int) -> None:
     handshake(client)
     began = time.monotonic()
     answer = authenticate(client, plain(password="nope"), version)
@@ -60,14 +60,14 @@ def test_a_wrong_password_is_told_late_and_closes_the_connection(client: Client,
 
 
 @pytest.mark.broker_settings(secured(connection_failed_authentication_delay_ms="0"))
-def test_without_a_delay_it_is_told_at_once_and_closes_the_connection_too(client: Client) -> None:
+def test_without_a_delay_the_response_is_immediate_and_the_connection_closes(client: Client) -> None:
     assert log_in(client, plain(password="nope")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
     with pytest.raises(ConnectionError):
         metadata(client)
 
 
 @LOCKED
-def test_what_is_sent_behind_a_failed_log_in_is_not_looked_at(broker: RunningBroker) -> None:
+def test_requests_behind_a_failed_authentication_are_ignored(broker: RunningBroker) -> None:
     with BareConnection(broker.port) as connection:
         connection.ask(SaslHandshakeRequest("PLAIN"), 1)
         connection.ask(SaslAuthenticateRequest(plain(password="nope")), 1)
@@ -75,7 +75,7 @@ def test_what_is_sent_behind_a_failed_log_in_is_not_looked_at(broker: RunningBro
 
 
 @LOCKED
-def test_what_is_sent_behind_a_log_in_is_answered_after_it(client: Client) -> None:
+def test_requests_behind_an_authentication_are_answered_after_it(client: Client) -> None:
     handshake(client)
     sent = [client.send(SaslAuthenticateRequest(plain()), 1), client.send(MetadataRequest(topics=[]), 1)]
     answered = [int.from_bytes(bytes(client.read_frame()[:4]), "big") for _ in sent]
@@ -83,7 +83,7 @@ def test_what_is_sent_behind_a_log_in_is_answered_after_it(client: Client) -> No
 
 
 @LOCKED
-def test_after_a_handshake_of_version_0_tokens_are_bare(broker: RunningBroker) -> None:
+def test_tokens_are_bare_after_a_handshake_of_version_0(broker: RunningBroker) -> None:
     with BareConnection(broker.port) as connection:
         assert connection.ask(SaslHandshakeRequest("PLAIN"), 0).error_code == 0
         connection.send(plain())
@@ -97,7 +97,7 @@ def test_after_a_handshake_of_version_0_tokens_are_bare(broker: RunningBroker) -
 
 @LOCKED
 @pytest.mark.parametrize("request_", [MetadataRequest([MetadataRequestTopic(name="t")]), ApiVersionsRequest("test", "1")])
-def test_another_request_in_the_place_of_a_token_is_refused_in_its_own_form(
+def test_another_request_in_place_of_a_token_is_rejected_with_its_own_response(
     client: Client, request_: MetadataRequest | ApiVersionsRequest
 ) -> None:
     handshake(client)
@@ -109,14 +109,14 @@ def test_another_request_in_the_place_of_a_token_is_refused_in_its_own_form(
 
 
 @LOCKED
-def test_a_topic_that_is_named_by_its_id_is_refused_with_an_empty_name(client: Client) -> None:
+def test_a_topic_named_by_id_is_rejected_with_an_empty_name(client: Client) -> None:
     handshake(client)
     (topic,) = client.call(MetadataRequest([MetadataRequestTopic(topic_id=b"i" * 16, name=None)]), 11).topics
     assert (topic.error_code, topic.name, topic.topic_id) == (ErrorCode.ILLEGAL_SASL_STATE, "", b"i" * 16)
 
 
 @LOCKED
-def test_a_produce_before_the_log_in_writes_nothing(broker: RunningBroker) -> None:
+def test_a_produce_before_authentication_writes_nothing(broker: RunningBroker) -> None:
     broker.topics.create("t")
     batch = build_batch([SimpleRecord(None, b"v")])
     for before in (False, True):
@@ -133,13 +133,13 @@ def test_a_produce_before_the_log_in_writes_nothing(broker: RunningBroker) -> No
 
 @RENEWED
 @pytest.mark.parametrize(("version", "lifetime_ms"), [(0, 0), (1, 60_000), (2, 60_000)])
-def test_how_long_a_log_in_is_good_for_is_told_from_version_1_on(client: Client, version: int, lifetime_ms: int) -> None:
+def test_the_session_lifetime_is_returned_from_version_1_on(client: Client, version: int, lifetime_ms: int) -> None:
     handshake(client)
     assert authenticate(client, plain(), version).session_lifetime_ms == lifetime_ms
 
 
 @RENEWED
-def test_who_logs_in_again_goes_on(client: Client) -> None:
+def test_a_client_can_reauthenticate(client: Client) -> None:
     assert log_in(client).session_lifetime_ms == 60_000
     assert log_in(client).session_lifetime_ms == 60_000
     assert metadata(client)
@@ -148,7 +148,7 @@ def test_who_logs_in_again_goes_on(client: Client) -> None:
 
 
 @RENEWED
-def test_nobody_becomes_somebody_else(client: Client) -> None:
+def test_reauthentication_cannot_change_the_principal(client: Client) -> None:
     log_in(client)
     answer = log_in(client, plain("bob", 'b;"b'))
     assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -158,7 +158,7 @@ def test_nobody_becomes_somebody_else(client: Client) -> None:
 
 
 @RENEWED
-def test_the_mechanism_stays(client: Client) -> None:
+def test_reauthentication_cannot_change_the_mechanism(client: Client) -> None:
     log_in(client)
     assert handshake(client, "SCRAM-SHA-256").error_code == ErrorCode.NONE
     with pytest.raises(ConnectionError):
@@ -166,7 +166,7 @@ def test_the_mechanism_stays(client: Client) -> None:
 
 
 @RENEWED
-def test_a_second_log_in_that_fails_ends_the_first(client: Client) -> None:
+def test_a_failed_reauthentication_ends_the_session(client: Client) -> None:
     log_in(client)
     assert log_in(client, plain(password="nope")).error_message == WRONG
     with pytest.raises(ConnectionError):
@@ -174,7 +174,7 @@ def test_a_second_log_in_that_fails_ends_the_first(client: Client) -> None:
 
 
 @pytest.mark.broker_settings(secured(connections_max_reauth_ms="1"))
-def test_after_its_time_a_log_in_is_no_longer_good_and_may_be_renewed(client: Client) -> None:
+def test_an_expired_session_is_closed_unless_it_reauthenticates(client: Client) -> None:
     log_in(client)
     assert log_in(client).error_code == 0
     with pytest.raises(ConnectionError):
@@ -184,12 +184,12 @@ def test_after_its_time_a_log_in_is_no_longer_good_and_may_be_renewed(client: Cl
 @pytest.mark.broker_settings(
     {**secured(), "listener.name.secure.plain.connections.max.reauth.ms": "5000", "connections.max.reauth.ms": "9"}
 )
-def test_a_mechanism_may_have_a_time_of_its_own(client: Client) -> None:
+def test_a_mechanism_can_have_its_own_session_lifetime(client: Client) -> None:
     assert log_in(client).session_lifetime_ms == 5_000
 
 
 @pytest.mark.broker_settings(secured(ssl_keystore_password="of a store", ssl_key_password="of a key"))
-def test_passwords_are_told_to_nobody_not_even_to_who_may_ask(client: Client) -> None:
+def test_passwords_are_never_described(client: Client) -> None:
     log_in(client)
     request = DescribeConfigsRequest([DescribeConfigsResource(4, "1", None)], include_synonyms=True, include_documentation=True)
     (result,) = client.call(request, 4).results
@@ -200,7 +200,7 @@ def test_passwords_are_told_to_nobody_not_even_to_who_may_ask(client: Client) ->
 
 
 @pytest.mark.broker_settings(secured(connection_failed_authentication_delay_ms="0"))
-def test_nothing_is_left_of_many_failed_log_ins(broker: RunningBroker) -> None:
+def test_failed_authentications_leave_no_state(broker: RunningBroker) -> None:
     for _ in range(500):
         with broker.client() as client:
             assert log_in(client, plain(password="nope")).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
@@ -210,7 +210,7 @@ def test_nothing_is_left_of_many_failed_log_ins(broker: RunningBroker) -> None:
         assert log_in(client).error_code == 0
 
 
-def test_a_signed_token_lets_its_subject_in_until_it_ends_and_keys_change_while_the_broker_runs(tmp_path: Path) -> None:
+def test_a_signed_token_authenticates_until_it_expires_and_keys_change_at_run_time(tmp_path: Path) -> None:
     file, ends_s = tmp_path / "keys.json", int(time.time()) + 3_600
     file.write_bytes(key_set(jwk(rsa_key(), "a")))
     module = f"{MODULES}.oauthbearer"

@@ -10,7 +10,7 @@ from tests.support.topic_calls import create, describe, produce
 
 
 @pytest.mark.parametrize("version", range(4))
-def test_every_version_adds_partitions_that_are_ready_and_leaves_the_old_ones_alone(client: Client, version: int) -> None:
+def test_every_version_adds_partitions_that_are_ready_and_keeps_the_old_ones(client: Client, version: int) -> None:
     create(client, "t")
     produce(client, "t", b"a")
     (result,) = client.call(CreatePartitionsRequest([CreatePartitionsTopic("t", 3, None)]), version=version).results
@@ -19,7 +19,7 @@ def test_every_version_adds_partitions_that_are_ready_and_leaves_the_old_ones_al
     assert produce(client, "t", b"c", partition=0) == 1
 
 
-def test_refused_growth_has_an_error_and_a_message(client: Client) -> None:
+def test_a_rejected_increase_has_an_error_and_a_message(client: Client) -> None:
     create(client, "t", 2)
     asked = [CreatePartitionsTopic("t", 2, None), CreatePartitionsTopic("no", 2, None)]
     same, unknown = client.call(CreatePartitionsRequest(asked)).results
@@ -36,7 +36,7 @@ def test_validate_only_adds_nothing(client: Client) -> None:
     assert len(describe(client, "t")[0].partitions) == 1
 
 
-def test_added_partitions_are_there_after_a_kill(broker: RunningBroker) -> None:
+def test_added_partitions_survive_a_kill(broker: RunningBroker) -> None:
     with broker.client() as client:
         create(client, "t")
         client.call(CreatePartitionsRequest([CreatePartitionsTopic("t", 3, None)]))

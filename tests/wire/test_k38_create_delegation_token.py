@@ -1,4 +1,4 @@
-"""Tokens are made, and let their owners in until they expire. Time moves only by hand."""
+"""Tests of delegation tokens: creation, authentication, and expiry. Time is advanced by the tests."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def is_served(client: Client) -> bool:
     return bool(client.call(MetadataRequest(topics=[]), 1).brokers)
 
 
-def test_a_token_is_its_owners_in_every_version_and_outlives_a_kill(broker: RunningBroker) -> None:
+def test_a_token_authenticates_its_owner_in_every_version_and_survives_a_kill(broker: RunningBroker) -> None:
     with ann(broker) as client:
         made = {version: create_token(client, None, "bob", version=version, lasts_ms=5_000) for version in (1, 2, 3)}
     for version, token in made.items():
@@ -58,9 +58,9 @@ def test_a_token_is_its_owners_in_every_version_and_outlives_a_kill(broker: Runn
             assert (answer.error_code, answer.session_lifetime_ms) == (0, 5_000)
 
 
-def test_who_came_in_by_a_token_is_its_owner_until_it_expires_and_gets_no_other(broker: RunningBroker) -> None:
+def test_a_client_with_a_token_is_its_owner_until_expiry_and_cannot_create_another(broker: RunningBroker) -> None:
     refused = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
-    with bob(broker) as client:  # who may do everything
+    with bob(broker) as client:  # a super user
         token = create_token(client)
     with broker.client() as client:
         assert log_in_by_token(client, token.token_id, bytes(token.hmac)).session_lifetime_ms == DAY_MS
@@ -78,7 +78,7 @@ def test_who_came_in_by_a_token_is_its_owner_until_it_expires_and_gets_no_other(
             is_served(client)
 
 
-def test_what_is_no_token_lets_nobody_in(broker: RunningBroker) -> None:
+def test_an_invalid_token_authenticates_no_client(broker: RunningBroker) -> None:
     with bob(broker) as client:
         token, other = create_token(client), create_token(client)
     for token_id, proof in ((token.token_id, bytes(other.hmac)), ("nobody's", bytes(token.hmac)), ("ann", b"pass word")):
@@ -90,7 +90,7 @@ def test_what_is_no_token_lets_nobody_in(broker: RunningBroker) -> None:
         assert log_in_by_token(client, token.token_id, bytes(token.hmac)).error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
-def test_a_token_for_somebody_else_is_for_who_may_make_such(broker: RunningBroker) -> None:
+def test_a_token_for_another_user_requires_create_tokens(broker: RunningBroker) -> None:
     with ann(broker) as client, bob(broker) as admin:
         refused = create_token(client, "eve")
         assert (refused.error_code, refused.principal_name, refused.token_requester_principal_name) == (
@@ -106,7 +106,7 @@ def test_a_token_for_somebody_else_is_for_who_may_make_such(broker: RunningBroke
         assert client.call(groups, 3).error_code == ErrorCode.INVALID_PRINCIPAL_TYPE
 
 
-def test_nobody_gets_a_token_who_is_not_known_or_where_there_are_none(tmp_path: Path) -> None:
+def test_a_token_requires_authentication_and_a_secret(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "open", {"delegation.token.secret.key": "s"}) as broker, broker.client() as client:
         for answer in (create_token(client), renew_token(client, b""), expire_token(client, b""), describe_tokens(client)):
             assert answer.error_code == ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED

@@ -11,7 +11,7 @@ from tests.support.tokens import DAY_MS, WITH_TOKENS, create_token, log_in_by_to
 NOW = VirtualClock().now_ms()
 
 
-def test_a_token_is_renewed_by_who_may_while_it_lasts(tmp_path: Path) -> None:
+def test_the_owner_and_renewers_can_renew_a_token(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", WITH_TOKENS, clock=VirtualClock()) as broker, ann(broker) as client, bob(broker) as other:
         token, others = create_token(client), create_token(other, None, "ann")
         broker.clock.advance(1)

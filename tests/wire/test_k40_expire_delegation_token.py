@@ -11,7 +11,7 @@ from tests.support.tokens import DAY_MS, WITH_TOKENS, create_token, describe_tok
 NOW = VirtualClock().now_ms()
 
 
-def test_a_token_ends_when_who_may_says_so(tmp_path: Path) -> None:
+def test_the_owner_and_renewers_can_expire_a_token(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", WITH_TOKENS, clock=VirtualClock()) as broker, ann(broker) as client, bob(broker) as other:
         token = create_token(client)
         for version in (1, 2):
@@ -22,7 +22,7 @@ def test_a_token_ends_when_who_may_says_so(tmp_path: Path) -> None:
         assert expire_token(client, bytes(token.hmac)).error_code == ErrorCode.DELEGATION_TOKEN_NOT_FOUND
 
 
-def test_tokens_that_are_over_are_removed_now_and_then(tmp_path: Path) -> None:
+def test_expired_tokens_are_removed_at_intervals(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", WITH_TOKENS, clock=VirtualClock()) as broker, ann(broker) as client:
         token, _ = create_token(client, lasts_ms=1_000), create_token(client)
         broker.clock.advance(1.001)

@@ -17,7 +17,7 @@ def seen(client: Client, *owners: str) -> set[str]:
     return {token.token_id for token in describe_tokens(client, *owners).tokens}
 
 
-def test_everybody_sees_the_tokens_that_concern_them_and_those_that_they_may(tmp_path: Path) -> None:
+def test_a_client_sees_its_own_tokens_and_those_that_it_may_describe(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", WITH_TOKENS, clock=VirtualClock()) as broker, ann(broker) as client, bob(broker) as admin:
         own, renewed, theirs, for_eve = (
             create_token(client).token_id,
@@ -37,7 +37,7 @@ def test_everybody_sees_the_tokens_that_concern_them_and_those_that_they_may(tmp
         assert seen(client) == {own, renewed, for_eve}
 
 
-def test_a_token_is_told_whole_in_every_version(tmp_path: Path) -> None:
+def test_a_token_is_described_completely_in_every_version(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", WITH_TOKENS, clock=VirtualClock()) as broker, bob(broker) as admin:
         token_id = create_token(admin, "eve", "ann", "zoe").token_id
         for version in (1, 2, 3):

@@ -29,7 +29,7 @@ def test_each_group_succeeds_or_fails_by_itself(client: Client, version: int) ->
     }
 
 
-def test_a_deleted_group_and_its_offsets_stay_away_after_a_crash(broker: RunningBroker, client: Client) -> None:
+def test_a_deleted_group_and_its_offsets_stay_deleted_after_a_crash(broker: RunningBroker, client: Client) -> None:
     assert commit(client, 1) == 0
     client.call(DeleteGroupsRequest(["g"]), version=2)
     assert fetch(client)[0] == -1

@@ -10,7 +10,7 @@ from tests.support.topic_calls import create
 
 @pytest.fixture
 def client(client: Client) -> Client:
-    """Of a broker with a topic `t`."""
+    """A client of a broker with a topic `t`."""
     create(client, "t")
     return client
 

@@ -47,7 +47,7 @@ def test_every_version_changes_only_what_it_names(client: Client, version: int) 
     assert value(client, TOPIC, "t", "retention.ms") == ("5", 1)
 
 
-def test_an_open_log_runs_with_the_new_setting_at_once(client: Client) -> None:
+def test_an_open_log_uses_the_new_setting_at_once(client: Client) -> None:
     create(client, "t")
     assert produce_code(client, "t", 500) == 0
     assert alter(client, TOPIC, "t", AlterableConfig("max.message.bytes", SET, "100")) == 0
@@ -64,7 +64,7 @@ def test_a_broker_setting_changes_every_topic_without_an_override_at_once(client
     assert produce_code(client, "own", 500) == 0
 
 
-def test_a_group_heartbeats_as_it_is_told_at_once(client: Client) -> None:
+def test_a_groups_heartbeat_interval_changes_at_once(client: Client) -> None:
     create(client, "t")
     find_coordinator(client)
     assert join(client, "m").heartbeat_interval_ms == 5_000
@@ -77,7 +77,7 @@ def test_a_group_heartbeats_as_it_is_told_at_once(client: Client) -> None:
     ("kind", "name", "setting"),
     [(GROUP, "g", "consumer.assignment.interval.ms"), (BROKER, "", "group.consumer.assignment.interval.ms")],
 )
-def test_a_group_is_assigned_without_a_pause_as_soon_as_it_may_be(client: Client, kind: int, name: str, setting: str) -> None:
+def test_a_groups_assignment_interval_takes_effect_at_once(client: Client, kind: int, name: str, setting: str) -> None:
     create(client, "t")
     find_coordinator(client)
     join(client, "m")
@@ -87,7 +87,7 @@ def test_a_group_is_assigned_without_a_pause_as_soon_as_it_may_be(client: Client
 
 
 @pytest.mark.broker_settings({"group.consumer.min.session.timeout.ms": "200", "group.consumer.min.heartbeat.interval.ms": "1"})
-def test_a_member_is_out_when_its_groups_own_session_timeout_is_over(client: Client) -> None:
+def test_a_member_is_removed_after_its_groups_own_session_timeout(client: Client) -> None:
     create(client, "t")
     find_coordinator(client)
     own = [AlterableConfig("consumer.session.timeout.ms", SET, "200"), AlterableConfig("consumer.heartbeat.interval.ms", SET, "50")]
@@ -111,7 +111,7 @@ def test_changes_survive_a_restart(broker: RunningBroker, kill: bool) -> None:
         assert produce_code(client, "t", 500) == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_the_level_of_a_logger_changes_at_once_and_goes_back(client: Client) -> None:
+def test_a_loggers_level_changes_at_once_and_can_be_reset(client: Client) -> None:
     before = value(client, LOGGER, "1", "kafka.server.ReplicaManager")
     assert alter(client, LOGGER, "1", AlterableConfig("kafka.server.ReplicaManager", SET, "TRACE")) == 0
     assert value(client, LOGGER, "1", "kafka.server.ReplicaManager") == ("TRACE", 6)
@@ -119,7 +119,7 @@ def test_the_level_of_a_logger_changes_at_once_and_goes_back(client: Client) -> 
     assert value(client, LOGGER, "1", "kafka.server.ReplicaManager") == before
 
 
-def test_a_level_that_is_only_validated_is_not_set(client: Client) -> None:
+def test_a_validate_only_level_is_not_set(client: Client) -> None:
     before = value(client, LOGGER, "1", "kafka.server.KafkaApis")
     resource = AlterConfigsResource(LOGGER, "1", [AlterableConfig("kafka.server.KafkaApis", SET, "TRACE")])
     (answer,) = client.call(IncrementalAlterConfigsRequest([resource], validate_only=True)).responses

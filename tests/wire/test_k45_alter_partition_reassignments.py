@@ -14,13 +14,13 @@ from tests.support.topic_calls import create
 
 @pytest.fixture
 def client(client: Client) -> Client:
-    """Of a broker with a topic `t`."""
+    """A client of a broker with a topic `t`."""
     create(client, "t")
     return client
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_partition_is_here_and_nowhere_else(client: Client, version: int) -> None:
+def test_a_partition_cannot_be_reassigned_to_another_broker(client: Client, version: int) -> None:
     def moved(*replicas: int) -> int:
         request = AlterPartitionReassignmentsRequest(1_000, topics=[ReassignableTopic("t", [ReassignablePartition(0, list(replicas))])])
         code: int = client.call(request, version).responses[0].partitions[0].error_code

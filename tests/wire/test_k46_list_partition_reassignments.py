@@ -10,12 +10,12 @@ from tests.support.topic_calls import create
 
 @pytest.fixture
 def client(client: Client) -> Client:
-    """Of a broker with a topic `t`."""
+    """A client of a broker with a topic `t`."""
     create(client, "t")
     return client
 
 
-def test_nothing_moves(client: Client) -> None:
+def test_there_are_no_reassignments(client: Client) -> None:
     for topics in (None, [], [ListPartitionReassignmentsTopics("t", [0])]):
         answer = client.call(ListPartitionReassignmentsRequest(1_000, topics))
         assert (answer.error_code, answer.topics) == (ErrorCode.NONE, [])

@@ -18,20 +18,20 @@ def _topics(client: Client) -> None:
 
 
 def delete(client: Client, *partitions: tuple[str, int], group_id: str = "g") -> tuple[int, list[int]]:
-    """The error of the whole, and that of each partition."""
+    """Return the top-level error and each partition's error."""
     asked = [OffsetDeleteRequestTopic(topic, [OffsetDeleteRequestPartition(partition)]) for topic, partition in partitions]
     response = client.call(OffsetDeleteRequest(group_id, asked), version=0)
     return response.error_code, [topic.partitions[0].error_code for topic in response.topics]
 
 
-def test_offsets_are_forgotten_one_by_one(client: Client) -> None:
+def test_offsets_are_deleted_one_by_one(client: Client) -> None:
     assert commit(client, 1) == 0
     assert commit(client, 2, partition=1) == 0
     assert delete(client, ("t", 0), ("u", 0)) == (0, [0, 0])
     assert (fetch(client)[0], fetch(client, partition=1)[0]) == (-1, 2)
 
 
-def test_a_topic_that_a_live_consumer_reads_keeps_its_offsets(client: Client) -> None:
+def test_offsets_of_a_subscribed_topic_are_kept(client: Client) -> None:
     assert commit(client, 1) == 0
     assert commit(client, 2, topic="u") == 0
     stable_member(client)
@@ -39,16 +39,16 @@ def test_a_topic_that_a_live_consumer_reads_keeps_its_offsets(client: Client) ->
     assert (fetch(client)[0], fetch(client, topic="u")[0]) == (1, -1)
 
 
-def test_an_active_group_that_is_no_consumers_is_refused_as_a_whole(client: Client) -> None:
+def test_an_active_group_of_another_protocol_type_is_rejected(client: Client) -> None:
     stable_member(client, protocol_type="connect", protocols=[JoinGroupRequestProtocol("range", b"")])
     assert delete(client, ("t", 0)) == (ErrorCode.NON_EMPTY_GROUP, [])
 
 
 @pytest.mark.parametrize(("group_id", "error"), [("nobody", ErrorCode.GROUP_ID_NOT_FOUND), ("", ErrorCode.INVALID_GROUP_ID)])
-def test_a_group_that_is_not_there_is_refused(client: Client, group_id: str, error: ErrorCode) -> None:
+def test_an_unknown_group_is_rejected(client: Client, group_id: str, error: ErrorCode) -> None:
     assert delete(client, ("t", 0), group_id=group_id) == (error, [])
 
 
-def test_partitions_that_do_not_exist_are_refused_one_by_one(client: Client) -> None:
+def test_unknown_partitions_are_rejected_one_by_one(client: Client) -> None:
     assert commit(client, 1) == 0
     assert delete(client, ("t", 9), ("no", 0)) == (0, [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2)

@@ -21,7 +21,7 @@ QUOTAS: dict[Target, dict[str, float]] = {
 
 @pytest.fixture
 def client(client: Client) -> Iterator[Client]:
-    """Of a broker with quotas."""
+    """A client of a broker with quotas."""
     for target, quotas in QUOTAS.items():
         set_quota(client, target, **quotas)
     return client
@@ -37,7 +37,7 @@ def described(client: Client, *parts: ComponentData, strict: bool = False, versi
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_without_a_filter_all_are_told(client: Client, version: int) -> None:
+def test_without_a_filter_all_quotas_are_returned(client: Client, version: int) -> None:
     assert described(client, version=version) == QUOTAS
 
 
@@ -54,7 +54,7 @@ def test_without_a_filter_all_are_told(client: Client, version: int) -> None:
         ([], True, []),
     ],
 )
-def test_a_filter_names_parts_and_a_strict_one_all_of_them(
+def test_a_filter_matches_components_and_a_strict_one_all_of_them(
     client: Client, parts: list[ComponentData], strict: bool, expected: list[Target]
 ) -> None:
     assert described(client, *parts, strict=strict) == {target: QUOTAS[target] for target in expected}
@@ -69,8 +69,6 @@ def test_a_filter_names_parts_and_a_strict_one_all_of_them(
         ([ComponentData("user", 3, None)], ErrorCode.INVALID_REQUEST, "Unknown match type 3"),
     ],
 )
-def test_a_filter_that_means_nothing_is_refused_in_kafkas_words(
-    client: Client, parts: list[ComponentData], code: ErrorCode, message: str
-) -> None:
+def test_an_invalid_filter_is_rejected_in_kafkas_words(client: Client, parts: list[ComponentData], code: ErrorCode, message: str) -> None:
     answer = client.call(DescribeClientQuotasRequest(parts))
     assert (answer.error_code, answer.error_message, answer.entries) == (code, message, None)

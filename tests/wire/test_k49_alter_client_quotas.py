@@ -7,7 +7,7 @@ from tests.support.quota_calls import ALICE, ALICES_APP, quota, quotas_of, set_q
 from tests.support.running_broker import RunningBroker
 
 
-def test_quotas_are_kept_over_a_kill(broker: RunningBroker) -> None:
+def test_quotas_survive_a_kill(broker: RunningBroker) -> None:
     with broker.client() as client:
         set_quota(client, ALICES_APP, producer_byte_rate=1024.0, request_percentage=12.5)
         set_quota(client, ALICES_APP, request_percentage=None)
@@ -17,7 +17,7 @@ def test_quotas_are_kept_over_a_kill(broker: RunningBroker) -> None:
         assert quotas_of(client, ALICES_APP) == {"producer_byte_rate": 1024.0}
 
 
-def test_each_entity_is_answered_and_a_mistake_is_its_own(client: Client) -> None:
+def test_each_entity_has_its_own_result(client: Client) -> None:
     for version in (0, 1):
         answer = client.call(
             AlterClientQuotasRequest([quota(ALICES_APP, consumer_byte_rate=5.0), quota(ALICE, no_such=1.0)]), version=version
@@ -29,7 +29,7 @@ def test_each_entity_is_answered_and_a_mistake_is_its_own(client: Client) -> Non
     assert quotas_of(client, ALICE) == {}
 
 
-def test_what_is_only_validated_is_checked_and_not_kept(client: Client) -> None:
+def test_validate_only_quotas_are_checked_and_not_stored(client: Client) -> None:
     entries = [quota(ALICE, consumer_byte_rate=5.0), quota(ALICES_APP, consumer_byte_rate=-5.0)]
     answer = client.call(AlterClientQuotasRequest(entries, validate_only=True))
     assert [each.error_code for each in answer.entries] == [0, ErrorCode.INVALID_REQUEST]

@@ -17,7 +17,7 @@ def described(client: Client, *users: str, all_of_them: bool = False) -> dict[st
     }
 
 
-def test_users_are_told_with_mechanisms_and_iterations_and_nothing_else(client: Client) -> None:
+def test_only_mechanisms_and_iterations_of_users_are_returned(client: Client) -> None:
     assert described(client) == described(client, all_of_them=True) == {}
     upsertions = [
         ScramCredentialUpsertion(user, kind.number, iterations, b"salt", salted_password(kind, "p", b"salt", iterations))
@@ -28,7 +28,7 @@ def test_users_are_told_with_mechanisms_and_iterations_and_nothing_else(client: 
     assert described(client) == described(client, all_of_them=True) == described(client, "bob", "ann") == both
 
 
-def test_who_is_named_twice_or_unknown_is_refused_alone(client: Client) -> None:
+def test_a_duplicate_or_unknown_user_is_rejected_alone(client: Client) -> None:
     assert described(client, "eve", "ann", "ann") == {
         "eve": (ErrorCode.RESOURCE_NOT_FOUND, "Attempt to describe a user credential that does not exist: eve", []),
         "ann": (

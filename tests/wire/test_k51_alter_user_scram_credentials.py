@@ -55,7 +55,7 @@ def failed(mechanism: str) -> tuple[int, str]:
 
 @LOCKED
 @pytest.mark.parametrize("mechanism", SCRAM_KINDS)
-def test_a_user_comes_in_by_what_was_set_last_until_it_is_taken_away(broker: RunningBroker, client: Client, mechanism: str) -> None:
+def test_a_user_authenticates_with_the_latest_password_until_it_is_deleted(broker: RunningBroker, client: Client, mechanism: str) -> None:
     log_in(client)
     assert not comes_in(broker, "eve", "one", mechanism)
     assert alter(client, upsertion("eve", "one", mechanism)) == {"eve": (0, None)}
@@ -67,13 +67,13 @@ def test_a_user_comes_in_by_what_was_set_last_until_it_is_taken_away(broker: Run
 
 
 @LOCKED
-def test_a_credential_of_one_mechanism_is_none_of_the_other(broker: RunningBroker, client: Client) -> None:
+def test_a_credential_is_valid_for_its_own_mechanism_only(broker: RunningBroker, client: Client) -> None:
     log_in(client)
     alter(client, upsertion("eve", "one", "SCRAM-SHA-256"))
     assert not comes_in(broker, "eve", "one", "SCRAM-SHA-512")
 
 
-def test_credentials_outlive_a_kill(tmp_path: Path) -> None:
+def test_credentials_survive_a_kill(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", secured()) as broker:
         with broker.client() as client:
             log_in(client)
@@ -83,7 +83,7 @@ def test_credentials_outlive_a_kill(tmp_path: Path) -> None:
         assert comes_in(broker, "eve", "one")
 
 
-def test_what_there_cannot_be_is_refused_for_its_user_and_others_are_served(client: Client) -> None:
+def test_an_invalid_change_is_rejected_for_its_user_only(client: Client) -> None:
     assert alter(
         client,
         ScramCredentialDeletion("nobody", 1),

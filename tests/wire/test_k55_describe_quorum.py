@@ -9,7 +9,7 @@ from tests.support.running_broker import RunningBroker
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
-def test_the_node_is_its_quorum(broker: RunningBroker, client: Client, version: int) -> None:
+def test_the_node_is_its_quorums_only_voter(broker: RunningBroker, client: Client, version: int) -> None:
     answer = client.call(DescribeQuorumRequest([TopicData("__cluster_metadata", [PartitionData(0)])]), version)
     (partition,) = answer.topics[0].partitions
     (voter,) = partition.current_voters
@@ -20,7 +20,7 @@ def test_the_node_is_its_quorum(broker: RunningBroker, client: Client, version: 
         assert [(node.node_id, node.listeners[0].port) for node in answer.nodes] == [(1, broker.port)]
 
 
-def test_there_is_no_other_quorum(client: Client) -> None:
+def test_other_partitions_have_no_quorum(client: Client) -> None:
     answer = client.call(DescribeQuorumRequest([TopicData("t", [PartitionData(0)])]))
     (partition,) = answer.topics[0].partitions
     assert (partition.error_code, partition.error_message) == (

@@ -7,7 +7,7 @@ from ottla.protocol.messages.k57_update_features import FeatureUpdateKey, Update
 from tests.support.running_broker import RunningBroker
 
 
-def test_a_level_that_is_changed_is_told_and_kept(broker: RunningBroker) -> None:
+def test_a_changed_level_is_returned_and_stored(broker: RunningBroker) -> None:
     def level(client: Client) -> int:
         told = client.call(ApiVersionsRequest("x", "1"), 4)
         return {each.name: each.max_version_level for each in told.finalized_features}["transaction.version"]
@@ -21,6 +21,6 @@ def test_a_level_that_is_changed_is_told_and_kept(broker: RunningBroker) -> None
         assert level(client) == 1
 
 
-def test_a_level_that_there_is_not_is_refused(client: Client) -> None:
+def test_an_unknown_level_is_rejected(client: Client) -> None:
     answer = client.call(UpdateFeaturesRequest(1_000, [FeatureUpdateKey("share.version", 1)]))
     assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION

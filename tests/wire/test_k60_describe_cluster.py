@@ -10,7 +10,7 @@ from tests.support.running_broker import RunningBroker
 
 
 @pytest.mark.parametrize("version", range(3))
-def test_every_version_tells_what_metadata_tells(broker: RunningBroker, client: Client, version: int) -> None:
+def test_every_version_agrees_with_metadata(broker: RunningBroker, client: Client, version: int) -> None:
     metadata = client.call(MetadataRequest([]))
     response = client.call(DescribeClusterRequest(), version=version)
     (broker,) = response.brokers
@@ -18,7 +18,7 @@ def test_every_version_tells_what_metadata_tells(broker: RunningBroker, client: 
     assert (response.error_code, response.cluster_id, response.controller_id) == (0, metadata.cluster_id, metadata.controller_id)
 
 
-def test_authorized_operations_are_told_when_asked(client: Client) -> None:
+def test_authorized_operations_are_returned_when_requested(client: Client) -> None:
     assert client.call(DescribeClusterRequest()).cluster_authorized_operations == -0x80000000
     assert client.call(DescribeClusterRequest(include_cluster_authorized_operations=True)).cluster_authorized_operations > 0
 
@@ -34,6 +34,6 @@ def test_authorized_operations_are_told_when_asked(client: Client) -> None:
         (3, ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, "Unsupported endpoint type 3"),
     ],
 )
-def test_a_brokers_listener_has_no_controllers(client: Client, kind: int, code: ErrorCode, message: str) -> None:
+def test_a_brokers_listener_returns_no_controllers(client: Client, kind: int, code: ErrorCode, message: str) -> None:
     response = client.call(DescribeClusterRequest(endpoint_type=kind))
     assert (response.error_code, response.error_message, response.brokers) == (code, message, [])

@@ -11,10 +11,10 @@ from tests.support.topic_calls import create, produce
 def ask(client: Client, topic: str, *indexes: int) -> list[PartitionResponse]:
     (answer,) = client.call(DescribeProducersRequest([TopicRequest(topic, list(indexes))])).topics
     assert answer.name == topic
-    return answer.partitions  # type: ignore[no-any-return] # Client.call is typed by what the request's class gives
+    return answer.partitions  # type: ignore[no-any-return] # Client.call is typed by the request class
 
 
-def test_an_idempotent_producer_is_told_with_its_last_sequence_also_after_a_kill(broker: RunningBroker) -> None:
+def test_an_idempotent_producer_has_its_last_sequence_also_after_a_kill(broker: RunningBroker) -> None:
     with broker.client() as client:
         create(client, "t")
         producer_id = client.call(InitProducerIdRequest(transactional_id=None, producer_id=-1, producer_epoch=-1)).producer_id
@@ -30,7 +30,7 @@ def test_an_idempotent_producer_is_told_with_its_last_sequence_also_after_a_kill
     assert producer.last_timestamp > 1_700_000_000_000
 
 
-def test_a_partition_that_is_not_here_has_an_error(client: Client) -> None:
+def test_an_unknown_partition_has_an_error(client: Client) -> None:
     create(client, "t")
     here, not_here = ask(client, "t", 0, 5)
     assert (here.error_code, not_here.error_code) == (0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

@@ -8,7 +8,7 @@ from tests.support.topic_calls import create
 from tests.support.txn_calls import init
 
 
-def test_an_open_transaction_shows_all_that_is_known_of_it(broker: RunningBroker, client: Client) -> None:
+def test_an_open_transaction_is_described_completely(broker: RunningBroker, client: Client) -> None:
     create(client, "b", 3)
     create(client, "a")
     begun = broker.clock.now_ms()
@@ -22,7 +22,7 @@ def test_an_open_transaction_shows_all_that_is_known_of_it(broker: RunningBroker
     assert [(topic.topic, topic.partitions) for topic in state.topics] == [("a", [0]), ("b", [0, 2])]
 
 
-def test_a_finished_transaction_has_no_partitions_left(client: Client) -> None:
+def test_a_finished_transaction_has_no_partitions(client: Client) -> None:
     create(client, "t")
     holder = init(client)
     holder.add(("t", 0))
@@ -30,7 +30,7 @@ def test_a_finished_transaction_has_no_partitions_left(client: Client) -> None:
     assert (holder.describe().transaction_state, holder.describe().topics) == ("CompleteAbort", [])
 
 
-def test_unknown_and_empty_ids_have_errors_of_their_own(client: Client) -> None:
+def test_unknown_and_empty_ids_have_their_own_errors(client: Client) -> None:
     init(client)
     states = client.call(DescribeTransactionsRequest(["tx", "other", ""])).transaction_states
     assert [(state.transactional_id, state.error_code) for state in states] == [
@@ -40,6 +40,6 @@ def test_unknown_and_empty_ids_have_errors_of_their_own(client: Client) -> None:
     ]
 
 
-def test_without_a_coordinator_nothing_can_be_said(client: Client) -> None:
+def test_without_a_coordinator_every_id_has_an_error(client: Client) -> None:
     (state,) = client.call(DescribeTransactionsRequest(["tx"])).transaction_states
     assert state.error_code == ErrorCode.NOT_COORDINATOR

@@ -22,7 +22,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def ids(broker: RunningBroker, client: Client) -> dict[str, int]:
-    """Producer ids: "empty" was initialised, "old" and "new" are open for 5 s and 0 s, "done" was committed."""
+    """Producer ids: "empty" was initialized, "old" and "new" have been open for 5 s and 0 s, "done" was committed."""
     create(client, "t")
     given = {}
     for name, age_ms in [("old", 5_000), ("empty", 0), ("done", 0), ("new", 0)]:
@@ -53,7 +53,7 @@ def test_without_filters_every_id_is_listed_with_its_state(client: Client, ids: 
     }
 
 
-def test_filters_hold_together(client: Client, ids: dict[str, int]) -> None:
+def test_a_transaction_must_match_all_filters(client: Client, ids: dict[str, int]) -> None:
     assert listed(client, state_filters=["Ongoing", "Empty"]) == {"old", "new", "empty"}
     assert listed(client, producer_id_filters=[ids["new"], ids["done"], -1]) == {"new", "done"}
     assert listed(client, state_filters=["Ongoing"], producer_id_filters=[ids["new"], ids["done"]]) == {"new"}
@@ -63,25 +63,23 @@ def test_filters_hold_together(client: Client, ids: dict[str, int]) -> None:
 
 
 @pytest.mark.parametrize(("duration_ms", "found"), [(0, {"old"}), (4_999, {"old"}), (5_000, set()), (-1, {"old", "new"})])
-def test_a_duration_asks_for_transactions_that_lasted_longer(
-    client: Client, ids: dict[str, int], duration_ms: int, found: set[str]
-) -> None:
+def test_a_duration_matches_transactions_that_lasted_longer(client: Client, ids: dict[str, int], duration_ms: int, found: set[str]) -> None:
     assert listed(client, state_filters=["Ongoing"], duration_filter=duration_ms) == found
 
 
-def test_names_that_are_no_states_are_given_back_and_match_nothing(client: Client, ids: dict[str, int]) -> None:
+def test_unknown_states_are_returned_and_match_nothing(client: Client, ids: dict[str, int]) -> None:
     response = client.call(ListTransactionsRequest(["Nonsense", "ongoing"]))
     assert (response.unknown_state_filters, response.transaction_states) == (["Nonsense", "ongoing"], [])
 
 
-def test_an_expression_that_cannot_be_read_is_refused(client: Client, ids: dict[str, int]) -> None:
+def test_an_invalid_expression_is_rejected(client: Client, ids: dict[str, int]) -> None:
     assert client.call(ListTransactionsRequest(transactional_id_pattern="(")).error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
 
 
-def test_no_expression_makes_matching_slow(client: Client) -> None:
+def test_matching_takes_linear_time_for_any_expression(client: Client) -> None:
     init(client, "a" * 30_000)
     assert listed(client, transactional_id_pattern="(a|aa)*(a|aa)*(a|aa)*b") == set()
 
 
-def test_before_the_first_transactional_id_there_is_nothing(client: Client) -> None:
+def test_before_the_first_transactional_id_the_list_is_empty(client: Client) -> None:
     assert listed(client) == set()

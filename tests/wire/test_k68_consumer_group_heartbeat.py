@@ -30,7 +30,7 @@ def _topic(client: Client) -> None:
 
 
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_member_joins_goes_on_and_leaves(client: Client, version: int) -> None:
+def test_a_member_joins_heartbeats_and_leaves(client: Client, version: int) -> None:
     joined = join(client, "m", version=version)
     assert (joined.member_id, joined.member_epoch, joined.heartbeat_interval_ms) == ("m", 2, 5_000)
     assert partitions(joined) == [0, 1, 2, 3]
@@ -40,7 +40,7 @@ def test_a_member_joins_goes_on_and_leaves(client: Client, version: int) -> None
     assert beat(client, "m", 2, version=version).error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_the_oldest_version_makes_the_member_id_and_the_newest_asks_for_it(client: Client) -> None:
+def test_version_0_assigns_the_member_id_and_later_versions_require_it(client: Client) -> None:
     made = join(client, "", version=0).member_id
     assert made
     assert beat(client, made, 2, version=0).error_code == 0
@@ -49,7 +49,7 @@ def test_the_oldest_version_makes_the_member_id_and_the_newest_asks_for_it(clien
 
 
 @pytest.mark.broker_settings(AT_ONCE)
-def test_a_partition_changes_hands_only_through_its_owner(client: Client) -> None:
+def test_a_partition_is_reassigned_only_after_its_owner_revoked_it(client: Client) -> None:
     topic_id = partitions_of(join(client, "a"))[0].topic_id
     assert partitions(join(client, "b")) == []
     keeps = partitions(beat(client, "a", 2))
@@ -59,7 +59,7 @@ def test_a_partition_changes_hands_only_through_its_owner(client: Client) -> Non
     assert sorted(partitions(beat(client, "b", 3)) + keeps) == [0, 1, 2, 3]
 
 
-def test_an_assignment_that_comes_too_soon_after_the_last_one_is_computed_at_a_later_heartbeat(client: Client) -> None:
+def test_an_assignment_within_the_assignment_interval_is_computed_at_a_later_heartbeat(client: Client) -> None:
     topic_id = partitions_of(join(client, "a"))[0].topic_id
     waiting = join(client, "b")
     assert (waiting.member_epoch, partitions(waiting)) == (2, [])
@@ -68,7 +68,7 @@ def test_an_assignment_that_comes_too_soon_after_the_last_one_is_computed_at_a_l
 
 
 FULL: dict[str, Any] = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": ["t"], "topic_partitions": []}
-"""What a member says that wants to hear its whole assignment, without what it owns."""
+"""The full state of a member, which requests its whole assignment, without its owned partitions."""
 
 
 def partitions_of(response: Any) -> list[TopicPartitions]:
@@ -87,21 +87,21 @@ def partitions_of(response: Any) -> list[TopicPartitions]:
         ({"subscribed_topic_regex": "(" * 30_000}, ErrorCode.INVALID_REGULAR_EXPRESSION),
     ],
 )
-def test_a_join_that_is_refused_says_why(client: Client, changes: dict[str, Any], error: ErrorCode) -> None:
+def test_a_rejected_join_has_a_message(client: Client, changes: dict[str, Any], error: ErrorCode) -> None:
     changes = {"member_id": "m"} | changes
     answer = join(client, changes.pop("member_id"), **changes)
     assert answer.error_code == error
     assert answer.error_message
 
 
-def test_epochs_fence(client: Client) -> None:
+def test_a_wrong_epoch_is_fenced(client: Client) -> None:
     join(client, "m")
     assert beat(client, "m", 3).error_code == ErrorCode.FENCED_MEMBER_EPOCH
     assert beat(client, "x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID
     assert beat(client, "m", 2, group_id="nobody").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_static_member_comes_back_to_what_it_had(client: Client) -> None:
+def test_a_static_member_gets_its_assignment_back(client: Client) -> None:
     had = partitions(join(client, "a", instance_id="i"))
     assert join(client, "b", instance_id="i").error_code == ErrorCode.UNRELEASED_INSTANCE_ID
     assert join(client, "a", instance_id="i").error_code == ErrorCode.UNRELEASED_INSTANCE_ID, "it is in its own way"
@@ -126,7 +126,7 @@ def test_topics_by_name_are_assigned_at_once_and_those_of_an_expression_at_a_lat
 
 
 @pytest.mark.broker_settings(AT_ONCE)
-def test_a_topic_that_grows_is_seen(client: Client) -> None:
+def test_added_partitions_are_assigned(client: Client) -> None:
     join(client, "m")
     client.call(CreatePartitionsRequest([CreatePartitionsTopic("t", 6, None)], timeout_ms=5_000))
     assert partitions(beat(client, "m", 2)) == [0, 1, 2, 3, 4, 5]
@@ -146,7 +146,7 @@ def test_the_group_survives_a_crash(broker: RunningBroker, client: Client) -> No
         "group.consumer.session.timeout.ms": "200",
     }
 )
-def test_a_silent_member_is_put_out(client: Client) -> None:
+def test_a_silent_member_is_removed(client: Client) -> None:
     join(client, "a")
     group_calls.wait_until(lambda: beat(client, "x", 2).error_code == ErrorCode.UNKNOWN_MEMBER_ID, "the group is there")
 
@@ -159,7 +159,7 @@ def test_a_silent_member_is_put_out(client: Client) -> None:
 
 
 @pytest.mark.broker_settings(AT_ONCE)
-def test_a_commit_sent_before_the_member_went_on_counts_for_what_it_has_kept(client: Client) -> None:
+def test_a_commit_with_the_previous_epoch_counts_for_kept_partitions(client: Client) -> None:
     topic_id = partitions_of(join(client, "m"))[0].topic_id
     join(client, "x")
     (kept, *_) = left = partitions(beat(client, "m", 2))
@@ -170,7 +170,7 @@ def test_a_commit_sent_before_the_member_went_on_counts_for_what_it_has_kept(cli
     assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=1, partition=kept) == ErrorCode.STALE_MEMBER_EPOCH
 
 
-def test_commits_and_fetches_go_by_the_members_epoch(client: Client) -> None:
+def test_commits_and_fetches_are_checked_by_member_epoch(client: Client) -> None:
     join(client, "m")
     assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=2) == 0
     assert group_calls.commit(client, 3, member_id="m", generation_id_or_member_epoch=3) == ErrorCode.STALE_MEMBER_EPOCH
@@ -191,7 +191,7 @@ def test_commits_and_fetches_go_by_the_members_epoch(client: Client) -> None:
     assert fetch("x", 2) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_it_is_listed_as_a_consumer_group_and_is_no_classic_one(client: Client) -> None:
+def test_it_is_listed_as_a_consumer_group_and_not_as_a_classic_one(client: Client) -> None:
     join(client, "m")
     (listed,) = client.call(ListGroupsRequest(), version=5).groups
     assert (listed.group_id, listed.protocol_type, listed.group_state, listed.group_type) == ("g", "consumer", "Stable", "consumer")
@@ -202,7 +202,7 @@ def test_it_is_listed_as_a_consumer_group_and_is_no_classic_one(client: Client) 
     assert (described.error_code, described.group_state) == (0, "Dead")
 
 
-def test_it_can_be_deleted_when_nobody_is_in_it(client: Client) -> None:
+def test_it_can_be_deleted_without_members(client: Client) -> None:
     join(client, "m")
     (result,) = client.call(DeleteGroupsRequest(["g"])).results
     assert result.error_code == ErrorCode.NON_EMPTY_GROUP
@@ -213,13 +213,13 @@ def test_it_can_be_deleted_when_nobody_is_in_it(client: Client) -> None:
 
 
 def classic_member(client: Client) -> tuple[str, int]:
-    """A stable classic group of one; its member id and generation."""
+    """Create a stable classic group of one member; return the member id and generation."""
     joined = group_calls.join(client)
     assert group_calls.sync(client, joined.member_id, joined.generation_id, {joined.member_id: b""}).error_code == 0
     return joined.member_id, joined.generation_id
 
 
-def test_a_classic_group_is_taken_over_and_given_back(client: Client) -> None:
+def test_a_classic_group_is_upgraded_and_downgraded(client: Client) -> None:
     member_id, generation = classic_member(client)
     assert len(partitions(join(client, "new"))) == 2
     assert client.call(HeartbeatRequest("g", generation, member_id), version=4).error_code == ErrorCode.REBALANCE_IN_PROGRESS
@@ -233,12 +233,12 @@ def test_a_classic_group_is_taken_over_and_given_back(client: Client) -> None:
 
 
 @pytest.mark.broker_settings({"group.consumer.migration.policy": "disabled"})
-def test_a_classic_group_with_members_stays_classic_where_the_policy_says_so(client: Client) -> None:
+def test_a_classic_group_with_members_is_not_upgraded_if_the_policy_forbids_it(client: Client) -> None:
     classic_member(client)
     assert join(client, "new").error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_waiting_classic_member_is_told_when_its_group_changes(broker: RunningBroker, client: Client) -> None:
+def test_a_pending_classic_member_is_answered_when_its_group_is_upgraded(broker: RunningBroker, client: Client) -> None:
     classic_member(client)
     other = client.call(group_calls.join_request(), version=9).member_id
     request: JoinGroupRequest = group_calls.join_request(other)

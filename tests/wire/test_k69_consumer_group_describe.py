@@ -19,7 +19,7 @@ def _topic(client: Client) -> None:
 
 @pytest.mark.broker_settings({"group.consumer.assignment.interval.ms": "0"})
 @pytest.mark.parametrize("version", [0, 1])
-def test_a_group_is_described_with_what_its_members_have_and_are_to_have(client: Client, version: int) -> None:
+def test_a_group_is_described_with_current_and_target_assignments(client: Client, version: int) -> None:
     join(client, "a", instance_id="i", rack_id="r", subscribed_topic_regex="x.*")
     join(client, "b")
     group = describe(client, version=version)
@@ -36,7 +36,7 @@ def test_a_group_is_described_with_what_its_members_have_and_are_to_have(client:
     assert a.member_type == (1 if version >= 1 else -1)
 
 
-def test_an_empty_group_and_one_that_is_to_be_assigned_say_so(client: Client) -> None:
+def test_an_empty_group_and_an_assigning_one_have_their_states(client: Client) -> None:
     join(client, "a")
     join(client, "b")
     beat(client, "b", -1)
@@ -46,14 +46,14 @@ def test_an_empty_group_and_one_that_is_to_be_assigned_say_so(client: Client) ->
     assert describe(client).members == []
 
 
-def test_members_of_both_protocols_are_told_apart(client: Client) -> None:
+def test_members_of_both_protocols_are_distinguished(client: Client) -> None:
     join(client, "new")
     old = group_calls.join(client)
     types = {member.member_id: member.member_type for member in describe(client).members}
     assert types == {"new": 1, old.member_id: 0}
 
 
-def test_what_is_not_there_or_is_classic_is_not_found(client: Client) -> None:
+def test_an_unknown_or_classic_group_is_not_found(client: Client) -> None:
     group = describe(client, "nobody")
     assert (group.error_code, group.group_id) == (ErrorCode.GROUP_ID_NOT_FOUND, "nobody")
     assert group.error_message
@@ -63,14 +63,14 @@ def test_what_is_not_there_or_is_classic_is_not_found(client: Client) -> None:
     assert describe(client, "x" * 30_000).error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_partitions_of_a_deleted_topic_are_not_shown(client: Client) -> None:
+def test_partitions_of_a_deleted_topic_are_omitted(client: Client) -> None:
     join(client, "a")
     client.call(DeleteTopicsRequest(topics=[DeleteTopicState("t")], timeout_ms=5_000), version=6)
     (member,) = describe(client).members
     assert member.assignment.topic_partitions == []
 
 
-def test_operations_are_shown_on_request(client: Client) -> None:
+def test_operations_are_returned_on_request(client: Client) -> None:
     join(client, "a")
     assert describe(client).authorized_operations == -0x80000000
     assert describe(client, include_authorized_operations=True).authorized_operations > 0

@@ -26,7 +26,7 @@ def listed(client: Client) -> set[int]:
 
 
 @ON
-def test_a_client_is_told_what_the_subscriptions_that_match_it_ask_for(broker: RunningBroker, client: Client) -> None:
+def test_a_client_gets_the_metrics_of_its_matching_subscriptions(broker: RunningBroker, client: Client) -> None:
     subscribe(client, "all", metrics="a,b", interval_ms="2000")
     subscribe(client, "mine", metrics="c", interval_ms="1000", match="client_software_name=test,client_source_address=127\\.0\\.0\\.1")
     subscribe(client, "others", metrics="*", match="client_id=nobody")
@@ -42,7 +42,7 @@ def test_a_client_is_told_what_the_subscriptions_that_match_it_ask_for(broker: R
 
 
 @ON
-def test_subscriptions_are_there_again_after_a_start(broker: RunningBroker, client: Client) -> None:
+def test_subscriptions_survive_a_restart(broker: RunningBroker, client: Client) -> None:
     subscribe(client, "kept", metrics="a", interval_ms="700")
     told = client.call(GetTelemetrySubscriptionsRequest(ANN))
     broker.restart()
@@ -50,7 +50,7 @@ def test_subscriptions_are_there_again_after_a_start(broker: RunningBroker, clie
         assert after.call(GetTelemetrySubscriptionsRequest(ANN)) == told
 
 
-def test_without_the_switch_it_is_neither_listed_nor_answered(broker: RunningBroker, client: Client) -> None:
+def test_without_client_telemetry_enable_the_api_is_neither_listed_nor_served(broker: RunningBroker, client: Client) -> None:
     assert not listed(client) & TELEMETRY
     client.send(GetTelemetrySubscriptionsRequest(ANN), 0)
     with pytest.raises(ConnectionError):

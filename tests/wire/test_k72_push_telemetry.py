@@ -13,7 +13,7 @@ ANN = b"ann of 16 bytes!"
 
 
 @pytest.mark.broker_settings({"client.telemetry.enable": "true", "telemetry.max.bytes": "5000"})
-def test_what_a_client_pushes_is_kept_and_its_instance_goes_with_its_connection(broker: RunningBroker, client: Client) -> None:
+def test_a_pushed_payload_outlives_the_instance_which_is_removed_with_its_connection(broker: RunningBroker, client: Client) -> None:
     subscription_id = client.call(GetTelemetrySubscriptionsRequest(ANN)).subscription_id
     packed = compress(Codec.ZSTD, b"otlp")
     assert client.call(PushTelemetryRequest(ANN, subscription_id, False, Codec.ZSTD, packed)).error_code == ErrorCode.NONE

@@ -17,7 +17,7 @@ def listed(client: Client, *kinds: int, version: int = 1) -> list[tuple[str, int
     return [(one.resource_name, one.resource_type) for one in response.config_resources]
 
 
-def test_no_types_are_all_of_them(client: Client) -> None:
+def test_an_empty_list_of_types_requests_all(client: Client) -> None:
     create(client, "t")
     assert listed(client) == [("1", LOGGER), ("1", BROKER), ("t", TOPIC)]
 
@@ -35,5 +35,5 @@ def test_the_oldest_version_lists_client_metrics_only(client: Client) -> None:
 
 
 @pytest.mark.parametrize("kind", [0, 1, 77, -1])
-def test_what_has_no_settings_is_refused(client: Client, kind: int) -> None:
+def test_a_type_without_settings_is_rejected(client: Client, kind: int) -> None:
     assert client.call(ListConfigResourcesRequest([TOPIC, kind])).error_code == ErrorCode.UNSUPPORTED_VERSION

@@ -15,10 +15,10 @@ from tests.support.topic_calls import create
 
 
 def ask(client: Client, *names: str, limit: int = 2000, cursor: Cursor | None = None) -> DescribeTopicPartitionsResponse:
-    return client.call(DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, cursor))  # type: ignore[no-any-return] # Client.call is typed by what the request's class gives
+    return client.call(DescribeTopicPartitionsRequest([TopicRequest(name) for name in names], limit, cursor))  # type: ignore[no-any-return] # Client.call is typed by the request class
 
 
-def test_named_topics_come_in_the_order_of_their_names_with_their_partitions(client: Client) -> None:
+def test_named_topics_are_sorted_by_name_and_have_their_partitions(client: Client) -> None:
     created = create(client, "b", 2)
     response = ask(client, "b", "a", "a b")
     assert [(topic.name, topic.error_code) for topic in response.topics] == [
@@ -56,12 +56,12 @@ def test_a_cursor_outside_the_request_is_an_invalid_request(client: Client) -> N
         assert [topic.error_code for topic in response.topics] == [ErrorCode.INVALID_REQUEST]
 
 
-def test_an_unknown_topic_is_told_with_the_operations_too(client: Client) -> None:
+def test_an_unknown_topic_has_authorized_operations_too(client: Client) -> None:
     (topic,) = ask(client, "absent").topics
     assert (topic.error_code, topic.topic_authorized_operations) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 3576)
 
 
-def test_a_page_has_a_bound_of_topics_that_do_not_exist(client: Client) -> None:
+def test_the_unknown_topics_of_a_page_are_limited(client: Client) -> None:
     names = [f"absent-{number:04}" for number in range(PARTITIONS_MAX + 3)]
     page = ask(client, *reversed(names))
     assert [topic.name for topic in page.topics] == names[:PARTITIONS_MAX]

@@ -1,4 +1,4 @@
-"""What a request names again and again is answered once: a small request must not ask for gigabytes."""
+"""Tests that an element which is named again and again is answered once: a small request must not get gigabytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def asking(times: int) -> list[Message]:
 
 
 @pytest.mark.parametrize(("once", "again"), list(zip(asking(1), asking(TIMES), strict=True)), ids=lambda request: type(request).__name__)
-def test_what_is_named_again_is_answered_once(client: Client, once: Message, again: Message) -> None:
+def test_a_duplicate_element_is_answered_once(client: Client, once: Message, again: Message) -> None:
     create(client, "t")
     init(client)
     find_coordinator(client)

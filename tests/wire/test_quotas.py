@@ -1,6 +1,6 @@
-"""Clients that use more than their quotas: how long they are told to wait, and that they are not read until then (KIP-219).
+"""Tests of clients that exceed their quotas: their throttle times, and the pause of their connections (KIP-219).
 
-The broker's clock moves only by hand, so every wait is exact, and nobody waits.
+The broker's clock is advanced only by the tests, so every throttle time is exact and no test waits.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from tests.support.topic_calls import create
 CLIENT: Target = (("client-id", "test"),)
 VALUE = bytes(20_000)
 HANDSHAKE = b"\x16"
-"""With which what TLS says while hands are shaken begins."""
+"""The first bytes of a TLS handshake record."""
 WINDOW_S = 10
-"""A rate is never over less."""
+"""The shortest time over which a rate is measured."""
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    """Time stands still there until a test moves it."""
+    """A broker whose clock the test advances."""
     with RunningBroker(tmp_path / "data", {"connections.max.idle.ms": "30000"}, clock=VirtualClock()) as running:
         yield running
 
@@ -74,12 +74,12 @@ def size_of(request: Message, version: int) -> int:
 
 
 def wait_ms(amount: int, limit: float, window_s: int = WINDOW_S) -> int:
-    """What Kafka has one wait that used so much at once."""
+    """Return Kafka's throttle time for a client that used this much at once."""
     return round((amount / window_s - limit) / limit * window_s * 1000)
 
 
 def is_silent(client: Client, admin: Client) -> bool:
-    """Whether nothing has come to the client when another one was answered what it asked later."""
+    """Return whether the client has received nothing although another client's later request was answered."""
     admin.call(ApiVersionsRequest("x", "1"))
     return not select.select([client], [], [], 0)[0]
 
@@ -92,7 +92,7 @@ ASK = ApiVersionsRequest("x", "1")
 
 
 @pytest.mark.parametrize("version", [3, 7, 9, 13])
-def test_a_producer_that_sends_too_much_is_told_so_and_read_no_more(broker: RunningBroker, admin: Client, version: int) -> None:
+def test_a_producer_above_its_quota_gets_a_throttle_time_and_is_paused(broker: RunningBroker, admin: Client, version: int) -> None:
     set_quota(admin, CLIENT, producer_byte_rate=1000.0)
     request = produce_request()
     if version == 13:
@@ -110,7 +110,7 @@ def test_a_producer_that_sends_too_much_is_told_so_and_read_no_more(broker: Runn
         assert client.call(produce_request(), 9).throttle_time_ms > 0, "what it used before counts"
 
 
-def test_a_producer_without_acknowledgements_is_read_no_more(broker: RunningBroker, admin: Client) -> None:
+def test_a_producer_with_acks_0_is_paused(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, CLIENT, producer_byte_rate=1000.0)
     with broker.client() as client:
         client.call(produce_request(acks=0), 9)
@@ -120,7 +120,7 @@ def test_a_producer_without_acknowledgements_is_read_no_more(broker: RunningBrok
         assert answer(client, ASK, 3).error_code == 0
 
 
-def test_what_is_asked_before_a_log_in_counts_against_nobodys_quota(tmp_path: Path) -> None:
+def test_requests_before_authentication_are_not_charged(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "locked", secured()) as locked, locked.client("admin") as admin, locked.client() as client:
         log_in(admin)
         set_quota(admin, CLIENT, request_percentage=1e-6)
@@ -129,7 +129,7 @@ def test_what_is_asked_before_a_log_in_counts_against_nobodys_quota(tmp_path: Pa
         assert client.call(ASK, 3).throttle_time_ms > 0
 
 
-def test_who_is_within_the_quota_does_not_wait(broker: RunningBroker, admin: Client) -> None:
+def test_a_client_within_its_quota_is_not_throttled(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, CLIENT, producer_byte_rate=100_000.0)
     with broker.client() as client:
         assert client.call(produce_request(), 9).throttle_time_ms == 0
@@ -137,14 +137,14 @@ def test_who_is_within_the_quota_does_not_wait(broker: RunningBroker, admin: Cli
         assert [client.call(produce_request(), 9).throttle_time_ms for _ in range(100)] == [0] * 100
 
 
-def test_all_connections_of_a_user_share_his_quota(broker: RunningBroker, admin: Client) -> None:
+def test_all_connections_of_a_user_share_the_quota(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, ANYBODY, producer_byte_rate=3000.0)
     with broker.client("one") as one, broker.client("two") as two:
         assert one.call(produce_request(), 9).throttle_time_ms == 0
         assert two.call(produce_request(), 9).throttle_time_ms > 0
 
 
-def test_a_quota_that_is_removed_holds_no_longer(broker: RunningBroker, admin: Client) -> None:
+def test_a_removed_quota_no_longer_applies(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, CLIENT, producer_byte_rate=1.0)
     set_quota(admin, CLIENT, producer_byte_rate=None)
     with broker.client() as client:
@@ -154,7 +154,7 @@ def test_a_quota_that_is_removed_holds_no_longer(broker: RunningBroker, admin: C
     assert not quotas.of_clients
 
 
-def test_a_quota_holds_after_a_restart(broker: RunningBroker, admin: Client) -> None:
+def test_a_quota_applies_after_a_restart(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, CLIENT, producer_byte_rate=1000.0)
     broker.restart()
     with broker.client() as client:
@@ -162,7 +162,7 @@ def test_a_quota_holds_after_a_restart(broker: RunningBroker, admin: Client) -> 
 
 
 @pytest.mark.parametrize("session_epoch", [-1, 0])
-def test_a_consumer_that_reads_too_much_is_answered_without_records_until_it_has_waited(
+def test_a_consumer_above_its_quota_gets_no_records_until_the_throttle_time_is_over(
     broker: RunningBroker, admin: Client, session_epoch: int
 ) -> None:
     for _ in range(5):
@@ -187,7 +187,7 @@ def test_a_consumer_that_reads_too_much_is_answered_without_records_until_it_has
         assert third.responses[0].partitions[0].records, "what was not sent is sent now"
 
 
-def test_no_answer_has_more_than_the_quota_allows_in_all_windows(broker: RunningBroker, admin: Client) -> None:
+def test_no_response_exceeds_the_quota_of_all_windows(broker: RunningBroker, admin: Client) -> None:
     for _ in range(3):
         admin.call(produce_request(), 9)
     set_quota(admin, CLIENT, consumer_byte_rate=3000.0)
@@ -198,7 +198,7 @@ def test_no_answer_has_more_than_the_quota_allows_in_all_windows(broker: Running
         assert len(client.call(fetch_request(), 11).responses[0].partitions[0].records) == 3000 * WINDOW_S
 
 
-def test_a_session_that_was_not_told_of_is_closed(broker: RunningBroker, admin: Client) -> None:
+def test_a_fetch_session_whose_first_response_was_throttled_is_closed(broker: RunningBroker, admin: Client) -> None:
     admin.call(produce_request(), 9)
     set_quota(admin, CLIENT, consumer_byte_rate=1.0)
     with broker.client() as client:
@@ -206,7 +206,7 @@ def test_a_session_that_was_not_told_of_is_closed(broker: RunningBroker, admin: 
     assert len(broker.broker.services.fetch_sessions) == 0
 
 
-def test_a_request_that_takes_too_long_waits_a_window_at_most(tmp_path: Path) -> None:
+def test_the_throttle_time_of_a_long_request_is_at_most_a_window(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", clock=MovableClock()) as broker, broker.client() as client:
         set_quota(client, CLIENT, request_percentage=0.000001)
         assert client.call(ASK, 3).throttle_time_ms == 1000
@@ -219,7 +219,7 @@ def create_request(name: str, partitions: int) -> CreateTopicsRequest:
     return CreateTopicsRequest([CreatableTopic(name, partitions, 1)])
 
 
-def test_topics_beyond_the_mutation_quota_are_refused_and_the_client_waits(broker: RunningBroker, admin: Client) -> None:
+def test_topics_beyond_the_mutation_quota_are_rejected_and_the_client_is_throttled(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, CLIENT, controller_mutation_rate=1.0)
     with broker.client() as client:
         made = client.call(create_request("a", 12), 7)
@@ -241,12 +241,12 @@ def test_topics_beyond_the_mutation_quota_are_refused_and_the_client_waits(broke
         assert (again.responses[0].error_code, again.throttle_time_ms) == (ErrorCode.THROTTLING_QUOTA_EXCEEDED, 12_000)
 
 
-def test_a_topic_that_is_made_by_itself_is_charged_to_who_asked_for_it(broker: RunningBroker, admin: Client) -> None:
+def test_an_automatically_created_topic_is_charged_to_its_client(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, CLIENT, controller_mutation_rate=1.0)
 
     def made(client: Client) -> list[str]:
         client.call(MetadataRequest([MetadataRequestTopic(name=f"made-{number}") for number in range(5)], True), 9)
-        with broker.client("last") as last:  # what was decided before it is done
+        with broker.client("last") as last:  # earlier decisions are applied first
             last.call(create_request(f"last-{broker.clock.now_ms()}", 1), 7)
         return [name for name in broker.topics.names() if name.startswith("made")]
 
@@ -258,7 +258,7 @@ def test_a_topic_that_is_made_by_itself_is_charged_to_who_asked_for_it(broker: R
         assert client.call(create_request("b", 1), 7).topics[0].error_code == ErrorCode.THROTTLING_QUOTA_EXCEEDED
 
 
-def test_clients_that_do_not_know_the_error_are_served_and_wait(broker: RunningBroker, admin: Client) -> None:
+def test_older_clients_are_served_and_throttled(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, CLIENT, controller_mutation_rate=1.0)
     with broker.client() as client:
         made = client.call(create_request("a", 20), 5)
@@ -268,7 +268,7 @@ def test_clients_that_do_not_know_the_error_are_served_and_wait(broker: RunningB
         assert (gone.responses[0].error_code, gone.throttle_time_ms) == (0, 20_000)
 
 
-def test_who_has_to_wait_is_not_idle_and_whoever_leaves_meanwhile_is_noticed(broker: RunningBroker, admin: Client) -> None:
+def test_a_throttled_client_is_not_idle_and_its_disconnect_is_noticed(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, CLIENT, producer_byte_rate=1.0)
     with broker.client() as client:
         assert client.call(produce_request(), 9).throttle_time_ms > 1_000_000
@@ -280,7 +280,7 @@ def test_who_has_to_wait_is_not_idle_and_whoever_leaves_meanwhile_is_noticed(bro
 
 
 @pytest.mark.parametrize("whose", ["", "listener.name.plaintext."])
-def test_connections_beyond_a_rate_are_answered_later(broker: RunningBroker, admin: Client, whose: str) -> None:
+def test_connections_above_a_rate_are_delayed(broker: RunningBroker, admin: Client, whose: str) -> None:
     admin.call(alter_broker({f"{whose}max.connection.creation.rate": "1"}))
     for _ in range(10):
         with broker.client() as early:
@@ -294,7 +294,7 @@ def test_connections_beyond_a_rate_are_answered_later(broker: RunningBroker, adm
         assert answer(late, ASK, 3).error_code == 0
 
 
-def test_connections_beyond_their_addresss_rate_are_closed_after_a_while(broker: RunningBroker, admin: Client) -> None:
+def test_connections_above_their_addresss_rate_are_closed_after_a_delay(broker: RunningBroker, admin: Client) -> None:
     set_quota(admin, LOCAL, connection_creation_rate=1.0)
     for _ in range(10):
         with broker.client() as early:
@@ -310,7 +310,7 @@ def test_connections_beyond_their_addresss_rate_are_closed_after_a_while(broker:
         assert later.call(ASK, 3).error_code == 0
 
 
-def test_who_is_held_back_when_he_is_accepted_shakes_no_hands_before(tmp_path: Path) -> None:
+def test_a_delayed_connection_starts_its_tls_handshake_after_the_delay(tmp_path: Path) -> None:
     made = Certificates(tmp_path / "tls")
     context, to_broker = ssl.create_default_context(cafile=made.ca), ssl.MemoryBIO()
     shaking = context.wrap_bio(ssl.MemoryBIO(), to_broker, server_hostname=HOST)
@@ -338,7 +338,7 @@ def test_who_is_held_back_when_he_is_accepted_shakes_no_hands_before(tmp_path: P
                 running.clock.advance(1)
                 assert late.recv(1) == HANDSHAKE
             set_quota(admin, LOCAL, connection_creation_rate=1.0)
-            running.clock.advance(20)  # so that the listener's rate holds nobody back
+            running.clock.advance(20)  # so that the listener's rate delays no connection
             for _ in range(10):
                 with running.client() as other:
                     assert other.call(ASK, 3).error_code == 0
@@ -349,7 +349,7 @@ def test_who_is_held_back_when_he_is_accepted_shakes_no_hands_before(tmp_path: P
 
 
 def received(connected: socket.socket) -> bytes | None:
-    """None where the broker hung up."""
+    """Return the next response, or None if the broker closed the connection."""
     try:
         return connected.recv(1)
     except ConnectionError:

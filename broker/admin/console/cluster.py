@@ -8,12 +8,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from ottla.broker.admin.console.reading import tail
+from ottla.broker.app import Broker
+from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import (
     LEADER_UNCHANGED,
     NO_LEADER,
@@ -30,15 +32,11 @@ from ottla.broker.cluster.record_frames import decode_record
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.records.record import iter_records
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.cluster.image import MetadataImage
-    from ottla.broker.storage.partition_log import PartitionLog
 
 EVENTS_MAX: Final = 200
 _RECORDS_BACK: Final = 2_000

@@ -7,20 +7,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
 from ottla.broker.admin.console.topics import partition_of
+from ottla.broker.app import Broker
+from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.embedded_protocol import assigned_places
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.groups.classic import ClassicGroup
-    from ottla.broker.groups.coordinator import GroupCoordinator
-    from ottla.broker.groups.offsets import ByPartition
+from ottla.broker.groups.offsets import ByPartition
 
 GROUPS_MAX: Final = 300
 MEMBERS_MAX: Final = 300

@@ -7,12 +7,10 @@ guard says to whom that is told. It may load nothing but these files and speak t
 from __future__ import annotations
 
 from importlib.resources import files
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from fastapi import FastAPI
 from fastapi.responses import RedirectResponse, Response
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 PAGE: Final = "/console"
 """Where it is."""

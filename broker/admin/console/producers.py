@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from heapq import nlargest
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from ottla.broker.admin.console.requests import AbsorbedShown, RequestLog
 from ottla.broker.admin.console.transactions import transactions_here
-from ottla.broker.storage.producer_state import NO_OFFSET
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.storage.producer_state import ProducerStateEntry
+from ottla.broker.app import Broker
+from ottla.broker.storage.producer_state import NO_OFFSET, ProducerStateEntry
 
 PRODUCERS_MAX: Final = 100
 _AT_ONCE: Final = 5_000

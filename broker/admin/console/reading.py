@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.storage.log_values import Isolation
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.records.batch import BatchHeader, split_batches
-
-if TYPE_CHECKING:
-    from ottla.broker.storage.partition_log import PartitionLog
 
 PIECES_MAX: Final = 32
 """Segments that a stretch may come from: with a small segment.bytes there are many."""

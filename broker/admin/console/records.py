@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from time import thread_time
-from typing import TYPE_CHECKING, Annotated, Final, Literal
+from typing import Annotated, Final, Literal
 
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
@@ -21,18 +21,15 @@ from ottla.broker.admin.console.schemas import AnySchema, Schemas
 from ottla.broker.admin.console.shown import BytesShown, shown
 from ottla.broker.admin.console.topics import partition_of
 from ottla.broker.admin.console.transactions import transactions_here
+from ottla.broker.app import Broker
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.producer_state import NO_OFFSET
 from ottla.protocol.records.batch import BatchHeader, crc_ok, split_batches
 from ottla.protocol.records.control import parse_marker
 from ottla.protocol.records.errors import RecordsError
-from ottla.protocol.records.record import Record, iter_records
+from ottla.protocol.records.record import Header, Record, iter_records
 from ottla.protocol.records.sequence import increment_sequence
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.storage.partition_log import PartitionLog
-    from ottla.protocol.records.record import Header
 
 READ_BYTES: Final = 512 << 10
 """Of the log, for one answer; a first batch that is larger is read whole."""

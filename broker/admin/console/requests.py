@@ -10,19 +10,17 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, is_dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
+from ottla.broker.app import Broker
+from ottla.broker.faults.engine import Exchange, Faults
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import BatchHeader, split_batches
 from ottla.protocol.records.errors import RecordsError
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.faults.engine import Exchange, Faults
 
 KEPT: Final = 1000
 WRITES_REMEMBERED: Final = 20_000

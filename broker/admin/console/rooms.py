@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from fastapi import APIRouter
+from fastapi import APIRouter, FastAPI
 from pydantic import BaseModel, Field
 
 from ottla.broker.admin.console.cluster import cluster_router
@@ -17,16 +17,12 @@ from ottla.broker.admin.console.schemas import Schemas, schemas_router
 from ottla.broker.admin.console.topics import topics_router
 from ottla.broker.admin.console.transactions import transactions_router
 from ottla.broker.api.routes import ROUTES
+from ottla.broker.app import Broker
+from ottla.broker.core.clock import MovableClock
+from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import STEPS, FaultAction
 from ottla.broker.net.listeners import host_and_port
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
-
-    from ottla.broker.app import Broker
-    from ottla.broker.core.clock import MovableClock
-    from ottla.broker.faults.engine import Faults
 
 
 class Choices(BaseModel):

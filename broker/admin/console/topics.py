@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import Annotated, Final
 
 from fastapi import APIRouter, HTTPException, Query
 from pydantic import BaseModel, Field
 
-from ottla.broker.cluster.image import ResourceType
+from ottla.broker.app import Broker
+from ottla.broker.cluster.image import PartitionRegistration, ResourceType, TopicImage
 from ottla.broker.cluster.metadata_records import NO_LEADER
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.cluster.image import PartitionRegistration, TopicImage
-    from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partition import Partition
 
 TOPICS_MAX: Final = 500
 PARTITIONS_MAX: Final = 500

@@ -8,26 +8,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from ottla.broker.admin.console.reading import tail
+from ottla.broker.app import Broker
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.producer_state import NO_OFFSET
 from ottla.broker.txns.states import SETTLED
+from ottla.broker.txns.transaction import Transaction
 from ottla.broker.txns.txn_records import decode_record
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.records.record import iter_records
-
-if TYPE_CHECKING:
-    from ottla.broker.app import Broker
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.txns.transaction import Transaction
 
 TRANSACTIONS_MAX: Final = 200
 MOVES_MAX: Final = 60

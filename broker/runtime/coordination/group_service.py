@@ -24,19 +24,24 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.configs.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.groups.answers import JoinAnswer, Reply, SyncAnswer
 from ottla.broker.groups.states import Now
 from ottla.broker.runtime.coordination.shard import Durable, Life, Overdue, Shard
 from ottla.broker.runtime.coordination.shards import Shards
+from ottla.broker.runtime.metadata.cluster_view import ClusterView
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.wire import STRING_BYTES_MAX
 
 if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import TimerHandle, Timers
     from ottla.broker.groups.classic import Leaving, Syncing
     from ottla.broker.groups.classic_join import Joining
     from ottla.broker.groups.consumer_draft import ConsumerConfig
@@ -45,11 +50,6 @@ if TYPE_CHECKING:
     from ottla.broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
     from ottla.broker.groups.group_records import GroupRecord
     from ottla.broker.groups.regexes import Resolution
-    from ottla.broker.runtime.metadata.cluster_view import ClusterView
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.runtime.replicas.partitions import Partitions
-    from ottla.broker.storage.txn_guard import VerificationGuard
-    from ottla.broker.txns.txn_marker import TxnMarker
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
 """Tombstones of expired offsets per batch: at 100 bytes each, well below the smallest usual max.message.bytes."""

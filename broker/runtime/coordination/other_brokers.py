@@ -6,16 +6,13 @@ Markers and transaction verification use separate connections, so that neither w
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
+from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.runtime.coordination.remote_markers import RemoteMarkers
 from ottla.broker.runtime.coordination.remote_txns import RemoteTxns
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.runtime.coordination.txn_markers import SendMarker
-    from ottla.broker.runtime.coordination.txn_verification import TxnPartitions
-    from ottla.broker.runtime.nodes.peers import Peers
+from ottla.broker.runtime.coordination.txn_markers import SendMarker
+from ottla.broker.runtime.coordination.txn_verification import TxnPartitions
+from ottla.broker.runtime.nodes.peers import Peers
 
 
 class OtherBrokers:

@@ -13,10 +13,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.shard import Durable
+from ottla.broker.runtime.coordination.txn_markers import SendMarker
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.broker.txns.transaction import TopicPartition
+from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k27_write_txn_markers import (
     WritableTxnMarker,
@@ -26,12 +31,6 @@ from ottla.protocol.messages.k27_write_txn_markers import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.runtime.coordination.shard import Durable
-    from ottla.broker.runtime.coordination.txn_markers import SendMarker
-    from ottla.broker.txns.transaction import TopicPartition
-    from ottla.broker.txns.txn_marker import TxnMarker
-
     _Asked = Asked[tuple[TopicPartition, TxnMarker], None]
 
 

@@ -15,11 +15,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core.java_hash import partition_of
+from ottla.broker.runtime.coordination.txn_verification import Answer, TxnPartitions
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
 from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -30,10 +33,6 @@ from ottla.protocol.messages.k24_add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.runtime.coordination.txn_verification import Answer, TxnPartitions
-    from ottla.broker.txns.transaction import TopicPartition
-
     Errors = dict[TopicPartition, ErrorCode]
 
 

@@ -19,25 +19,23 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import TimerHandle
 from ottla.broker.replication.waits import Condition
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.partition_log import Isolation, Origin
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.control import ControlType, parse_marker
 from ottla.protocol.records.errors import RecordsError
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
-
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import TimerHandle
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.storage.txn_guard import VerificationGuard
-    from ottla.broker.txns.txn_marker import TxnMarker
 
 Buffer = bytes | bytearray | memoryview
 RecordT = TypeVar("RecordT")

@@ -18,19 +18,17 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.runtime.coordination.shard import Life, Shard
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import TimerHandle, Timers
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.runtime.replicas.partitions import Partitions
 
 LOAD_CHUNK_BYTES = 128 * 1024
 """Bytes loaded in one turn of the loop: about 1,000 records, 10 ms."""

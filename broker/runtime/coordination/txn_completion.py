@@ -20,20 +20,17 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.coordination.shard import Life, failure_of
+from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.runtime.coordination.shard import Durable, Life, failure_of
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
+from ottla.broker.txns.transaction import TopicPartition, Transaction
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import TimerHandle, Timers
-    from ottla.broker.runtime.coordination.shard import Durable
-    from ottla.broker.txns.transaction import TopicPartition, Transaction
 
 logger = logging.getLogger(__name__)
 

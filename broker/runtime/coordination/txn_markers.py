@@ -9,19 +9,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.waits import Condition
+from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.shard import Durable
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.txns.transaction import TopicPartition
 from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.coordination.group_service import GroupService
-    from ottla.broker.runtime.coordination.shard import Durable
-    from ottla.broker.runtime.replicas.partitions import Partitions
-    from ottla.broker.txns.transaction import TopicPartition
 
 logger = logging.getLogger(__name__)
 

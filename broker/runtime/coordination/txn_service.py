@@ -17,32 +17,29 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import transaction_level
 from ottla.broker.cluster.topic_names import TRANSACTION_STATE
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import TimerHandle, Timers
 from ottla.broker.runtime.coordination.shard import Durable, Overdue, Shard
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.coordination.txn_completion import Stops, TxnCompletion
 from ottla.broker.runtime.coordination.txn_markers import SendMarker
-from ottla.broker.runtime.metadata.producer_ids import NoProducerId
+from ottla.broker.runtime.metadata.producer_ids import NoProducerId, ProducerIds
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.txns import decide
 from ottla.broker.txns.coordinator import TxnCoordinator
 from ottla.broker.txns.states import PREPARED
 from ottla.broker.txns.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, TopicPartition, Transaction
 from ottla.broker.txns.txn_records import TxnRecord, decode_record, encode_record
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import TimerHandle, Timers
-    from ottla.broker.runtime.metadata.producer_ids import ProducerIds
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.runtime.replicas.partitions import Partitions
 
 EXPIRY_BATCH_BYTES = 16 * 1024
 """Keys of expired ids per batch, as in Kafka; a single key may be longer."""

@@ -15,15 +15,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.txn_guard import VerificationGuard
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.replicas.partition import Partition
 
 TopicPartition = tuple[str, int]
 Batches = Sequence[tuple["Partition", int]]

@@ -6,16 +6,14 @@ Source: Kafka's KRaftMetadataCache (getTopicMetadata, describeTopicResponse, get
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import BrokerRegistration, PartitionRegistration, TopicImage
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.runtime.metadata.cluster_view import BrokerNode, ClusterView, Dialled, Place
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.image import BrokerRegistration, PartitionRegistration, TopicImage
-    from ottla.broker.runtime.replicas.partitions import Partitions
 
 NO_CONTROLLER: Final = -1
 

@@ -7,21 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import SUPPORTED
 from ottla.broker.cluster.image import EMPTY, BrokerRegistration
 from ottla.broker.cluster.image_changes import difference
-from ottla.broker.cluster.metadata_records import FeatureRange
+from ottla.broker.cluster.metadata_records import FeatureRange, MetadataRecord
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.controller.state import ControllerState
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.metadata_records import MetadataRecord
-    from ottla.broker.core.effects import Effects
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.runtime.metadata.controller import Controller
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime.metadata.controller import Controller
 
 T = TypeVar("T")
 

@@ -12,15 +12,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
-if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.image_changes import ImageChanges
-    from ottla.broker.cluster.metadata_records import MetadataRecord
-    from ottla.broker.core.effects import Effects
-    from ottla.broker.core.rejected import Rejected
-    from ottla.broker.runtime.metadata.metadata_log import MetadataLog
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image_changes import ImageChanges
+from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.metadata.metadata_log import MetadataLog
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import METADATA_LEVEL, METADATA_VERSION
 from ottla.broker.cluster.image_changes import ImageChanges
 from ottla.broker.cluster.metadata_loader import MetadataBatch, MetadataLoader
@@ -21,18 +22,14 @@ from ottla.broker.cluster.metadata_records import AbortTransactionRecord, Metada
 from ottla.broker.cluster.record_frames import decode_record, encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.cluster.registrations import InconsistentRecord
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.log_config import LogConfig
+from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.storage.errors import LogDirRefused
-from ottla.broker.storage.partition_log import Isolation, Origin
+from ottla.broker.storage.partition_log import Isolation, Origin, PartitionLog
 from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import SimpleRecord, build_batch, iter_records
 from ottla.protocol.schema import Buffer
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.storage.partition_log import PartitionLog
 
 METADATA_LOG_CONFIG: Final = LogConfig(retention_ms=-1, retention_bytes=-1, max_message_bytes=2**31 - 1)
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.features import Features
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.runtime.metadata.cluster_view import ClusterView
+from ottla.broker.runtime.metadata.publisher import Publisher
+from ottla.broker.runtime.metadata.topic_making import TopicMaker
+from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.runtime.replicas.partitions import Partitions
+
 if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.features import Features
-    from ottla.broker.configs.broker_config import BrokerConfigs
     from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
-    from ottla.broker.runtime.metadata.cluster_view import ClusterView
-    from ottla.broker.runtime.metadata.publisher import Publisher
-    from ottla.broker.runtime.metadata.topic_making import TopicMaker
-    from ottla.broker.runtime.metadata.topic_service import TopicService
     from ottla.broker.runtime.nodes.envelopes import Forwarding
-    from ottla.broker.runtime.replicas.partitions import Partitions
 
 
 class MetadataParts(NamedTuple):

@@ -17,40 +17,33 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
-from ottla.broker.cluster.image import EMPTY, RECOVERING, ResourceType
-from ottla.broker.cluster.image_changes import difference
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import EMPTY, RECOVERING, BrokerRegistration, MetadataImage, PartitionRegistration, ResourceType, TopicImage
+from ottla.broker.cluster.image_changes import ImageChanges, difference
 from ottla.broker.cluster.local_changes import LocalChanges, LocalReplica, local_changes
+from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.metadata_records import NO_LEADER
 from ottla.broker.cluster.topic_ids import ZERO_ID, id_text
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.configs.topic_config import effective_log_config, usable_overrides
 from ottla.broker.core import limits
-from ottla.broker.core.log_config import INT64_MAX
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.log_config import INT64_MAX, LogConfig
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.topic_keys import TOPIC_KEYS
-from ottla.broker.replication.brokers import BrokerStanding
+from ottla.broker.replication.brokers import Brokers, BrokerStanding
 from ottla.broker.replication.leadership import Registration
-from ottla.broker.replication.throttle import NO_LIMIT
+from ottla.broker.replication.throttle import NO_LIMIT, Throttles
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.errors import FsyncFailed
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.image import BrokerRegistration, MetadataImage, PartitionRegistration, TopicImage
-    from ottla.broker.cluster.image_changes import ImageChanges
-    from ottla.broker.cluster.metadata_loader import Published
-    from ottla.broker.configs.broker_config import BrokerConfigs
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.log_config import LogConfig
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.replication.brokers import Brokers
-    from ottla.broker.replication.throttle import Throttles
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.runtime.replicas.partitions import Partitions
-    from ottla.broker.storage.log_dir import LogDir
-    from ottla.broker.storage.partition_log import PartitionLog
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.partition_log import PartitionLog
 
 logger = logging.getLogger(__name__)
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
+from ottla.broker.cluster.image import TopicImage
+from ottla.broker.controller.create_topics import NewTopic
 from ottla.broker.core.peer_log import PEERS, shown
+from ottla.broker.core.principal import Principal
 from ottla.broker.core.rejected import Rejected
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import TopicImage
-    from ottla.broker.controller.create_topics import NewTopic
-    from ottla.broker.core.principal import Principal
 
 peer_logger = logging.getLogger(PEERS)
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import SUPPORTED, TRANSACTION_VERSION, new_levels
@@ -27,20 +27,18 @@ from ottla.broker.configs.topic_config import internal_topic_configs
 from ottla.broker.controller.create_topics import config_record
 from ottla.broker.controller.placement import Placement
 from ottla.broker.controller.producer_ids import BLOCK_SIZE
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG, MetadataLog
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.storage.errors import LogDirRefused
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.topic_names import name_problem
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.runtime.replicas.partitions import Partitions
-    from ottla.broker.storage.log_dir import LogDir
-    from ottla.broker.storage.partition_log import PartitionLog
 
 METADATA_PARTITION: Final = (CLUSTER_METADATA, 0)
 

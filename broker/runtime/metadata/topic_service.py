@@ -7,8 +7,12 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import QuotaTarget, TopicImage
+from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.topic_ids import new_topic_id
 from ottla.broker.cluster.topic_names import is_internal
+from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.configs.topic_config import check_topic_configs, internal_topic_configs, internal_topic_partitions
 from ottla.broker.controller.acls import Deleted, Filter, create_acls, delete_acls
 from ottla.broker.controller.alter_configs import AlterResource, alter_configs
@@ -17,23 +21,19 @@ from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, 
 from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics
 from ottla.broker.controller.placement import Placement
 from ottla.broker.controller.producer_ids import allocate_block
+from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.runtime.metadata.controller import Controller
+from ottla.broker.runtime.metadata.metadata_log import MetadataLog
+from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
 from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k30_create_acls import AclCreation
+from ottla.protocol.messages.k49_alter_client_quotas import EntryData
 
 if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.image import QuotaTarget, TopicImage
-    from ottla.broker.cluster.metadata_records import MetadataRecord
-    from ottla.broker.configs.broker_config import BrokerConfigs
-    from ottla.broker.core.effects import Effects
-    from ottla.broker.core.settings import BrokerSettings
     from ottla.broker.runtime.metadata.cluster_of_one import LoneController
-    from ottla.broker.runtime.metadata.metadata_log import MetadataLog
-    from ottla.broker.runtime.metadata.publisher import Publisher
-    from ottla.protocol.messages.k30_create_acls import AclCreation
-    from ottla.protocol.messages.k49_alter_client_quotas import EntryData
 
 T = TypeVar("T")
 

@@ -12,11 +12,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from itertools import groupby, islice
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image_changes import ImageChanges
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.state_lines import StateLines
+from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
+from ottla.broker.runtime.replicas.proposals import Channel
 from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.runtime.upkeep.worker import Worker
 from ottla.protocol.error_codes import ErrorCode
@@ -27,13 +32,6 @@ from ottla.protocol.messages.k73_assign_replicas_to_dirs import (
     PartitionData,
     TopicData,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.image_changes import ImageChanges
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.runtime.replicas.proposals import Channel
 
 logger = logging.getLogger(__name__)
 

@@ -7,9 +7,10 @@ encoded again from the decoded message, so this broker can also decode the respo
 from __future__ import annotations
 
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.metadata.topic_making import Client
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerShut, ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
 from ottla.protocol.codec import decode_response, encode_request
@@ -19,9 +20,6 @@ from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.principal import principal_bytes
 from ottla.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.metadata.topic_making import Client
 
 _CORRELATION_ID = 0
 _NO_ADDRESS = bytes(4)

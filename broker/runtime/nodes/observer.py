@@ -19,9 +19,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.cluster.image_feed import ImageFeed
+from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.observer_state import (
     Action,
     AppendRecords,
@@ -40,26 +41,22 @@ from ottla.broker.cluster.observer_state import (
     TruncateTo,
     WritePart,
 )
+from ottla.broker.cluster.snapshots import SnapshotId
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.state_lines import StateLines
-from ottla.broker.runtime.nodes.link import Link, LinkBroken, Node, UnsupportedByPeer
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotRhythm
+from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.quorum_state import read_election, write_election
 from ottla.broker.storage.raft_log import MetadataRetention, RaftLog
+from ottla.broker.storage.snapshot_files import PartialSnapshot
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.records.errors import RecordsError
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.metadata_loader import Published
-    from ottla.broker.cluster.snapshots import SnapshotId
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.runtime.nodes.link import Connect
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.storage.partition_log import PartitionLog
-    from ottla.broker.storage.snapshot_files import PartialSnapshot
 
 UPKEEP_MS: Final = 60_000
 """Milliseconds between checks for old segments and snapshots, as in Kafka's RaftMetadataLogCleanerManager."""

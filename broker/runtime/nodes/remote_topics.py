@@ -12,11 +12,17 @@ Invariants:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.configs.topic_config import internal_topic_configs, internal_topic_partitions, internal_topic_replicas
+from ottla.broker.controller.create_topics import NewTopic
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.topic_making import Asker, AutoCreation
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel, ControllerUnreachable
 from ottla.broker.runtime.nodes.envelopes import Forwarding, VersionNotKnown
@@ -27,14 +33,6 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest, CreateTopicsResponse
 from ottla.protocol.messages.k67_allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from ottla.protocol.schema import Message
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.catalog import Catalog
-    from ottla.broker.cluster.image import TopicImage
-    from ottla.broker.controller.create_topics import NewTopic
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
 
 CONTROLLERS_CHOICE: Final = -1
 REFUSED_MS: Final = 50

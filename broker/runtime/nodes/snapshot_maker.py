@@ -11,17 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
+from ottla.broker.cluster.image_feed import ImageFeed, Quorum
 from ottla.broker.cluster.image_records import to_records
+from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.snapshots import Snapshot, SnapshotId, write_snapshot
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image_feed import ImageFeed, Quorum
-    from ottla.broker.cluster.metadata_loader import Published
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.storage.raft_log import RaftLog
+from ottla.broker.core.clock import Clock
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.storage.raft_log import RaftLog
 
 logger = logging.getLogger(__name__)
 

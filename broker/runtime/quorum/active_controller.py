@@ -12,19 +12,15 @@ Source: Kafka's QuorumController.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRecord
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from ottla.broker.controller.state import ControllerState
-    from ottla.broker.core.effects import Effects
-    from ottla.broker.runtime.quorum.sole_voter import SoleVoter
+from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -5,31 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
+from ottla.broker.cluster.image import QuotaTarget
+from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.topic_ids import new_topic_id
+from ottla.broker.configs.broker_config import BrokerConfigs
 from ottla.broker.configs.topic_config import check_topic_configs
-from ottla.broker.controller.acls import create_acls, delete_acls
+from ottla.broker.controller.acls import Deleted, Filter, create_acls, delete_acls
+from ottla.broker.controller.alter_configs import AlterResource
 from ottla.broker.controller.client_quotas import alter_client_quotas
 from ottla.broker.controller.cluster_configs import alter_cluster_configs
-from ottla.broker.controller.create_topics import create_partitions, create_topics
-from ottla.broker.controller.delete_topics import delete_topics
+from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic, create_partitions, create_topics
+from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, delete_topics
 from ottla.broker.controller.placement import Placement
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.image import QuotaTarget
-    from ottla.broker.cluster.metadata_records import MetadataRecord
-    from ottla.broker.configs.broker_config import BrokerConfigs
-    from ottla.broker.controller.acls import Deleted, Filter
-    from ottla.broker.controller.alter_configs import AlterResource
-    from ottla.broker.controller.create_topics import CreatedTopic, MorePartitions, NewTopic
-    from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef
-    from ottla.broker.controller.state import ControllerState
-    from ottla.broker.core.effects import Effects
-    from ottla.broker.core.rejected import Rejected
-    from ottla.broker.runtime.quorum.active_controller import ActiveController
-    from ottla.protocol.messages.k30_create_acls import AclCreation
-    from ottla.protocol.messages.k49_alter_client_quotas import EntryData
+from ottla.broker.controller.state import ControllerState
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.quorum.active_controller import ActiveController
+from ottla.protocol.messages.k30_create_acls import AclCreation
+from ottla.protocol.messages.k49_alter_client_quotas import EntryData
 
 T = TypeVar("T")
 

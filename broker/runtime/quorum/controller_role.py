@@ -11,12 +11,14 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.cluster.features import REGISTERED, Features
 from ottla.broker.cluster.image import EMPTY, KRAFT_VERSION, ResourceType
 from ottla.broker.cluster.image_changes import ImageChanges, unclean_elections
 from ottla.broker.cluster.metadata_loader import Provenance, Published
+from ottla.broker.cluster.metadata_records import MetadataRecord
+from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.cluster.record_versions import CONTROLLER_REGISTRATION
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID, ZERO_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
@@ -27,30 +29,26 @@ from ottla.broker.controller.elect_leaders import balance_leaders, elect_unclean
 from ottla.broker.controller.heartbeats import fence_stale
 from ottla.broker.controller.registrations import register_controller
 from ottla.broker.controller.state import SESSION_TIMEOUT, ControllerState
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.effects import Effects
 from ottla.broker.core.quorum_addresses import voters
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
 from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.quorum.serving import QuorumServing
 from ottla.broker.runtime.quorum.sole_voter import Identity, SoleVoter
+from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.upkeep.timer_driver import Lateness, pause
+from ottla.broker.storage.files import Files
 from ottla.broker.storage.formatting import bootstrap_records
+from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.meta_properties import random_id
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.broker.storage.raft_log import MetadataRetention
 from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest, Feature, Listener
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.metadata_records import MetadataRecord
-    from ottla.broker.cluster.raft_records import VoterEndpoint
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.effects import Effects
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.storage.files import Files
-    from ottla.broker.storage.log_dir import LogDir
-    from ottla.broker.storage.partition_log import PartitionLog
 
 UPKEEP_MS: Final = 60_000
 _PLAINTEXT_ID: Final = 0

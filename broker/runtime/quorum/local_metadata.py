@@ -9,15 +9,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.image import EMPTY
 from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.runtime.nodes.link import Node
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.quorum.controller_role import ControllerRole
+from ottla.broker.runtime.quorum.controller_role import ControllerRole
 
 logger = logging.getLogger(__name__)
 

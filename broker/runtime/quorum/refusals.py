@@ -6,17 +6,15 @@ No other node can lead this quorum, so no such request ends this node's leadersh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k52_vote as k52
 from ottla.protocol.messages import k53_begin_quorum_epoch as k53
 from ottla.protocol.messages import k54_end_quorum_epoch as k54
 from ottla.protocol.messages.k82_update_raft_voter import UpdateRaftVoterResponse
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 
 P = TypeVar("P")
 

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.snapshots import SnapshotId
 from ottla.broker.cluster.topic_ids import METADATA_TOPIC_ID
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 from ottla.broker.runtime.upkeep.timer_driver import wait_at_most
 from ottla.broker.storage.log_values import Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k01_fetch as k01
 from ottla.protocol.messages import k55_describe_quorum as k55
 from ottla.protocol.messages import k59_fetch_snapshot as k59
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 
 OBSERVER_SESSION_MS: Final = 300_000
 """An observer that has not fetched for this long is dropped from DescribeQuorum."""

@@ -13,9 +13,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from ottla.broker.cluster.image_feed import ImageFeed, Quorum
+from ottla.broker.cluster.metadata_loader import Published
+from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.cluster.observer_state import Election
 from ottla.broker.cluster.raft_records import (
     ElectionVoter,
@@ -30,20 +32,15 @@ from ottla.broker.cluster.raft_records import (
 from ottla.broker.cluster.record_frames import encode_record
 from ottla.broker.cluster.record_versions import version_of
 from ottla.broker.cluster.topic_ids import id_text
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.membership import MORE_VOTERS
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotMaker, SnapshotRhythm
+from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.storage.errors import LogDirRefused
-from ottla.broker.storage.partition_log import Origin
+from ottla.broker.storage.partition_log import Origin, PartitionLog
 from ottla.broker.storage.quorum_state import read_election, write_election
 from ottla.broker.storage.raft_log import MetadataRetention, RaftLog
 from ottla.protocol.records.record import SimpleRecord, build_batch
-
-if TYPE_CHECKING:
-    from ottla.broker.cluster.metadata_loader import Published
-    from ottla.broker.cluster.metadata_records import MetadataRecord
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.storage.partition_log import PartitionLog
 
 RECORDS_AT_ONCE: Final = 10_000
 """Records per batch (Kafka's `QuorumController.MAX_RECORDS_PER_BATCH`)."""

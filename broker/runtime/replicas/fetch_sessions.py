@@ -22,16 +22,14 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from ottla.broker.core import limits
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.progress import Progress, Pulse
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import FetchPartition, PartitionData
-
-if TYPE_CHECKING:
-    from ottla.broker.runtime.replicas.partition import Partition
 
 NO_SESSION = 0
 INITIAL_EPOCH = 0

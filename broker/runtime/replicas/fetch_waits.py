@@ -11,11 +11,11 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from ottla.broker.core.timers import TimerHandle, Timers
-    from ottla.broker.runtime.replicas.fetch_sessions import FetchSession
-    from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSession
+from ottla.broker.runtime.replicas.partition import Partition
 
+if TYPE_CHECKING:
     Waiting = asyncio.Future[bool]
 
 

@@ -18,27 +18,29 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.java_hash import fetcher_of
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.state_lines import StateLines
+from ottla.broker.core.timers import Timers
+from ottla.broker.replication.brokers import Brokers
 from ottla.broker.replication.fetch_plan import FetchLimits, FetchPlan, FetchStep
 from ottla.broker.replication.follower import Action, AppendFetched, FetchAction, RestartLog, TruncateLog
+from ottla.broker.replication.follower_session import PartitionKey
+from ottla.broker.replication.throttle import Throttle
 from ottla.broker.runtime.nodes.link import Connect, Link, LinkBroken, Node, UnsupportedByPeer
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.log_values import EARLIEST, LATEST
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.replication.brokers import Brokers
-    from ottla.broker.replication.follower_session import PartitionKey
-    from ottla.broker.replication.throttle import Throttle
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
-    from ottla.protocol.messages.k02_list_offsets import ListOffsetsPartitionResponse
+from ottla.protocol.messages.k01_fetch import FetchPartition, FetchRequest, FetchResponse, PartitionData
+from ottla.protocol.messages.k02_list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 
 logger = logging.getLogger(__name__)
 

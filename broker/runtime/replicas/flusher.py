@@ -11,13 +11,11 @@ import asyncio
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 from ottla.broker.core import limits
 from ottla.broker.core.threads import Threads
-
-if TYPE_CHECKING:
-    from ottla.broker.storage.partition_log import PartitionLog
+from ottla.broker.storage.partition_log import PartitionLog
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)

@@ -12,30 +12,27 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from ottla.broker.core.log_config import INT64_MAX
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.log_config import INT64_MAX, LogConfig
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.replication.brokers import Brokers
+from ottla.broker.replication.in_sync import Accepted, Proposal
 from ottla.broker.replication.leadership import REPLICA_LAG_TIME_MAX_MS, Registration, alone
+from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.replication.read_replica import preferred
 from ottla.broker.replication.replica import COMMITTED, FETCH, LOW_WATERMARK, PROPOSE, SYNC, Replica
+from ottla.broker.replication.throttle import Throttle
 from ottla.broker.replication.waits import ON_DISK, REPLICATED, Condition, Waits
+from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.storage.batch_check import Checked, check_produce_batch
 from ottla.broker.storage.partition_log import AppendInfo, Origin, PartitionLog
+from ottla.broker.storage.txn_guard import VerificationGuard
+from ottla.broker.txns.txn_marker import TxnMarker
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.control import MARKER_BYTES, marker_batch
 from ottla.protocol.records.record import SimpleRecord, build_batch
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.log_config import LogConfig
-    from ottla.broker.replication.brokers import Brokers
-    from ottla.broker.replication.in_sync import Accepted, Proposal
-    from ottla.broker.replication.progress import FollowerFetch
-    from ottla.broker.replication.throttle import Throttle
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.storage.txn_guard import VerificationGuard
-    from ottla.broker.txns.txn_marker import TxnMarker
 
 logger = logging.getLogger(__name__)
 retries = logging.getLogger("ottla.broker.retries")

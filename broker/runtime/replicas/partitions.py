@@ -8,17 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.fetch_sessions import TopicKey
+from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.error_codes import ErrorCode
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.storage.partition_log import PartitionLog
 
 
 @dataclass(frozen=True, slots=True)

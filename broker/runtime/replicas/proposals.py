@@ -12,12 +12,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import Any, Final, Protocol
 
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.state_lines import StateLines
+from ottla.broker.core.timers import Timers
+from ottla.broker.replication.brokers import Brokers
+from ottla.broker.replication.follower_session import PartitionKey
 from ottla.broker.replication.in_sync import Accepted, Proposal
 from ottla.broker.runtime.nodes.controller_channel import ControllerUnreachable
 from ottla.broker.runtime.nodes.link import UnsupportedByPeer
+from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.upkeep.timer_driver import pause
 from ottla.broker.runtime.upkeep.worker import Worker
 from ottla.protocol.error_codes import ErrorCode
@@ -29,14 +34,7 @@ from ottla.protocol.messages.k56_alter_partition import (
     PartitionResult,
     TopicData,
 )
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.timers import Timers
-    from ottla.broker.replication.brokers import Brokers
-    from ottla.broker.replication.follower_session import PartitionKey
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.protocol.schema import Message
+from ottla.protocol.schema import Message
 
 logger = logging.getLogger(__name__)
 

@@ -18,18 +18,18 @@ from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import Clock
 from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.storage.errors import FsyncFailed
+from ottla.broker.storage.log_dir import LogDir
 
 if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
-    from ottla.broker.core.settings import BrokerSettings
-    from ottla.broker.runtime.replicas.flusher import Flusher
-    from ottla.broker.runtime.replicas.partition import Partition
-    from ottla.broker.runtime.replicas.partitions import Partitions
-    from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
     from ottla.broker.storage.log_cleaner_manager import LogCleanerManager
-    from ottla.broker.storage.log_dir import LogDir
 
 logger = logging.getLogger(__name__)
 

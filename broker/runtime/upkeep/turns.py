@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from ottla.broker.core import limits
-
-if TYPE_CHECKING:
-    from ottla.broker.core.clock import Clock
+from ottla.broker.core.clock import Clock
 
 _SLICE_NS: Final = limits.SLICE_MS * 1_000_000
 

@@ -49,7 +49,7 @@ def admin_topics(scene: Scene) -> None:
     expect(second in admin.list_topics(), "the other topic is gone as well")
 
 
-@scenario("What cannot be created or deleted is refused with Kafka's error, topic by topic.")
+@scenario("Each topic that cannot be created or deleted gets Kafka's error.")
 def admin_topics_refused(scene: Scene) -> None:
     admin, there, absent = scene.admin, scene.topic(), scene.name("absent")
     fine = scene.name("fine")
@@ -76,7 +76,7 @@ def _failure_of_deletion(admin: Admin, name: str) -> ClientError | None:
         return error
 
 
-@scenario("A topic's configuration is described, set and taken back.", quick=True)
+@scenario("A topic's configuration is described, set and reset.", quick=True)
 def admin_topic_configs(scene: Scene) -> None:
     admin, topic = scene.admin, scene.name("admin")
     same(admin.create_topics({topic: 1}, {"retention.ms": "100000"}), {topic: None}, "result of the creation")
@@ -96,7 +96,7 @@ def _wait_for_configs(admin: Admin, topic: str, wanted: Mapping[str, str]) -> No
             return
 
 
-@scenario("A wrong value of a configuration is refused, and changes nothing.")
+@scenario("A wrong configuration value is rejected, and changes nothing.")
 def admin_wrong_config(scene: Scene) -> None:
     admin, topic = scene.admin, scene.topic()
     try:
@@ -116,7 +116,7 @@ def admin_broker_configs(scene: Scene) -> None:
     expect("log.retention.ms" in configs and "message.max.bytes" in configs, f"{len(configs)} settings, but not all of Kafka's")
 
 
-@scenario("A topic is given more partitions, never fewer.")
+@scenario("A topic can get more partitions, never fewer.")
 def admin_partitions(scene: Scene) -> None:
     admin, topic = scene.admin, scene.topic(2)
     admin.create_partitions(topic, 5)
@@ -132,7 +132,7 @@ def admin_partitions(scene: Scene) -> None:
         expect(False, "it was given fewer")
 
 
-@scenario("Records before an offset are deleted, and a reader begins there.", quick=True)
+@scenario("Records before an offset are deleted, and a consumer starts there.", quick=True)
 def admin_delete_records(scene: Scene) -> None:
     admin, topic = scene.admin, scene.topic(2)
     for index in range(2):
@@ -148,7 +148,7 @@ def admin_delete_records(scene: Scene) -> None:
         expect(False, "records behind the end were deleted")
 
 
-@scenario("Offsets are listed: the earliest, the latest, those of a time, that of the largest timestamp.")
+@scenario("Offsets are listed: the earliest, the latest, by time, and that of the largest timestamp.")
 def admin_list_offsets(scene: Scene) -> None:
     topic, first = scene.topic(2), int(time.time() * 1000) - 100 * STEP_MS
     for place in (0, 1, 5, 2):
@@ -195,7 +195,7 @@ def _failure_of_group_deletion(admin: Admin, group: str) -> ClientError | None:
         return error
 
 
-@scenario("An empty group's offsets are altered, and a member begins there; the group is deleted with its offsets.")
+@scenario("An empty group's offsets are altered, and a member starts there; the group is deleted with its offsets.")
 def admin_group_offsets(scene: Scene) -> None:
     topic, group, admin = scene.topic(2), scene.name("group"), scene.admin
     for index in range(2):
@@ -216,7 +216,7 @@ def admin_group_offsets(scene: Scene) -> None:
     _refused(_failure_of_group_deletion(admin, group), "GROUP_ID_NOT_FOUND")
 
 
-@scenario("A group that moves to other partitions is not let go by altering its offsets while it has members.")
+@scenario("The offsets of a group with members cannot be altered.")
 def admin_offsets_of_a_busy_group(scene: Scene) -> None:
     topic, group, admin = scene.topic(2), scene.name("group"), scene.admin
     members = _busy_group(scene, topic, group)
@@ -230,7 +230,7 @@ def admin_offsets_of_a_busy_group(scene: Scene) -> None:
     members.close()
 
 
-@scenario("The producers of a partition are described: id, epoch, last sequence, and where an open transaction began.")
+@scenario("The producers of a partition are described: id, epoch, last sequence, and the start of an open transaction.")
 def admin_producers(scene: Scene) -> None:
     topic, name = scene.topic(), scene.name("txn")
     scene.truth.write_values(topic, [b"before"])
@@ -271,7 +271,7 @@ def admin_transactions(scene: Scene) -> None:
         expect(False, "a transactional id that is not there was described")
 
 
-@scenario("An operator aborts a transaction in a partition: what it hid is read again, and its own records are not.")
+@scenario("An operator aborts a transaction in a partition: records after it become readable, and its own do not.")
 def admin_abort_transaction(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))
@@ -282,7 +282,7 @@ def admin_abort_transaction(scene: Scene) -> None:
     same([one.value for one in scene.read(topic, 1, isolation="read_committed")], [b"behind"], "values")
 
 
-@scenario("An operator fences a transactional id: its producer cannot go on, its transaction is aborted.")
+@scenario("An operator fences a transactional id: its producer cannot continue, and its transaction is aborted.")
 def admin_fence_producers(scene: Scene) -> None:
     topic, name = scene.topic(), scene.name("txn")
     producer = scene.producer(transactional_id=name)

@@ -55,7 +55,7 @@ def zstd(scene: Scene) -> None:
     _codec_both_ways(scene, Codec.ZSTD)
 
 
-@scenario("A topic's own compression.type is applied by the broker, whatever the client compresses with, and read by the client.")
+@scenario("The broker applies the topic's compression.type, whatever codec the client uses, and the client can read the records.")
 def topic_codec(scene: Scene) -> None:
     topic = scene.topic(configs={"compression.type": "zstd"})
     _write(scene.client, topic, Codec.GZIP)
@@ -64,7 +64,7 @@ def topic_codec(scene: Scene) -> None:
     same([one.value for one in scene.read(topic, COUNT)], list(VALUES), "values consumed")
 
 
-@scenario("What this client writes with each codec, every other client reads, but for codecs that one of the two lacks.", timeout_s=300.0)
+@scenario("Every other client reads what this client writes with each codec, except codecs that one of the two lacks.", timeout_s=300.0)
 def codecs_read_by_all(scene: Scene) -> None:
     topic = scene.topic(len(Codec))
     written = [codec for codec in Codec if _can_write(scene.client, topic, codec)]

@@ -31,7 +31,9 @@ def _offsets(taken: list[Taken]) -> list[int]:
     return [one.offset for one in taken]
 
 
-@scenario("Seeking to an offset in the middle of a batch, to the beginning and to the end goes on from there.", quick=True)
+@scenario(
+    "After a seek to an offset in the middle of a batch, to the beginning or to the end, the consumer continues from there.", quick=True
+)
 def seek(scene: Scene) -> None:
     ((topic, index),) = partitions = _filled(scene)
     consumer = _reader(scene, partitions)
@@ -47,7 +49,7 @@ def seek(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A consumer's position is one past the last record that it was given.")
+@scenario("A consumer's position is one past the last record that it got.")
 def position(scene: Scene) -> None:
     (partition,) = partitions = _filled(scene)
     consumer = _reader(scene, partitions)
@@ -56,7 +58,7 @@ def position(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("Beginning and end offsets are the log's.", quick=True)
+@scenario("The beginning and end offsets are those of the log.", quick=True)
 def beginning_and_end_offsets(scene: Scene) -> None:
     partitions = _filled(scene, 2)
     empty = (scene.topic(), 0)
@@ -66,7 +68,7 @@ def beginning_and_end_offsets(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("Offsets by time: the first record at or after a time, and none after the last.", quick=True)
+@scenario("An offset lookup by time returns the first record at or after the time, and nothing after the last record.", quick=True)
 def offsets_for_times(scene: Scene) -> None:
     topic, first = scene.topic(), int(time.time() * 1000) - COUNT * STEP_MS
     for number in range(10):
@@ -81,7 +83,7 @@ def offsets_for_times(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A paused partition gives nothing while others do, and goes on where it stopped when it is resumed.")
+@scenario("A paused partition returns no records while others do, and continues where it stopped when it is resumed.")
 def pause_and_resume(scene: Scene) -> None:
     partitions = _filled(scene, 2)
     paused, other = partitions
@@ -97,7 +99,7 @@ def pause_and_resume(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A consumer without a position starts at the beginning or at the end, as auto.offset.reset says.")
+@scenario("A consumer without a position starts at the beginning or at the end, according to auto.offset.reset.")
 def reset_earliest_and_latest(scene: Scene) -> None:
     ((topic, index),) = _filled(scene)
     same(_offsets(scene.read(topic, COUNT, reset="earliest")), list(range(COUNT)), "offsets with earliest")
@@ -109,7 +111,7 @@ def reset_earliest_and_latest(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A position that the log no longer has is reset as auto.offset.reset says.")
+@scenario("A position that the log no longer has is reset according to auto.offset.reset.")
 def position_out_of_range(scene: Scene) -> None:
     (partition,) = partitions = _filled(scene)
     consumer = _reader(scene, partitions)
@@ -134,7 +136,7 @@ def reset_none(scene: Scene) -> None:
     expect(False, f"there was no error, and {len(taken)} records")
 
 
-@scenario("Records larger than a fetch may be come one at a time: a consumer always gets on.")
+@scenario("Records larger than a fetch's limit arrive one at a time, so that a consumer always makes progress.")
 def small_fetches(scene: Scene) -> None:
     topic, size = scene.topic(), 20_000
     for number in range(10):
@@ -145,7 +147,7 @@ def small_fetches(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A fetch that wants more bytes than there are is answered after its wait, with what there is.")
+@scenario("A fetch whose minimum of bytes is not available returns the available records after its maximum wait.")
 def fetch_waits(scene: Scene) -> None:
     (partition,) = _filled(scene, count=10)
     consumer = scene.consumer(reset="earliest", fetch_min_bytes=1_000_000, fetch_max_wait_ms=1_500)
@@ -157,7 +159,7 @@ def fetch_waits(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A consumer that waits at the end of the log is given a record as soon as it is written, not when its fetch expires.")
+@scenario("A consumer that waits at the end of the log gets a record as soon as it is written, not when its fetch expires.")
 def woken_at_once(scene: Scene) -> None:
     (partition,) = partitions = _filled(scene, count=1)
     consumer = scene.consumer(reset="earliest", fetch_max_wait_ms=5_000)
@@ -173,7 +175,7 @@ def woken_at_once(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("Sixty partitions of which few change, some paused and resumed: a fetch session forgets none and repeats none.")
+@scenario("With sixty partitions of which few change, some paused and resumed, a fetch session loses no record and repeats none.")
 def many_partitions(scene: Scene) -> None:
     count = 60
     topic = scene.topic(count)
@@ -194,7 +196,7 @@ def many_partitions(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("Changing the assignment takes effect: partitions that were taken away give nothing, new ones from their beginning.")
+@scenario("After a changed assignment, removed partitions return nothing, and new ones return records from their beginning.")
 def assign_again(scene: Scene) -> None:
     partitions = _filled(scene, 3)
     consumer = _reader(scene, partitions[:2])
@@ -207,7 +209,7 @@ def assign_again(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("Two consumers of one partition without a group each read everything.")
+@scenario("Two consumers without a group each read all records of a partition.")
 def two_readers(scene: Scene) -> None:
     partitions = _filled(scene)
     first, second = _reader(scene, partitions), _reader(scene, partitions)

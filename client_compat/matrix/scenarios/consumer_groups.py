@@ -24,7 +24,7 @@ def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
     return member(scene, _options(group, **more), topics)
 
 
-@scenario("A lone member of a consumer group (KIP-848) reads everything once, and the next begins where it committed.", quick=True)
+@scenario("The only member of a consumer group (KIP-848) reads everything once, and the next one starts where it committed.", quick=True)
 def consumer_group_alone(scene: Scene) -> None:
     topic, group = _filled(scene, 1), scene.name("group")
     members = Members([_member(scene, group, topic)])
@@ -37,7 +37,10 @@ def consumer_group_alone(scene: Scene) -> None:
     members.close()
 
 
-@scenario("Members of a consumer group share when one joins, and one has all when the other leaves; no record is missed.", timeout_s=180.0)
+@scenario(
+    "When a member joins a consumer group, the partitions are shared; when it leaves, the other gets all of them; no record is missed.",
+    timeout_s=180.0,
+)
 def consumer_group_join_and_leave(scene: Scene) -> None:
     topic, group = _filled(scene), scene.name("group")
     every = partitions_of(topic, count=PARTITIONS)
@@ -72,7 +75,7 @@ def consumer_group_range(scene: Scene) -> None:
 
 
 @scenario(
-    "A static member of a consumer group that leaves for a while and comes back has its partitions again; nobody else's moved.",
+    "A static member of a consumer group that leaves temporarily and returns gets its partitions back; no others move.",
     timeout_s=150.0,
 )
 def consumer_group_static(scene: Scene) -> None:
@@ -88,7 +91,7 @@ def consumer_group_static(scene: Scene) -> None:
     members.close()
 
 
-@scenario("A consumer group may subscribe by a pattern that the broker evaluates, and reads no other topic.")
+@scenario("A consumer group can subscribe by a pattern that the broker evaluates, and reads no other topic.")
 def consumer_group_pattern(scene: Scene) -> None:
     prefix, group = scene.name("pattern"), scene.name("group")
     for name in (f"{prefix}-a", f"other-{prefix}"):
@@ -100,7 +103,10 @@ def consumer_group_pattern(scene: Scene) -> None:
     members.close()
 
 
-@scenario("A member with the new protocol joins a classic group: it becomes a consumer group, and both read on.", timeout_s=150.0)
+@scenario(
+    "When a member with the new protocol joins a classic group, it becomes a consumer group, and both members keep reading.",
+    timeout_s=150.0,
+)
 def classic_group_becomes_consumer_group(scene: Scene) -> None:
     topic, group = _filled(scene), scene.name("group")
     every = partitions_of(topic, count=PARTITIONS)

@@ -32,7 +32,7 @@ def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
     return member(scene, _joining(group, **more), topics)
 
 
-@scenario("A lone member of a group is given all partitions and every record once.", quick=True)
+@scenario("The only member of a group gets all partitions and every record once.", quick=True)
 def group_alone(scene: Scene) -> None:
     topic, group = _filled(scene), scene.name("group")
     members = Members([_member(scene, group, topic)])
@@ -42,7 +42,9 @@ def group_alone(scene: Scene) -> None:
     members.close()
 
 
-@scenario("When a member joins, the partitions are shared; when it leaves, the other has them all; no record is missed.", quick=True)
+@scenario(
+    "When a member joins, the partitions are shared; when it leaves, the other member gets all of them; no record is missed.", quick=True
+)
 def group_join_and_leave(scene: Scene) -> None:
     topic, group = _filled(scene), scene.name("group")
     every = partitions_of(topic, count=PARTITIONS)
@@ -61,7 +63,7 @@ def group_join_and_leave(scene: Scene) -> None:
     members.close()
 
 
-@scenario("The partitions of a member that is killed go to the other one after its session timeout.")
+@scenario("The partitions of a killed member go to the other one after its session timeout.")
 def group_member_killed(scene: Scene) -> None:
     topic, group = _filled(scene), scene.name("group")
     every = partitions_of(topic, count=PARTITIONS)
@@ -77,7 +79,7 @@ def group_member_killed(scene: Scene) -> None:
     members.close()
 
 
-@scenario("More members than partitions: one of them has none, and takes over when another leaves.")
+@scenario("With more members than partitions, one member has none, and takes over when another leaves.")
 def group_spare_member(scene: Scene) -> None:
     topic, group = _filled(scene, 1), scene.name("group")
     every = partitions_of(topic, count=1)
@@ -89,7 +91,7 @@ def group_spare_member(scene: Scene) -> None:
     members.close()
 
 
-@scenario("Two groups of one topic each read all of it.")
+@scenario("Two groups on one topic each read all of it.")
 def group_of_ones_own(scene: Scene) -> None:
     topic = _filled(scene, 2)
     for _ in range(2):
@@ -115,14 +117,14 @@ def assignor_range(scene: Scene) -> None:
     expect(first in shares, f"the shares are {[sorted(share) for share in shares]}")
 
 
-@scenario("The round robin assignor deals the partitions of two topics out to two members in turn.")
+@scenario("The round robin assignor gives the partitions of two topics to two members in turn.")
 def assignor_roundrobin(scene: Scene) -> None:
     every, shares, _ = _two_topics(scene, "roundrobin", [3, 3])
     dealt = {one for place, one in enumerate(sorted(every)) if place % 2 == 0}
     expect(dealt in shares, f"the shares are {[sorted(share) for share in shares]}")
 
 
-@scenario("The sticky assignor shares evenly, and a member that stays keeps what it had when another leaves.")
+@scenario("The sticky assignor shares evenly, and a remaining member keeps its partitions when another leaves.")
 def assignor_sticky(scene: Scene) -> None:
     _kept_partitions(scene, "sticky")
 
@@ -148,7 +150,7 @@ def _kept_partitions(scene: Scene, assignor: str) -> None:
     members.close()
 
 
-@scenario("A static member that is killed and comes back within its session timeout has its partitions again, and nobody else's move.")
+@scenario("A static member that is killed and returns within its session timeout gets its partitions back, and no other partitions move.")
 def static_member_returns(scene: Scene) -> None:
     topic, group = _filled(scene), scene.name("group")
     every = partitions_of(topic, count=PARTITIONS)
@@ -190,7 +192,7 @@ def static_member_fenced(scene: Scene) -> None:
     expect(False, "the first one still commits, and no error came")
 
 
-@scenario("What was committed is where the next member of the group begins.", quick=True)
+@scenario("The next member of the group starts at the committed offsets.", quick=True)
 def commit_and_resume(scene: Scene) -> None:
     topic, group = _filled(scene, 1), scene.name("group")
     first = scene.consumer(**_options(group))
@@ -206,7 +208,7 @@ def commit_and_resume(scene: Scene) -> None:
     second.close()
 
 
-@scenario("A commit without offsets is of the positions: one past the last record that was polled.", quick=True)
+@scenario("A commit without offsets commits the positions: one past the last polled record.", quick=True)
 def commit_positions(scene: Scene) -> None:
     topic, group = _filled(scene, 2), scene.name("group")
     consumer = scene.consumer(**_options(group))
@@ -217,7 +219,7 @@ def commit_positions(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A commit that is not waited for is there soon.")
+@scenario("An asynchronous commit takes effect shortly after the call.")
 def commit_async(scene: Scene) -> None:
     topic, group = _filled(scene, 1), scene.name("group")
     consumer = scene.consumer(**_options(group))
@@ -228,7 +230,7 @@ def commit_async(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A commit's metadata is kept and given back.")
+@scenario("A commit's metadata is stored and returned.")
 def commit_metadata(scene: Scene) -> None:
     topic, group = _filled(scene, 1), scene.name("group")
     consumer = scene.consumer(**_options(group))
@@ -242,7 +244,7 @@ def commit_metadata(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("With automatic commits what was polled is committed after the interval, and when the member leaves.")
+@scenario("With automatic commits, polled records are committed after the interval, and when the member leaves.")
 def auto_commit(scene: Scene) -> None:
     topic, group = _filled(scene, 1), scene.name("group")
     consumer = scene.consumer(**_options(group, auto_commit=True, auto_commit_interval_ms=500))
@@ -256,7 +258,7 @@ def auto_commit(scene: Scene) -> None:
     same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): COUNT + 1}, "what is committed after it left")
 
 
-@scenario("Without automatic commits nothing is committed that was not asked for.")
+@scenario("Without automatic commits, nothing is committed without a call.")
 def no_auto_commit(scene: Scene) -> None:
     topic, group = _filled(scene, 1), scene.name("group")
     consumer = scene.consumer(**_options(group))
@@ -268,7 +270,7 @@ def no_auto_commit(scene: Scene) -> None:
     same(group_truth(scene).offsets(group, [(topic, 0)]), {(topic, 0): -1}, "what is committed after it left")
 
 
-@scenario("A consumer that assigns itself may commit for a group that has no members, and begins there next time.")
+@scenario("A consumer with a manual assignment can commit for a group without members, and starts there next time.")
 def commit_without_membership(scene: Scene) -> None:
     topic, group = _filled(scene, 1), scene.name("group")
     consumer = scene.consumer(**_options(group))
@@ -283,7 +285,7 @@ def commit_without_membership(scene: Scene) -> None:
     again.close()
 
 
-@scenario("A member may seek back and read again; its commits follow its position.")
+@scenario("A member can seek back and read again; its commits follow its position.")
 def rewind(scene: Scene) -> None:
     topic, group = _filled(scene, 1), scene.name("group")
     consumer = scene.consumer(**_options(group))
@@ -296,7 +298,7 @@ def rewind(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A subscription by pattern is of the topics whose names match, and of no other.")
+@scenario("A subscription by pattern covers exactly the topics whose names match.")
 def subscribe_pattern(scene: Scene) -> None:
     prefix, group = scene.name("pattern"), scene.name("group")
     for name in (f"{prefix}-a", f"{prefix}-b", f"other-{prefix}"):

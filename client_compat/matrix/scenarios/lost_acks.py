@@ -33,13 +33,15 @@ def idempotence_with_lost_acks(scene: Scene) -> None:
     same(_send(scene, {"acks": "all", "idempotent": True, "batch_bytes": BATCH_BYTES}), list(range(COUNT)), "the log's values")
 
 
-@scenario("The same with five requests in flight.", losses=_some)
+@scenario(
+    "An idempotent producer with five requests in flight whose acknowledgements get lost stores every record once, in order.", losses=_some
+)
 def idempotence_with_five_in_flight(scene: Scene) -> None:
     options: ProducerOptions = {"acks": "all", "idempotent": True, "batch_bytes": BATCH_BYTES, "max_in_flight": 5, "retries": 1_000}
     same(_send(scene, options), list(range(COUNT)), "the log's values")
 
 
-@scenario("A producer without idempotence that sends again loses nothing, though it may store records twice.", losses=_some)
+@scenario("A producer that retries without idempotence loses nothing, but may store records twice.", losses=_some)
 def retries_with_lost_acks(scene: Scene) -> None:
     stored = _send(scene, {"acks": "all", "idempotent": False, "batch_bytes": BATCH_BYTES, "retries": 1_000})
     same(sorted(set(stored)), list(range(COUNT)), "distinct values of the log")

@@ -44,19 +44,19 @@ def _send_keys(scene: Scene, partitioner: str) -> dict[bytes, int]:
 JAVA = {key: partition_of(key, PARTITIONS) for key in KEYS}
 
 
-@scenario("The client's default partitioner puts every key where the Java client's does, by murmur2.", quick=True)
+@scenario("The client's default partitioner chooses the same partition as the Java client's for every key, by murmur2.", quick=True)
 def default_partitioner_as_javas(scene: Scene) -> None:
     if other := OTHER_DEFAULT.get(scene.client_name):
         raise Unsupported(f"{scene.client_name}: {other}")
     same(_send_keys(scene, "default"), JAVA, "partitions by key")
 
 
-@scenario("The client's murmur2 partitioner, asked for by name, puts every key where the Java client's does.")
+@scenario("The client's murmur2 partitioner, selected by name, chooses the same partition as the Java client's for every key.")
 def murmur2_partitioner(scene: Scene) -> None:
     same(_send_keys(scene, "murmur2"), JAVA, "partitions by key")
 
 
-@scenario("The client's default partitioner puts a key always into the same partition, and keys into several.")
+@scenario("The client's default partitioner always chooses the same partition for a key, and several partitions for different keys.")
 def same_key_same_partition(scene: Scene) -> None:
     if scene.client_name in KEYLESS_DEFAULT:
         raise Unsupported(f"{scene.client_name}: {OTHER_DEFAULT[scene.client_name]}")
@@ -65,7 +65,7 @@ def same_key_same_partition(scene: Scene) -> None:
     expect(len(set(first.values())) > PARTITIONS // 2, f"{len(KEYS)} keys went to {len(set(first.values()))} of {PARTITIONS} partitions")
 
 
-@scenario("A partitioner of the application's own decides.")
+@scenario("A custom partitioner chooses the partition.")
 def custom_partitioner(scene: Scene) -> None:
     topic = scene.topic(PARTITIONS)
     producer = scene.producer(acks="all", partitioner="last")
@@ -75,7 +75,7 @@ def custom_partitioner(scene: Scene) -> None:
     same([record.key for record in scene.truth.records(topic, PARTITIONS - 1)], list(KEYS), "keys in the last partition")
 
 
-@scenario("A serializer of the application's own makes the bytes that are stored.")
+@scenario("A custom serializer produces the stored bytes.")
 def serializer(scene: Scene) -> None:
     topic, document = scene.topic(), {"z": [1, 2], "a": {"y": None, "b": "é"}}
     producer = scene.producer(acks="all", serializer="json")
@@ -89,7 +89,7 @@ def serializer(scene: Scene) -> None:
     expect(value in compact, f"it is stored as {value!r}")
 
 
-@scenario("An interceptor sees every record on its way out, and what it adds is stored.")
+@scenario("An interceptor gets every record before it is sent, and its changes are stored.")
 def interceptor(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(acks="all", interceptor=True)

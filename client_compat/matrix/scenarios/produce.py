@@ -47,7 +47,7 @@ def acks_leader(scene: Scene) -> None:
     same(scene.truth.values(topic), _values(COUNT), "the log's values")
 
 
-@scenario("With acks=0, the client waits for no answer and is told no offset, and the records are stored.", quick=True)
+@scenario("With acks=0 the client waits for no response and gets no offset, and the records are stored.", quick=True)
 def acks_none(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(acks="0")
@@ -60,7 +60,7 @@ def acks_none(scene: Scene) -> None:
     same(scene.truth.values(topic), _values(COUNT), "the log's values")
 
 
-@scenario("What was produced is consumed: same values, same order, from the first offset.", quick=True)
+@scenario("Produced records are consumed with the same values in the same order, from the first offset.", quick=True)
 def produce_consume(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(acks="all")
@@ -70,7 +70,7 @@ def produce_consume(scene: Scene) -> None:
     same([(one.offset, one.value) for one in taken], list(enumerate(_values(COUNT))), "offsets and values consumed")
 
 
-@scenario("A producer that lingers gathers records: many records come in few batches.")
+@scenario("With linger.ms a producer sends many records in few batches.")
 def linger(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(acks="all", linger_ms=200)
@@ -81,7 +81,7 @@ def linger(scene: Scene) -> None:
     expect(len(batches) <= COUNT // 4, f"{COUNT} records came in {len(batches)} batches")
 
 
-@scenario("A producer's batch size bounds its batches: records that do not fit into one come in several, in order.")
+@scenario("A producer's batch size limits its batches: records that do not fit into one are sent in several, in order.")
 def batch_size(scene: Scene) -> None:
     topic, limit, size = scene.topic(), 4_000, 200
     producer = scene.producer(acks="all", linger_ms=100, batch_bytes=limit)
@@ -93,7 +93,7 @@ def batch_size(scene: Scene) -> None:
     expect(largest <= limit + 2 * size, f"the largest batch has {largest} bytes, with a limit of {limit}")
 
 
-@scenario("With a buffer smaller than what is sent, every record is delivered or refused, and the log holds just the delivered ones.")
+@scenario("With a buffer smaller than the data, every record is delivered or rejected, and the log has exactly the delivered ones.")
 def buffer_limit(scene: Scene) -> None:
     topic, count = scene.topic(), 400
     producer = scene.producer(acks="all", buffer_bytes=64 * 1024)
@@ -108,7 +108,7 @@ def buffer_limit(scene: Scene) -> None:
     )
 
 
-@scenario("A record of 900 KB comes through, both ways, byte for byte.")
+@scenario("A record of 900 KB is produced and consumed unchanged.")
 def large_record(scene: Scene) -> None:
     topic, value = scene.topic(), random.Random(4).randbytes(LARGE_BYTES)
     producer = scene.producer(acks="all")
@@ -119,7 +119,7 @@ def large_record(scene: Scene) -> None:
     expect([one.value for one in taken] == [value, b"small"], f"{[len(one.value or b'') for one in taken]} bytes were read")
 
 
-@scenario("A record above the topic's max.message.bytes is refused as MESSAGE_TOO_LARGE, and a smaller one after it is stored.")
+@scenario("A record above the topic's max.message.bytes is rejected with MESSAGE_TOO_LARGE, and a smaller one after it is stored.")
 def record_too_large_for_the_topic(scene: Scene) -> None:
     topic = scene.topic(configs={"max.message.bytes": "10000"})
     producer = scene.producer(acks="all")
@@ -131,7 +131,7 @@ def record_too_large_for_the_topic(scene: Scene) -> None:
     same(scene.truth.values(topic), [b"small"], "the log's values")
 
 
-@scenario("A record above the client's own limit is refused before it is sent, and a smaller one after it is stored.")
+@scenario("The client rejects a record above its own limit before sending it, and a smaller one after it is stored.")
 def record_too_large_for_the_client(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(acks="all", max_request_bytes=10_000)
@@ -146,7 +146,7 @@ def record_too_large_for_the_client(scene: Scene) -> None:
     same(scene.truth.values(topic), [b"small"], "the log's values")
 
 
-@scenario("Five requests in flight: many small batches of an idempotent producer are stored in the order in which they were sent.")
+@scenario("With five requests in flight, many small batches of an idempotent producer are stored in the order in which they were sent.")
 def five_in_flight(scene: Scene) -> None:
     topic, count, size = scene.topic(), 500, 100
     producer = scene.producer(acks="all", idempotent=True, max_in_flight=5, batch_bytes=1_000)
@@ -158,7 +158,7 @@ def five_in_flight(scene: Scene) -> None:
     expect(all(batch.header.producer_id >= 0 for batch in batches), "a batch came without a producer id")
 
 
-@scenario("Records for several partitions go where they are sent, and each partition keeps its order.")
+@scenario("Records with explicit partitions are stored there, and each partition keeps its order.")
 def explicit_partitions(scene: Scene) -> None:
     partitions, count = 4, 20
     topic = scene.topic(partitions)
@@ -177,7 +177,7 @@ def explicit_partitions(scene: Scene) -> None:
     same(len({(one.partition, one.offset) for one in taken}), count * partitions, "places consumed")
 
 
-@scenario("A producer and a consumer that wait for each other: each record is consumed before the next is sent.")
+@scenario("A producer and a consumer alternate: each record is consumed before the next is sent.")
 def ping_pong(scene: Scene) -> None:
     topic = scene.topic()
     producer, consumer = scene.producer(acks="all"), scene.consumer(reset="earliest")

@@ -32,7 +32,7 @@ def _both_ways(scene: Scene, records: list[Record]) -> None:
     same([(one.key, one.value, one.headers) for one in taken], wanted, "consumed records (key, value, headers)")
 
 
-@scenario("Headers keep their order, names of any alphabet, repeated names and empty values.", quick=True)
+@scenario("Headers keep their order, their names in any alphabet, repeated names and empty values.", quick=True)
 def headers(scene: Scene) -> None:
     _both_ways(scene, [Record(b"v", b"k", HEADERS)])
 
@@ -42,28 +42,28 @@ def null_header(scene: Scene) -> None:
     _both_ways(scene, [Record(b"v", b"k", WITH_NULL)])
 
 
-@scenario("A key may be null or empty, and stays what it was.", quick=True)
+@scenario("A key may be null or empty, and stays unchanged.", quick=True)
 def null_and_empty_keys(scene: Scene) -> None:
     _both_ways(scene, [Record(b"no key", None), Record(b"empty key", b""), Record(b"a key", b"k")])
 
 
-@scenario("A value may be null, as compaction's tombstones are, and stays null.", quick=True)
+@scenario("A value may be null, as in tombstones, and stays null.", quick=True)
 def null_values(scene: Scene) -> None:
     _both_ways(scene, [Record(None, b"gone"), Record(b"v", b"k")])
 
 
-@scenario("A value may be empty, and is then not null.")
+@scenario("A value may be empty, and does not become null.")
 def empty_values(scene: Scene) -> None:
     _both_ways(scene, [Record(b"", b"k"), Record(b"v", b"k")])
 
 
-@scenario("Every byte from 0 to 255 passes in keys and values.")
+@scenario("Keys and values may contain every byte from 0 to 255.")
 def binary(scene: Scene) -> None:
     every = bytes(range(256))
     _both_ways(scene, [Record(every, every[::-1]), Record(b"\xc3\x28", b"\xff\xfe")])
 
 
-@scenario("A record keeps the timestamp that its sender gave it, and consumers are told that it is the creator's.", quick=True)
+@scenario("A record keeps the sender's timestamp, and consumers get it with the type CreateTime.", quick=True)
 def create_time(scene: Scene) -> None:
     topic, at = scene.topic(), _now() - 5 * SECOND_MS
     producer = scene.producer(acks="all")
@@ -85,7 +85,7 @@ def time_of_sending(scene: Scene) -> None:
     expect(before - SECOND_MS <= stored.timestamp <= _now() + SECOND_MS, f"the timestamp is {stored.timestamp}, sent after {before}")
 
 
-@scenario("In a topic of message.timestamp.type=LogAppendTime records have the broker's time, and consumers are told so.")
+@scenario("In a topic with message.timestamp.type=LogAppendTime records have the broker's time, and consumers get that type.")
 def append_time(scene: Scene) -> None:
     topic, old = scene.topic(configs={"message.timestamp.type": "LogAppendTime"}), 1_000_000_000_000
     before = _now()

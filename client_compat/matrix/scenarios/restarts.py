@@ -61,27 +61,27 @@ def _none_lost(scene: Scene, *, kill: bool) -> None:
     expect(not lost, f"{len(lost)} acknowledged records are not there: {sorted(lost)[:10]}")
 
 
-@scenario("Through a graceful restart under load an idempotent producer's records are there once, in order.", durable=True, timeout_s=180.0)
+@scenario("After a clean restart under load, an idempotent producer's records are stored once, in order.", durable=True, timeout_s=180.0)
 def restarts_idempotent(scene: Scene) -> None:
     _each_once(scene, kill=False)
 
 
-@scenario("Through a SIGKILL under load an idempotent producer's records are there once, in order.", durable=True, timeout_s=180.0)
+@scenario("After a SIGKILL under load, an idempotent producer's records are stored once, in order.", durable=True, timeout_s=180.0)
 def kills_idempotent(scene: Scene) -> None:
     _each_once(scene, kill=True)
 
 
-@scenario("Through a graceful restart under load nothing that was acknowledged is lost.", durable=True, timeout_s=180.0)
+@scenario("A clean restart under load loses no acknowledged record.", durable=True, timeout_s=180.0)
 def restarts(scene: Scene) -> None:
     _none_lost(scene, kill=False)
 
 
-@scenario("Through a SIGKILL under load nothing that was acknowledged is lost.", durable=True, timeout_s=180.0)
+@scenario("A SIGKILL under load loses no acknowledged record.", durable=True, timeout_s=180.0)
 def kills(scene: Scene) -> None:
     _none_lost(scene, kill=True)
 
 
-@scenario("A consumer reads on after its broker was restarted, from where it was.", durable=True)
+@scenario("After a restart of the broker a consumer continues from its position.", durable=True)
 def consumer_after_a_restart(scene: Scene) -> None:
     topic = scene.topic()
     scene.truth.write_values(topic, [b"0", b"1"])
@@ -96,7 +96,7 @@ def consumer_after_a_restart(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A producer and a consumer that were idle over a restart refresh their metadata and go on.", durable=True)
+@scenario("A producer and a consumer that were idle during a restart refresh their metadata and continue.", durable=True)
 def idle_over_a_restart(scene: Scene) -> None:
     topic = scene.topic()
     producer, consumer = scene.producer(acks="all"), scene.consumer(reset="earliest")

@@ -62,19 +62,19 @@ def _refused_write(scene: Scene, name: str, topic: str) -> None:
     same(scene.truth.end_offset(topic), 0, "the log's end")
 
 
-@scenario("Who may not write to a topic is refused by name, and nothing is stored.", quick=True)
+@scenario("A user without WRITE on a topic gets an error that names the topic, and nothing is stored.", quick=True)
 def write_denied(scene: Scene) -> None:
     name, topic = user(scene), scene.topic()
     scene.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
     _refused_write(scene, name, topic)
 
 
-@scenario("A topic that a user may not even see is refused by name.")
+@scenario("A user without DESCRIBE on a topic gets an error that names the topic.")
 def unseen_topic(scene: Scene) -> None:
     _refused_write(scene, user(scene), scene.topic())
 
 
-@scenario("Who may not read a topic gets none of its records, and is told so.")
+@scenario("A user without READ on a topic gets an error and no records.")
 def read_denied(scene: Scene) -> None:
     name, topic = user(scene), scene.topic()
     scene.truth.write_values(topic, [b"not for all"])
@@ -92,7 +92,7 @@ def read_denied(scene: Scene) -> None:
     same(taken, [], "what was read")
 
 
-@scenario("Who may not join a group is told so.")
+@scenario("A user without READ on a group gets an error.")
 def group_denied(scene: Scene) -> None:
     name, topic = user(scene), scene.topic()
     scene.rights.give(Right(name, Operation.READ, Resource.TOPIC, topic))
@@ -106,7 +106,7 @@ def group_denied(scene: Scene) -> None:
     _said(consumer.close)
 
 
-@scenario("Who may not use a transactional id is told so before anything is written.")
+@scenario("A user without WRITE on a transactional id gets an error before anything is written.")
 def transactional_id_denied(scene: Scene) -> None:
     name, topic = user(scene), scene.topic()
     scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, topic))
@@ -119,7 +119,7 @@ def transactional_id_denied(scene: Scene) -> None:
     same(scene.truth.end_offset(topic), 0, "the log's end")
 
 
-@scenario("The right to write is taken away from a producer, and given back: it is refused in between, and then goes on.", quick=True)
+@scenario("A producer's WRITE permission is removed and restored: its records are rejected in between, and then it continues.", quick=True)
 def write_taken_away_and_given_back(scene: Scene) -> None:
     name, topic = user(scene), scene.topic()
     right = Right(name, Operation.WRITE, Resource.TOPIC, topic)
@@ -137,7 +137,7 @@ def write_taken_away_and_given_back(scene: Scene) -> None:
     expect(scene.truth.end_offset(topic) > refused_at, "nothing more is stored")
 
 
-@scenario("The right to read is taken away from a consumer, and given back: it gets nothing in between, and then everything.")
+@scenario("A consumer's READ permission is removed and restored: it gets nothing in between, and then everything.")
 def read_taken_away_and_given_back(scene: Scene) -> None:
     name, topic = user(scene), scene.topic()
     right = Right(name, Operation.READ, Resource.TOPIC, topic)

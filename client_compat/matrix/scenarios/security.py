@@ -72,12 +72,12 @@ def _kept_out(scene: Scene, guest: Client) -> None:
     scene.found.append("no error, and no broker")
 
 
-@scenario("Over TLS a producer writes and a consumer reads; the client looks at the broker's certificate.", quick=True)
+@scenario("A producer writes and a consumer reads over TLS; the client checks the broker's certificate.", quick=True)
 def tls(scene: Scene) -> None:
     _there_and_back(scene, scene.guest("TLS"), scene.topic())
 
 
-@scenario("A certificate is a user's name: who shows it may do what the user may.", clients=CERTIFIED, quick=True)
+@scenario("A client certificate authenticates a user, who has that user's permissions.", clients=CERTIFIED, quick=True)
 def mutual_tls(scene: Scene) -> None:
     _there_and_back(scene, scene.guest("CERTIFIED", certificate="client"), locked_topic(scene, CERTIFIED_USER))
 
@@ -88,29 +88,31 @@ def _by_scram(scene: Scene, mechanism: str) -> None:
     _there_and_back(scene, guest, locked_topic(scene, name))
 
 
-@scenario("A user logs in by SCRAM-SHA-256 over TLS.")
+@scenario("A user authenticates by SCRAM-SHA-256 over TLS.")
 def scram_sha_256(scene: Scene) -> None:
     _by_scram(scene, "SCRAM-SHA-256")
 
 
-@scenario("A user logs in by SCRAM-SHA-512 over TLS.", quick=True)
+@scenario("A user authenticates by SCRAM-SHA-512 over TLS.", quick=True)
 def scram_sha_512(scene: Scene) -> None:
     _by_scram(scene, "SCRAM-SHA-512")
 
 
-@scenario("A user logs in by PLAIN over TLS.")
+@scenario("A user authenticates by PLAIN over TLS.")
 def plain_over_tls(scene: Scene) -> None:
     guest = scene.guest("LOGIN", mechanism="PLAIN", user=PLAIN_USER, password=PLAIN_PASSWORD)
     _there_and_back(scene, guest, locked_topic(scene, PLAIN_USER))
 
 
-@scenario("A user logs in by a bearer's token that nobody signed.")
+@scenario("A user authenticates by an unsigned bearer token.")
 def oauthbearer(scene: Scene) -> None:
     name = scene.name("user")
     _there_and_back(scene, scene.guest("LOGIN", mechanism="OAUTHBEARER", user=name), locked_topic(scene, name))
 
 
-@scenario("A log-in that holds three seconds is renewed, or made again, while records flow: what is acknowledged is stored in order.")
+@scenario(
+    "A three-second session is renewed by re-authentication or a new connection under load: acknowledged records are stored in order."
+)
 def renewed_while_producing(scene: Scene) -> None:
     name = user(scene)
     topic = locked_topic(scene, name)
@@ -133,69 +135,69 @@ def renewed_while_producing(scene: Scene) -> None:
     scene.found.append(f"errors of records: {', '.join(sorted(errors)) or 'none'}")
 
 
-@scenario("Who gives a wrong password by SCRAM is kept out, and told so.", quick=True)
+@scenario("A client with a wrong password for SCRAM is rejected, with that error.", quick=True)
 def wrong_password(scene: Scene) -> None:
     _kept_out(scene, scene.guest("LOGIN", mechanism="SCRAM-SHA-256", user=user(scene), password="nope"))
 
 
-@scenario("Who gives a wrong password by PLAIN is kept out, and told so.")
+@scenario("A client with a wrong password for PLAIN is rejected, with that error.")
 def wrong_password_by_plain(scene: Scene) -> None:
     _kept_out(scene, scene.guest("LOGIN", mechanism="PLAIN", user=PLAIN_USER, password="nope"))
 
 
-@scenario("A user that there is not is kept out, and told no more than one with a wrong password.")
+@scenario("An unknown user is rejected, with the same error as for a wrong password.")
 def unknown_user(scene: Scene) -> None:
     _kept_out(scene, scene.guest("LOGIN", mechanism="SCRAM-SHA-512", user="nobody", password=PASSWORD))
 
 
-@scenario("A mechanism that the listener does not have keeps a client out.")
+@scenario("A client with a mechanism that the listener does not offer is rejected.")
 def mechanism_that_is_not_there(scene: Scene) -> None:
     _kept_out(scene, scene.guest("AGAIN", mechanism="PLAIN", user=PLAIN_USER, password=PLAIN_PASSWORD))
 
 
-@scenario("A bearer's token that has ended keeps a client out.", clients=SECURED - OWN_TOKENS)
+@scenario("A client with an expired bearer token is rejected.", clients=SECURED - OWN_TOKENS)
 def token_that_has_ended(scene: Scene) -> None:
     guest = scene.guest("LOGIN", mechanism="OAUTHBEARER", user="late")
     assert guest.security is not None
     _kept_out(scene, Client(guest.name, guest.program, guest.bootstrap, {**guest.security, "token": unsecured_token("late", -60)}))
 
 
-@scenario("A client does not go on at a broker whose certificate has ended.")
+@scenario("A client rejects a broker with an expired certificate.")
 def expired_certificate(scene: Scene) -> None:
     _kept_out(scene, scene.guest("EXPIRED"))
 
 
-@scenario("A client does not go on at a broker whose certificate an authority has signed that it does not trust.", quick=True)
+@scenario("A client rejects a broker whose certificate is signed by an untrusted authority.", quick=True)
 def wrong_authority(scene: Scene) -> None:
     _kept_out(scene, scene.guest("TLS", ca="other-ca"))
 
 
-@scenario("A client does not go on at a broker whose certificate is another host's.")
+@scenario("A client rejects a broker whose certificate is for another host.")
 def wrong_host(scene: Scene) -> None:
     _kept_out(scene, scene.guest("ELSEWHERE"))
 
 
-@scenario("Where certificates are asked for, a client without one is kept out.", quick=True)
+@scenario("A listener that requires client certificates rejects a client without one.", quick=True)
 def no_certificate(scene: Scene) -> None:
     _kept_out(scene, scene.guest("CERTIFIED"))
 
 
-@scenario("A client whose certificate has ended is kept out.", clients=CERTIFIED)
+@scenario("A client with an expired certificate is rejected.", clients=CERTIFIED)
 def expired_certificate_of_a_client(scene: Scene) -> None:
     _kept_out(scene, scene.guest("CERTIFIED", certificate="expired-client"))
 
 
-@scenario("A client whose certificate an authority has signed that the broker does not trust is kept out.", clients=CERTIFIED)
+@scenario("A client whose certificate is signed by an untrusted authority is rejected.", clients=CERTIFIED)
 def certificate_of_a_stranger(scene: Scene) -> None:
     _kept_out(scene, scene.guest("CERTIFIED", certificate="stranger"))
 
 
-@scenario("A client that speaks no TLS is kept out of a listener that does.")
+@scenario("A client without TLS cannot use a TLS listener.")
 def plain_bytes_at_tls(scene: Scene) -> None:
     _kept_out(scene, scene.guest("TLS", "PLAINTEXT"))
 
 
-@scenario("A client that speaks TLS does not come into a listener that does not.")
+@scenario("A client with TLS cannot use a listener without TLS.")
 def tls_at_a_plain_listener(scene: Scene) -> None:
     guest = scene.guest("TLS")
     _kept_out(scene, Client(guest.name, guest.program, scene.broker.process.bootstrap, guest.security))

@@ -12,7 +12,7 @@ NONE_BY_ITSELF = {"auto.create.topics.enable": "false"}
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 
 
-@scenario("Sending to a topic that does not exist creates it, where the broker's auto.create.topics.enable allows it.", quick=True)
+@scenario("Sending to a topic that does not exist creates it if the broker's auto.create.topics.enable is true.", quick=True)
 def auto_creation(scene: Scene) -> None:
     topic = scene.name("created")
     producer = scene.producer(acks="all")
@@ -42,7 +42,7 @@ def no_auto_creation(scene: Scene) -> None:
     expect(False, "the topic is there")
 
 
-@scenario("A producer goes on when its topic is deleted and made again, with another id and more partitions.", settings=NONE_BY_ITSELF)
+@scenario("A producer continues when its topic is deleted and recreated with another id and more partitions.", settings=NONE_BY_ITSELF)
 def topic_made_again(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(acks="all")
@@ -54,7 +54,7 @@ def topic_made_again(scene: Scene) -> None:
     same(scene.truth.values(topic), [b"3", b"4", b"5"], "the new log's values")
 
 
-@scenario("A consumer is given the records of a topic that was deleted and made again, from its beginning.", settings=NONE_BY_ITSELF)
+@scenario("A consumer gets the records of a deleted and recreated topic from its beginning.", settings=NONE_BY_ITSELF)
 def topic_made_again_under_a_consumer(scene: Scene) -> None:
     topic = scene.topic()
     scene.truth.write_values(topic, [b"old-%d" % n for n in range(5)])
@@ -68,7 +68,7 @@ def topic_made_again_under_a_consumer(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A topic's name may have every character that Kafka allows, and 249 of them.")
+@scenario("A topic's name may have all characters that Kafka allows, and a length of 249.")
 def topic_names(scene: Scene) -> None:
     for name in (f"{scene.name()}.A_z-09", scene.name("long").ljust(249, "x")):
         scene.truth.create_topic(name)

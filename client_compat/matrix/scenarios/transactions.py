@@ -50,7 +50,7 @@ def _wait_for_markers(scene: Scene, topic: str, wanted: list[ControlType], timeo
             return
 
 
-@scenario("A committed transaction's records are read, in order, by a consumer that reads committed ones.", quick=True)
+@scenario("A read_committed consumer reads a committed transaction's records in order.", quick=True)
 def transaction_commit(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))
@@ -64,7 +64,7 @@ def transaction_commit(scene: Scene) -> None:
     expect(all(header.is_transactional for header in data), "there are batches that are not transactional")
 
 
-@scenario("An aborted transaction's records are read by a consumer that reads all, and not by one that reads committed ones.", quick=True)
+@scenario("A read_uncommitted consumer reads an aborted transaction's records, a read_committed consumer does not.", quick=True)
 def transaction_abort(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))
@@ -80,7 +80,7 @@ def transaction_abort(scene: Scene) -> None:
     same(_values(_read(scene, topic, COUNT + 1, "read_uncommitted")), _text(0, COUNT + 1), "values of a read_uncommitted consumer")
 
 
-@scenario("Transactions that commit and abort in turn: exactly the committed records are read.")
+@scenario("With transactions that alternately commit and abort, exactly the committed records are read.")
 def transactions_in_turn(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))
@@ -97,7 +97,7 @@ def transactions_in_turn(scene: Scene) -> None:
     _wait_for_markers(scene, topic, [COMMIT, ABORT] * 3)
 
 
-@scenario("While a transaction is open, a consumer that reads committed records is given nothing behind its first one.")
+@scenario("While a transaction is open, a read_committed consumer gets no records after the transaction's first one.")
 def open_transaction_hides(scene: Scene) -> None:
     topic = scene.topic()
     scene.truth.write_values(topic, [b"before"])
@@ -167,7 +167,7 @@ def _refusal(producer: Producer, topic: str) -> ClientError | None:
     return sent.error
 
 
-@scenario("A program that is killed in a transaction: its successor's first act aborts it.")
+@scenario("When a program is killed in a transaction, its successor's initialisation aborts the transaction.")
 def killed_in_a_transaction(scene: Scene) -> None:
     topic, name = scene.topic(), scene.name("txn")
     survivor, doomed = scene.client, scene.another()
@@ -184,7 +184,7 @@ def killed_in_a_transaction(scene: Scene) -> None:
     same(_values(_read(scene, topic, 1)), [b"kept"], "values")
 
 
-@scenario("A transaction that is open for longer than its timeout is aborted by the broker, and cannot be committed.", timeout_s=120.0)
+@scenario("The broker aborts a transaction that is open for longer than its timeout, and it cannot be committed.", timeout_s=120.0)
 def transaction_timeout(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"), transaction_timeout_ms=2_000)
@@ -201,7 +201,7 @@ def transaction_timeout(scene: Scene) -> None:
     same(_markers(scene, topic), [ABORT], "markers")
 
 
-@scenario("Consume, transform, produce: with offsets in the transaction every record is transformed exactly once, through aborts.")
+@scenario("Consume, transform, produce: with offsets in the transaction, every record is transformed exactly once in spite of aborts.")
 def consume_transform_produce(scene: Scene) -> None:
     source, target, group = scene.topic(), scene.topic(), scene.name("group")
     scene.truth.write_values(source, _text(0, 4 * COUNT))
@@ -226,7 +226,7 @@ def consume_transform_produce(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("Offsets in a transaction that is aborted are not committed.")
+@scenario("Offsets in an aborted transaction are not committed.")
 def offsets_of_an_abort(scene: Scene) -> None:
     source, target, group = scene.topic(), scene.topic(), scene.name("group")
     scene.truth.write_values(source, _text(0, COUNT))
@@ -244,7 +244,9 @@ def offsets_of_an_abort(scene: Scene) -> None:
     consumer.close()
 
 
-@scenario("A transaction that was open when the broker was restarted is committed afterwards, whole.", durable=True, timeout_s=180.0)
+@scenario(
+    "A transaction that is open during a restart of the broker can be committed afterwards, as a whole.", durable=True, timeout_s=180.0
+)
 def transaction_over_a_restart(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))
@@ -259,7 +261,7 @@ def transaction_over_a_restart(scene: Scene) -> None:
     same(_values(_read(scene, topic, 2 * COUNT)), _text(0, 2 * COUNT), "values")
 
 
-@scenario("A transactional producer refuses to send outside a transaction.")
+@scenario("A transactional producer rejects a send outside a transaction.")
 def send_outside_a_transaction(scene: Scene) -> None:
     topic = scene.topic()
     producer = scene.producer(transactional_id=scene.name("txn"))

@@ -52,7 +52,7 @@ def test_a_member_that_no_controller_registers_ends_after_the_time_that_is_set_f
     exit_codes: list[int] = []
     with asyncio.Runner(loop_factory=TimelessLoop) as runner:
         why, left = runner.run(refused(exit_codes))
-    assert "did not come into its cluster" in why
+    assert "could not join its cluster" in why
     assert exit_codes == [1]
     assert left == []
 
@@ -72,7 +72,7 @@ def started_with(caplog: pytest.LogCaptureFixture, of_controller: str | None, of
 
 def test_a_min_insync_replicas_that_the_cluster_does_not_obey_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
     (told,) = started_with(caplog, None, "2")
-    assert told.startswith("min.insync.replicas=2 of this broker's start has no effect: the cluster's metadata has 1.")
+    assert told.startswith("min.insync.replicas=2 in this broker's static configuration has no effect: the cluster's metadata has 1.")
     assert "--entity-default --add-config min.insync.replicas=2" in told
 
 

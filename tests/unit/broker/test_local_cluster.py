@@ -149,7 +149,7 @@ def test_a_broker_with_a_wrong_password_says_so_and_tries_until_it_gives_up(capl
         lock = cluster_security(make_development_security(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
         machine.given |= lock.settings
         machine.users_at = lambda _settings: {**lock.users, NODE_USER: "not what they bring"}
-        with pytest.raises(ConnectionError, match="did not come into its cluster"):
+        with pytest.raises(ConnectionError, match="could not join its cluster"):
             await machine.done(machine.cluster(1, listener=LISTENER).start())
 
     run(scene())
@@ -191,7 +191,7 @@ def test_the_directory_of_one_node_is_refused() -> None:
         machine = Machine()
         machine.files.make_dir(DATA)
         machine.files.write(DATA / "meta.properties", b"", sync=True)
-        with pytest.raises(StartError, match="is the directory of one node"):
+        with pytest.raises(StartError, match="is the directory of a single node"):
             await machine.done(machine.cluster().start())
 
     run(scene())
@@ -206,6 +206,6 @@ def test_what_is_wrong_with_a_setting_is_told_before_anything_is_begun() -> None
 
 def test_a_host_that_nobody_can_dial_is_refused_before_anything_is_begun() -> None:
     machine = Machine()
-    with pytest.raises(SettingsError, match=r"advertised\.listeners is needed: PLAINTEXT listens at 0\.0\.0\.0"):
+    with pytest.raises(SettingsError, match=r"advertised\.listeners is required: PLAINTEXT listens at 0\.0\.0\.0"):
         LocalCluster(Layout(DATA, 2, host="0.0.0.0"), machine.settings_of, Faults, machine.environment, machine.exit_codes.append)
     assert machine.files.scan(Path("/")) == []

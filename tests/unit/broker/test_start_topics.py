@@ -20,5 +20,5 @@ def test_a_list_of_topics_is_read_with_and_without_numbers() -> None:
 
 @pytest.mark.parametrize("text", ["a:many", ":1:1", "a:1:1:compact:more"])
 def test_what_is_no_topic_stops_the_start(text: str) -> None:
-    with pytest.raises(SettingsError, match="a topic is NAME"):
+    with pytest.raises(SettingsError, match="expected NAME"):
         parsed_topics(text)

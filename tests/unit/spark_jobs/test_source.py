@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, In, LessThanOrEqual, Not
 
 from ottla.protocol.records.compression import Codec
@@ -13,9 +13,6 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 from ottla.spark_jobs.source import KafkaLogSource, filters_of, narrowed
 from ottla.spark_jobs.tables import Filters
 from tests.support.kafka_logs import T0, PartitionWriter
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 @pytest.fixture(autouse=True)

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxBytes
 
 from ottla.spark_jobs.source import KafkaLogSource
 from ottla.spark_jobs.stream import KafkaLogStreamReader, Offset
 from ottla.spark_jobs.tables import Filters, arrow_schema
 from tests.support.kafka_logs import PartitionWriter
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 ALL = ReadAllAvailable()
 

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
+from pyspark.sql import Row, SparkSession
 
 from ottla.spark_jobs import views
 from ottla.spark_jobs.source import KafkaLogSource
 from tests.support.kafka_logs import PartitionWriter, checkpoint, flip
-
-if TYPE_CHECKING:
-    from pyspark.sql import Row, SparkSession
 
 
 def batches(spark: SparkSession, root: Path) -> list[Row]:

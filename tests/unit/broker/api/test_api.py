@@ -1,4 +1,4 @@
-"""What a handler is given, and the table of routes."""
+"""Tests of handlers' arguments and of the table of routes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ottla.broker.api.routes import ROUTES, load_all
 from ottla.protocol.codec import request_class
 
 
-def test_who_waits_for_a_connection_is_told_once_that_it_closed() -> None:
+def test_close_callbacks_run_once() -> None:
     peer = Peer("127.0.0.1", "127.0.0.1", 9092, Listener("PLAINTEXT", "", 9092))
     told: list[str] = []
     peer.on_closed["a"] = lambda: told.append("a")
@@ -25,5 +25,5 @@ def test_every_handler_can_be_imported_and_its_module_is_named_after_its_key() -
         assert key == request_class(key).API_KEY
 
 
-def test_the_routes_are_in_the_order_of_their_keys() -> None:
+def test_routes_are_in_the_order_of_their_keys() -> None:
     assert list(ROUTES) == sorted(ROUTES)

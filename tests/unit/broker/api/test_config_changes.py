@@ -1,4 +1,4 @@
-"""In a cluster a broker settles what is its own of a change of settings, and the controller the rest."""
+"""Tests of configuration changes in a cluster: a broker decides its own part, the controller the rest."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def change(kind: int, name: str, key: str, value: str | None) -> incremental.Alt
 
 
 def agrees(request: Request) -> Any:
-    """A controller that lets everything through but topics whose names begin with "no"."""
+    """A controller that accepts every change except those of topics whose names begin with "no"."""
     inner = inside(request)
     messages = incremental if inner.header.api_key == incremental.IncrementalAlterConfigsRequest.API_KEY else alter
     answers = [
@@ -58,7 +58,7 @@ def told(response: Any) -> list[tuple[str, int]]:
     return [(each.resource_name, each.error_code) for each in response.responses]
 
 
-async def test_each_resource_is_settled_where_it_belongs_and_answered_in_its_place(cluster: MemberInMemory) -> None:
+async def test_each_resource_is_decided_by_its_node_and_answered_in_its_position(cluster: MemberInMemory) -> None:
     own = str(cluster.broker.settings.node_id)
     resources = [
         change(TOPIC, "t", "retention.ms", "5"),
@@ -94,7 +94,7 @@ async def test_each_resource_is_settled_where_it_belongs_and_answered_in_its_pla
     assert OWN_LOGGER.level == logging.ERROR
 
 
-async def test_a_request_about_loggers_alone_asks_no_controller(cluster: MemberInMemory) -> None:
+async def test_a_request_with_only_loggers_is_not_forwarded(cluster: MemberInMemory) -> None:
     own = str(cluster.broker.settings.node_id)
     request = incremental.IncrementalAlterConfigsRequest([change(LOGGER, own, LOGGER_NAME, "ERROR")], validate_only=True)
     assert told(await cluster.member.ask(request, 1)) == [(own, 0)]
@@ -102,14 +102,14 @@ async def test_a_request_about_loggers_alone_asks_no_controller(cluster: MemberI
     assert OWN_LOGGER.level != logging.ERROR
 
 
-async def test_a_resource_named_twice_is_refused_before_the_controller_hears_of_it(cluster: MemberInMemory) -> None:
+async def test_a_resource_named_twice_is_rejected_without_the_controller(cluster: MemberInMemory) -> None:
     twice = [change(TOPIC, "t", "retention.ms", "5"), change(TOPIC, "u", "retention.ms", "5"), change(TOPIC, "t", "retention.ms", "6")]
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest(twice), 1)
     assert told(response) == [("t", ErrorCode.INVALID_REQUEST), ("u", 0), ("t", ErrorCode.INVALID_REQUEST)]
     assert [each.resource_name for each in inside(cluster.controller.asked[0]).body.resources] == ["u"]
 
 
-async def test_alter_configs_is_split_as_well_and_knows_no_loggers(cluster: MemberInMemory) -> None:
+async def test_alter_configs_is_split_and_rejects_loggers(cluster: MemberInMemory) -> None:
     own = str(cluster.broker.settings.node_id)
     resources = [
         alter.AlterConfigsResource(TOPIC, "t", [alter.AlterableConfig("retention.ms", "5")]),
@@ -120,14 +120,14 @@ async def test_alter_configs_is_split_as_well_and_knows_no_loggers(cluster: Memb
     assert inside(cluster.controller.asked[0]).body.resources == resources[:1]
 
 
-async def test_what_the_controller_says_nothing_of_is_an_unknown_server_error(cluster: MemberInMemory) -> None:
+async def test_a_resource_that_the_controller_does_not_answer_is_an_unknown_server_error(cluster: MemberInMemory) -> None:
     cluster.controller.answer = lambda request: enveloped(inside(request), incremental.IncrementalAlterConfigsResponse())
     response = await cluster.member.ask(incremental.IncrementalAlterConfigsRequest([change(TOPIC, "t", "retention.ms", "5")]), 1)
     assert told(response) == [("t", ErrorCode.UNKNOWN_SERVER_ERROR)]
 
 
 def at_the_controller(super_users: str, *asked: tuple[incremental.AlterConfigsResource, tuple[ErrorCode, str | None]]) -> dict[str, str]:
-    """Ask the controller for each change alone, compare its answer, and return the settings of all brokers in the end."""
+    """Send each change to the controller by itself, compare its response, and return the settings of all brokers."""
     found: dict[str, str] = {}
 
     async def scene(cluster: OwnedCluster) -> None:
@@ -159,7 +159,7 @@ AGREED = (ErrorCode.NONE, None)
 DENIED = (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
 
 
-def test_a_controller_denies_a_doubled_key_and_a_null_value_as_any_other_change() -> None:
+def test_a_controller_authorizes_a_duplicate_key_and_a_null_value_like_any_change() -> None:
     unknown = (ErrorCode.UNSUPPORTED_VERSION, "Unknown resource type 99.")  # which Kafka returns before it authorizes
     level = change(LOGGER, str(CONTROLLER), LOGGER_NAME, "ERROR")
     denied = (DOUBLED, DENIED), (NULL, DENIED), (level, DENIED)
@@ -167,13 +167,13 @@ def test_a_controller_denies_a_doubled_key_and_a_null_value_as_any_other_change(
     assert OWN_LOGGER.level != logging.ERROR
 
 
-def test_a_controller_takes_the_last_of_a_doubled_key_and_deletes_by_null() -> None:
+def test_a_controller_applies_the_last_duplicate_key_and_deletes_a_null_value() -> None:
     first = change(BROKER, "", "log.retention.bytes", "7")
     configs = at_the_controller("User:ANONYMOUS", (first, AGREED), (DOUBLED, AGREED), (NULL, AGREED))
     assert configs == {**OF_A_NEW_CLUSTER, "log.retention.ms": "6"}
 
 
-def test_a_controller_sets_the_levels_of_its_own_loggers() -> None:
+def test_a_controller_changes_the_levels_of_its_own_loggers() -> None:
     other = (ErrorCode.INVALID_REQUEST, f"Unexpected node id. Expected {CONTROLLER}, but received 1")
     levels = (change(LOGGER, "1", LOGGER_NAME, "ERROR"), other), (change(LOGGER, str(CONTROLLER), LOGGER_NAME, "ERROR"), AGREED)
     before = OWN_LOGGER.level

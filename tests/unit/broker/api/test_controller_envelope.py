@@ -1,4 +1,4 @@
-"""A controller that asks: who may hand on requests of clients, and for whom what is in them is judged."""
+"""Tests of a controller with an authorizer: which nodes may forward requests, and for which client they are authorized."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ async def call(cluster: OwnedCluster, request: Message) -> Any:
 
 
 async def handed_on(cluster: OwnedCluster, request: Message, user: str, version: int) -> Any:
-    """The answer to what `user` sent to a broker."""
+    """Return the response to the request that `user` sent to a broker."""
     answer = await call(cluster, EnvelopeRequest(framed(request, version), principal_bytes("User", user), LOOPBACK))
     assert answer.error_code == 0
     return decode_response(request.API_KEY, version, answer.response_data)[1]
 
 
-def test_what_is_handed_on_is_judged_for_the_client_and_not_for_the_broker() -> None:
+def test_a_forwarded_request_is_authorized_for_the_client() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         acl = AclCreation(2, "t", 3, "User:ann", "127.0.0.1", 5, 3)
         wanted = CreateTopicsRequest([CreatableTopic("t", 1, 1)], validate_only=True)
@@ -62,7 +62,7 @@ def test_what_is_handed_on_is_judged_for_the_client_and_not_for_the_broker() -> 
         assert refused.error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         (made,) = (await handed_on(cluster, CreateAclsRequest([acl]), "ANONYMOUS", CREATE_ACLS_VERSION)).results
         assert made.error_code == 0
-        assert await created() not in {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # there is no broker for it
+        assert await created() not in {0, ErrorCode.TOPIC_AUTHORIZATION_FAILED}  # no broker is registered
         told = await call(cluster, DescribeAclsRequest(1, None, 1, None, None, 1, 1))
         assert [resource.resource_name for resource in told.resources] == ["t"]
 
@@ -72,7 +72,7 @@ def test_what_is_handed_on_is_judged_for_the_client_and_not_for_the_broker() -> 
 @pytest.mark.parametrize(
     "request_", [EnvelopeRequest(b"", principal_bytes("User", "root"), LOOPBACK), BrokerHeartbeatRequest(1, 1), ElectLeadersRequest()]
 )
-def test_who_is_no_broker_and_no_super_user_is_refused(request_: Message) -> None:
+def test_an_envelope_of_a_client_is_rejected(request_: Message) -> None:
     async def scene(cluster: OwnedCluster) -> None:
         assert (await call(cluster, request_)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
         assert (await call(cluster, DescribeQuorumRequest())).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
@@ -81,7 +81,7 @@ def test_who_is_no_broker_and_no_super_user_is_refused(request_: Message) -> Non
 
 
 @pytest.mark.parametrize("principal", [None, b"", b"\0\7abc", b"\0\0\xff"])
-def test_a_principal_that_cannot_be_read_is_refused(principal: bytes | None) -> None:
+def test_an_invalid_principal_is_rejected(principal: bytes | None) -> None:
     async def scene(cluster: OwnedCluster) -> None:
         answer = await call(cluster, EnvelopeRequest(b"", principal, LOOPBACK))
         assert answer.error_code == ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE
@@ -94,7 +94,7 @@ def framed(request: Message, version: int) -> bytes:
 
 
 def acls(size: int) -> CreateAclsRequest:
-    """A request of so many bytes."""
+    """Return a request of this size."""
     request = CreateAclsRequest([AclCreation(2, "t" * 32_000, 3, "User:ann", "*" * 20_000, 2, 3) for _ in range(size // 52_100)])
     while (missing := size - len(framed(request, CREATE_ACLS_VERSION))) > 0:
         request.creations.append(AclCreation(2, "t" * min(missing, 32_000), 3, "User:ann", "*", 2, 3))
@@ -105,11 +105,12 @@ def acls(size: int) -> CreateAclsRequest:
     return request
 
 
-def test_what_a_client_sent_ends_at_most_its_own_connection_and_not_that_of_its_broker() -> None:
-    """A broker sends again what met a connection that broke: until then nobody else's request would be carried out."""
+def test_a_clients_request_never_closes_its_brokers_connection() -> None:
+    """A broker resends requests whose connection broke; until then no other client's request would be handled."""
 
     async def scene(cluster: OwnedCluster) -> None:
-        frame = framed(CreateAclsRequest([AclCreation(0, "t", 3, "User:ann", "*", 2, 3)]), CREATE_ACLS_VERSION)  # of an unknown kind
+        # with an unknown resource type
+        frame = framed(CreateAclsRequest([AclCreation(0, "t", 3, "User:ann", "*", 2, 3)]), CREATE_ACLS_VERSION)
         for sent in (frame, frame[:-1], b""):
             answer = await call(cluster, EnvelopeRequest(sent, principal_bytes("User", "ann"), LOOPBACK))
             assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION

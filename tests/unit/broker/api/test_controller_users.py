@@ -1,4 +1,4 @@
-"""Quotas and credentials, asked of the controller itself, and through an envelope as brokers hand them on."""
+"""Tests of quotas and SCRAM credentials at a controller: sent directly, and in an envelope as brokers forward them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOPBACK = bytes([127, 0, 0, 1])
 
 
 async def ask(cluster: OwnedCluster, request: Message, version: int, *, forwarded: bool) -> Any:
-    """The answer, be it asked itself or in an envelope."""
+    """Send a request directly or in an envelope, and return its response."""
     node = Node(CONTROLLER, "c3000", 9093)
     client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
     key = request.API_KEY
@@ -45,7 +45,7 @@ def quota(*entity: tuple[str, str | None], **values: float) -> EntryData:
 
 @pytest.mark.parametrize("forwarded", [False, True])
 @pytest.mark.parametrize("version", [0, 1])
-def test_quotas_are_kept_and_each_entity_is_answered(version: int, forwarded: bool) -> None:
+def test_quotas_are_stored_and_each_entity_has_a_result(version: int, forwarded: bool) -> None:
     async def scene(cluster: OwnedCluster) -> None:
         entries = [quota(("user", "alice"), ("client-id", None), consumer_byte_rate=7.0), quota(("user", "bob"), a_b=1.0)]
         fine, wrong = (await ask(cluster, AlterClientQuotasRequest(entries), version, forwarded=forwarded)).entries
@@ -58,7 +58,7 @@ def test_quotas_are_kept_and_each_entity_is_answered(version: int, forwarded: bo
     in_an_owned_cluster(scene, size=0)
 
 
-def test_quotas_that_are_only_validated_are_not_kept() -> None:
+def test_validate_only_quotas_are_not_stored() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         request = AlterClientQuotasRequest([quota(("user", "alice"), consumer_byte_rate=7.0)], validate_only=True)
         (fine,) = (await ask(cluster, request, 1, forwarded=False)).entries
@@ -69,7 +69,7 @@ def test_quotas_that_are_only_validated_are_not_kept() -> None:
 
 
 @pytest.mark.parametrize("forwarded", [False, True])
-def test_credentials_are_kept_and_each_user_is_answered(forwarded: bool) -> None:
+def test_credentials_are_stored_and_each_user_has_a_result(forwarded: bool) -> None:
     async def scene(cluster: OwnedCluster) -> None:
         request = AlterUserScramCredentialsRequest(
             [ScramCredentialDeletion("bob", 1)], [ScramCredentialUpsertion("alice", 2, 4096, b"salt", b"salted")]

@@ -35,13 +35,13 @@ def refusing() -> int:
     raise LOST
 
 
-def test_what_is_known_is_answered_and_what_is_refused_is_refused_at_once() -> None:
+def test_an_available_result_is_answered_at_once() -> None:
     assert ask(1) == "1"
     assert answered(refusing, str, lambda rejected: rejected.code.name) == "NOT_COORDINATOR"
 
 
 @pytest.mark.parametrize("lost", [False, True])
-async def test_what_comes_later_is_answered_or_refused_in_the_same_words(lost: bool) -> None:
+async def test_a_later_result_is_answered_or_rejected_in_the_same_way(lost: bool) -> None:
     future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     answer = ask(future)
     assert isinstance(answer, Awaitable)
@@ -52,7 +52,7 @@ async def test_what_comes_later_is_answered_or_refused_in_the_same_words(lost: b
     assert await answer == ("NOT_COORDINATOR" if lost else "1")
 
 
-async def test_of_many_each_is_answered_for_itself_in_their_order() -> None:
+async def test_several_results_are_answered_in_order() -> None:
     futures: list[asyncio.Future[int]] = [asyncio.get_running_loop().create_future() for _ in range(2)]
     answer = together([ask(futures[0]), ask(2), ask(futures[1])], "/".join)
     futures[1].set_exception(LOST)
@@ -76,7 +76,7 @@ async def disk() -> AsyncIterator[SlowDisk]:
 
 @pytest.fixture
 async def broker(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Broker]:
-    """It syncs every record."""
+    """A broker that syncs every record, on a disk whose syncs the test releases."""
     of_one = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1", "log.flush.interval.messages": "1"}
     wanted = {"log.dir": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0", **of_one}
     broker = Broker(load(wanted, {}, None).settings, Faults(), Environment(files=disk), exit_now=pytest.fail)
@@ -87,7 +87,7 @@ async def broker(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Broker]:
 
 
 def prepare(client: Client) -> None:
-    """Make the topics, and let the broker take a block of producer ids."""
+    """Create the topics, and let the broker allocate a block of producer ids."""
     create(client, "t")
     for key_type, key in enumerate(("g", "tx")):
         client.call(FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]), version=4)
@@ -97,7 +97,7 @@ def prepare(client: Client) -> None:
 @pytest.mark.parametrize(
     ("request_", "version", "topic"), [(COMMIT, 8, CONSUMER_OFFSETS), (BEAT, 1, CONSUMER_OFFSETS), (INIT, 4, TRANSACTION_STATE)]
 )
-async def test_a_client_whose_write_is_lost_to_another_leader_is_told_to_look_for_its_coordinator(
+async def test_a_write_that_is_lost_to_another_leader_makes_the_client_find_its_coordinator_again(
     broker: Broker, disk: SlowDisk, request_: Any, version: int, topic: str
 ) -> None:
     with Client(*broker.address) as client:
@@ -106,7 +106,7 @@ async def test_a_client_whose_write_is_lost_to_another_leader_is_told_to_look_fo
         disk.arm()
         answer = asyncio.create_task(asyncio.to_thread(client.call, request_, version))
         async with asyncio.timeout(10):
-            while not broker.waiting_requests:  # noqa: ASYNC110 # it comes over a socket
+            while not broker.waiting_requests:  # noqa: ASYNC110 # it arrives over a socket
                 await asyncio.sleep(0)
         partition.follow(Registration(2, (1, 2), (1, 2), partition.leader_epoch + 1, 1))
         response: Any = await answer

@@ -37,7 +37,7 @@ def frame(message: Message, version: int, correlation_id: int = 5) -> bytes:
 def dispatcher(
     handle: Callable[[Context, Any], Any], *faults: str, stops: list[BaseException] | None = None, timers: Timers | None = None
 ) -> Dispatcher:
-    """A dispatcher whose every key is handled by `handle`. Its clock stands at 0."""
+    """Return a dispatcher that handles every key by `handle`. Its clock is stopped at 0."""
     route = Route("none", 0, 99, 0)
     route.__dict__["handle"] = handle
     services = cast(
@@ -54,7 +54,7 @@ def decoded(reply: object, api_key: ApiKey = ApiKey.HEARTBEAT, version: int = 4)
     return decode_response(api_key, version, b"".join(reply)[4:])
 
 
-def test_a_handler_sees_version_client_and_message_and_its_response_has_the_correlation_id() -> None:
+def test_a_handler_gets_version_client_and_message_and_its_response_has_the_correlation_id() -> None:
     seen: list[object] = []
 
     def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -71,7 +71,7 @@ def test_a_handler_without_response_gives_none() -> None:
     assert dispatcher(lambda ctx, request: None).handle(PEER, frame(ProduceRequest(), 9)) is None
 
 
-def test_a_large_request_that_is_no_produce_is_not_decoded() -> None:
+def test_a_large_request_other_than_produce_is_rejected_undecoded() -> None:
     padding = bytes(limits.STRUCTURED_REQUEST_BYTES)
     with pytest.raises(FrameTooLarge):
         dispatcher(lambda ctx, request: HeartbeatResponse()).handle(PEER, frame(HeartbeatRequest("g"), 4) + padding)
@@ -90,7 +90,7 @@ async def test_an_awaitable_becomes_a_task_with_the_reply() -> None:
 
 
 @pytest.mark.parametrize("key", [ApiKey.HEARTBEAT, ApiKey.PRODUCE])
-def test_a_bug_is_logged_once_and_answered_where_there_is_a_field_for_it(key: ApiKey, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_logged_once_and_answered_if_the_response_has_an_error_field(key: ApiKey, caplog: pytest.LogCaptureFixture) -> None:
     def handle(ctx: Context, request: object) -> None:
         raise ZeroDivisionError("a bug")
 
@@ -104,7 +104,7 @@ def test_a_bug_is_logged_once_and_answered_where_there_is_a_field_for_it(key: Ap
         assert reply is CLOSE
 
 
-async def test_a_bug_in_the_part_that_waited_is_answered_too() -> None:
+async def test_a_bug_after_a_wait_is_answered() -> None:
     async def handle(ctx: Context, request: object) -> HeartbeatResponse:
         await asyncio.sleep(0)
         raise ZeroDivisionError("a bug")
@@ -113,14 +113,14 @@ async def test_a_bug_in_the_part_that_waited_is_answered_too() -> None:
     assert decoded(reply)[1].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-def test_a_handler_may_close_the_connection() -> None:
+def test_a_handler_can_close_the_connection() -> None:
     def handle(ctx: Context, request: object) -> None:
         raise CloseConnection("acks=0")
 
     assert dispatcher(handle).handle(PEER, frame(ProduceRequest(), 9)) is CLOSE
 
 
-def test_a_failed_fsync_stops_the_broker_and_answers_nothing() -> None:
+def test_a_failed_fsync_stops_the_broker_without_a_response() -> None:
     stops: list[BaseException] = []
 
     def handle(ctx: Context, request: object) -> None:
@@ -130,26 +130,26 @@ def test_a_failed_fsync_stops_the_broker_and_answers_nothing() -> None:
     assert [type(error) for error in stops] == [FsyncFailed]
 
 
-def test_a_key_without_a_route_and_a_version_outside_it_are_untrusted_bytes() -> None:
+def test_an_unknown_key_or_version_is_a_protocol_error() -> None:
     with pytest.raises(UnsupportedVersion):
         Dispatcher(cast(Services, None), Faults(), {}).handle(PEER, frame(HeartbeatRequest("g"), 4))
     with pytest.raises(UnsupportedVersion):
         Dispatcher(cast(Services, None), Faults(), {ApiKey.HEARTBEAT: Route("none", 0, 3, 0)}).handle(PEER, frame(HeartbeatRequest("g"), 4))
 
 
-def test_a_body_that_breaks_off_is_untrusted_bytes() -> None:
+def test_a_truncated_body_is_a_protocol_error() -> None:
     with pytest.raises(MalformedMessage):
         dispatcher(lambda ctx, request: None).handle(PEER, frame(HeartbeatRequest("group"), 4)[:-3])
 
 
-def test_an_api_versions_request_of_the_future_is_answered_as_version_0() -> None:
+def test_a_newer_api_versions_request_is_answered_as_version_0() -> None:
     sent = bytearray(frame(ApiVersionsRequest("a", "1"), 4))
     sent[2:4] = (9).to_bytes(2, "big")
     reply = dispatcher(lambda ctx, request: None).handle(PEER, bytes(sent))
     assert decoded(reply, ApiKey.API_VERSIONS, 0)[1].error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-async def test_a_dropped_acknowledgement_is_handled_and_then_closes_the_connection() -> None:
+async def test_a_dropped_acknowledgement_closes_the_connection_after_the_request_is_handled() -> None:
     handled: list[object] = []
 
     def handle(ctx: Context, request: object) -> HeartbeatResponse:
@@ -161,7 +161,7 @@ async def test_a_dropped_acknowledgement_is_handled_and_then_closes_the_connecti
     assert len(handled) == 1
 
 
-async def test_draining_waits_for_answers_and_cuts_those_that_take_too_long() -> None:
+async def test_drain_waits_for_responses_and_cancels_late_ones() -> None:
     released = asyncio.Event()
 
     async def handle(ctx: Context, request: HeartbeatRequest) -> HeartbeatResponse:
@@ -183,7 +183,7 @@ async def test_draining_waits_for_answers_and_cuts_those_that_take_too_long() ->
     assert await draining == 1
 
 
-async def test_draining_drops_at_once_what_a_rule_that_is_gone_delays() -> None:
+async def test_drain_drops_requests_that_a_removed_rule_delays() -> None:
     faults = Faults([parse_rule("delay:ms=60000")])
     route = Route("none", 0, 99, 0)
     route.__dict__["handle"] = lambda ctx, request: HeartbeatResponse()
@@ -199,7 +199,7 @@ async def test_draining_drops_at_once_what_a_rule_that_is_gone_delays() -> None:
 
 
 class Lane(SimpleNamespace):
-    """Partitions that a lane finds none in; `broken` ones have a bug."""
+    """Partitions without any topic; `broken` ones raise."""
 
     def by_name(self, name: str) -> None:
         if self.broken:
@@ -223,15 +223,15 @@ PRODUCE = ProduceRequest(acks=1, topic_data=[TopicProduceData("t", partition_dat
 ORDINARY = b"".join(encode_request(ApiKey.PRODUCE, 9, 5, "me", PRODUCE))
 
 
-def test_the_lane_is_closed_where_faults_observers_or_an_authorizer_are_loaded(caplog: pytest.LogCaptureFixture) -> None:
-    assert with_lane(broken=True).at_once(ORDINARY, 0) == (CLOSE, len(ORDINARY))  # it was asked
+def test_the_fast_path_is_off_with_faults_observers_or_an_authorizer(caplog: pytest.LogCaptureFixture) -> None:
+    assert with_lane(broken=True).at_once(ORDINARY, 0) == (CLOSE, len(ORDINARY))  # the fast path was tried
     assert with_lane("drop-ack:api=Fetch", broken=True).at_once(ORDINARY, 0) is None
     assert with_lane(broken=True, observed=True).at_once(ORDINARY, 0) is None
     assert with_lane(broken=True, asked=True).at_once(ORDINARY, 0) is None
     assert len(caplog.records) == 1
 
 
-def test_only_a_produce_is_answered_at_once() -> None:
-    assert with_lane().at_once(ORDINARY, 0) is None  # no such topic
+def test_only_a_produce_uses_the_fast_path() -> None:
+    assert with_lane().at_once(ORDINARY, 0) is None  # there is no such topic
     assert with_lane(broken=True).at_once(b"\0\0\0\x0a" + frame(HeartbeatRequest("g"), 4), 0) is None
     assert with_lane(broken=True).at_once(ORDINARY[:5], 0) is None

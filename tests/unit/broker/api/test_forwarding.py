@@ -23,7 +23,7 @@ CREATE = CreateTopicsRequest([CreatableTopic("a", 1, 1), CreatableTopic("b", 1, 
 
 
 def made(request: Request) -> EnvelopeResponse:
-    """The answer of a controller that makes all topics."""
+    """Return the response of a controller that creates all topics."""
     inner = inside(request)
     return enveloped(inner, CreateTopicsResponse(topics=[CreatableTopicResult(topic.name) for topic in inner.body.topics]))
 
@@ -35,14 +35,14 @@ async def cluster() -> AsyncIterator[MemberInMemory]:
     await cluster.end()
 
 
-async def test_the_client_gets_the_controllers_answer_and_this_broker_decides_nothing(cluster: MemberInMemory) -> None:
+async def test_a_forwarded_request_gets_the_controllers_response_without_a_local_decision(cluster: MemberInMemory) -> None:
     await cluster.begin(made)
     response = await cluster.member.ask(CREATE, 6)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", 0), ("b", 0)]
     assert cluster.broker.services.topics.topic("a") is None
 
 
-async def test_a_version_that_the_controller_does_not_know_ends_the_clients_connection(cluster: MemberInMemory) -> None:
+async def test_a_version_that_the_controller_does_not_support_closes_the_clients_connection(cluster: MemberInMemory) -> None:
     await cluster.begin(lambda request: EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION))
     assert await cluster.member.ask(CREATE, 7) is CLOSE
 
@@ -57,7 +57,7 @@ async def test_a_version_that_the_controller_does_not_know_ends_the_clients_conn
     ],
     ids=["refused", "empty", "broken", "of another request"],
 )
-async def test_an_envelope_that_came_to_nothing_is_an_unknown_server_error_of_all_asked(cluster: MemberInMemory, answer: Any) -> None:
+async def test_a_failed_envelope_is_an_unknown_server_error_for_every_element(cluster: MemberInMemory, answer: Any) -> None:
     await cluster.begin(answer)
     response = await cluster.member.ask(CREATE, 7)
     assert [(topic.name, topic.error_code) for topic in response.topics] == [("a", -1), ("b", -1)]
@@ -88,7 +88,7 @@ def of_elections(response: ElectLeadersResponse) -> set[int]:
     ],
     ids=["of topics", "of the whole", "of partitions"],
 )
-async def test_a_request_that_no_controller_answered_timed_out(
+async def test_a_request_without_the_controllers_response_times_out(
     cluster: MemberInMemory, request_: Message, version: int, errors: Any
 ) -> None:
     await cluster.begin(lambda request: None)
@@ -101,7 +101,7 @@ async def test_a_request_that_no_controller_answered_timed_out(
     assert errors(await asked) == {ErrorCode.REQUEST_TIMED_OUT}
 
 
-async def test_api_versions_lists_what_the_controller_decides_as_far_as_it_is_known_to_serve_it(cluster: MemberInMemory) -> None:
+async def test_api_versions_limits_forwarded_apis_to_the_controllers_versions(cluster: MemberInMemory) -> None:
     served = {ApiKey.ENVELOPE: (0, 0), ApiKey.CREATE_TOPICS: (3, 9), ApiKey.ALTER_CONFIGS: (0, 1), ApiKey.FETCH: (4, 5)}
     await cluster.begin(made, served)
 

@@ -1,4 +1,4 @@
-"""Requests with many elements: others have turns between their parts, and what is decoded at a time has a bound."""
+"""Tests of requests with many elements: other connections have turns between their parts, and decoded requests are limited."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KEY, VERSION = ApiKey.DELETE_GROUPS, 2
 
 
 class WorkClock(VirtualClock):
-    """Each look takes a millisecond."""
+    """A clock that advances a millisecond with each reading."""
 
     __slots__ = ("looks",)
 
@@ -86,7 +86,7 @@ async def reply_of(tested: Dispatcher, message: Message, version: int, asker: Pe
     return cast(Reply, await found)
 
 
-async def test_one_response_answers_all_parts_in_the_order_of_the_request() -> None:
+async def test_the_joined_response_is_in_the_order_of_the_request() -> None:
     names = [f"g{number}" for number in range(MANY)]
     reply = await reply_of(dispatcher(deleted), DeleteGroupsRequest(names), VERSION)
     assert isinstance(reply, list)
@@ -95,7 +95,7 @@ async def test_one_response_answers_all_parts_in_the_order_of_the_request() -> N
     assert [result.group_id for result in response.results] == names
 
 
-async def test_others_have_turns_between_the_parts() -> None:
+async def test_other_work_runs_between_the_parts() -> None:
     handled: list[int] = []
 
     def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
@@ -126,7 +126,7 @@ async def test_an_error_of_the_whole_response_ends_the_request() -> None:
     assert len(handled) == 1
 
 
-async def test_a_part_that_waits_is_waited_for() -> None:
+async def test_a_pending_part_is_awaited() -> None:
     async def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         await asyncio.sleep(0)
         return deleted(ctx, request)
@@ -137,7 +137,7 @@ async def test_a_part_that_waits_is_waited_for() -> None:
     assert len(decode_response(KEY, VERSION, b"".join(reply)[4:])[1].results) == MANY
 
 
-async def test_a_client_that_is_gone_is_worked_for_no_longer() -> None:
+async def test_parts_of_a_disconnected_client_are_not_handled() -> None:
     handled: list[int] = []
     asker = peer()
 
@@ -153,23 +153,23 @@ async def test_a_client_that_is_gone_is_worked_for_no_longer() -> None:
     assert not asker.on_closed
 
 
-async def test_a_response_that_would_be_too_large_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_response_that_is_too_large_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LARGE_RESPONSE_BYTES", 10_000)
     names = [str(number) for number in range(MANY)]
     assert await reply_of(dispatcher(deleted), DeleteGroupsRequest(names), VERSION) is CLOSE
 
 
-async def test_more_than_may_be_decided_in_one_step_is_not_handled() -> None:
+async def test_a_request_with_too_many_elements_for_one_step_is_rejected() -> None:
     def join(count: int) -> JoinGroupRequest:
         return JoinGroupRequest("g", protocols=[JoinGroupRequestProtocol(str(number)) for number in range(count)])
 
     tested = dispatcher(lambda ctx, request: pytest.fail("it is handled"))
     assert await reply_of(tested, join(MANY), 5) is CLOSE
-    with pytest.raises(TooManyElements, match="more than 1000 protocols"):  # so small that it is decoded at once
+    with pytest.raises(TooManyElements, match="more than 1000 protocols"):  # so small that it is decoded on the loop
         tested.handle(peer(), frame(join(1_001), 5))
 
 
-async def test_bytes_that_break_off_close_the_connection() -> None:
+async def test_truncated_bytes_close_the_connection() -> None:
     tested = dispatcher(lambda ctx, request: pytest.fail("it is handled"))
     whole = frame(DeleteGroupsRequest([str(number) for number in range(MANY)]), VERSION)
     found = tested.handle(peer(), whole[:-1_000])
@@ -178,7 +178,7 @@ async def test_bytes_that_break_off_close_the_connection() -> None:
     assert tested.budget.used == 0
 
 
-async def test_what_is_decoded_at_a_time_has_a_bound_and_what_waits_is_counted() -> None:
+async def test_decoded_requests_are_limited_and_waiting_ones_count_against_the_budget() -> None:
     clock, budget = WorkClock(), ByteBudget()
     large = LargeRequests(clock, Turns(clock), on_this_thread, budget)
     inside: list[str] = []
@@ -204,12 +204,12 @@ async def test_what_is_decoded_at_a_time_has_a_bound_and_what_waits_is_counted()
     assert budget.used == 0
 
 
-async def test_a_large_request_that_fails_with_a_bug_closes_its_connection_alone() -> None:
+async def test_a_bug_in_a_large_request_closes_only_its_connection() -> None:
     def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse:
         raise CloseConnection("no")
 
     assert await reply_of(dispatcher(handle), DeleteGroupsRequest([str(number) for number in range(MANY)]), VERSION) is CLOSE
 
 
-def test_what_is_cut_is_not_what_one_group_or_transaction_decides() -> None:
+def test_apis_decided_by_one_group_or_transaction_are_not_split() -> None:
     assert not {ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.ADD_PARTITIONS_TO_TXN, ApiKey.CREATE_ACLS} & SPLITS.keys()

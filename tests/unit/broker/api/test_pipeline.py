@@ -1,4 +1,4 @@
-"""A request that is observed goes the way of one that is not."""
+"""Tests that observed requests have the same outcome as others."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def fails_later(ctx: object, request: object) -> None:
 
 
 async def outcome(handle: Callable[..., Any], seen: list[Exchange] | None, caplog: pytest.LogCaptureFixture) -> tuple[object, ...]:
-    """Whether there was a task, its reply, and what was logged, of one request that is observed where `seen` is given."""
+    """Return whether there was a task, the reply, and the log, of one request; it is observed if `seen` is given."""
     caplog.clear()
     route = Route("none", 0, 99, 0)
     route.__dict__["handle"] = handle
@@ -80,7 +80,7 @@ async def outcome(handle: Callable[..., Any], seen: list[Exchange] | None, caplo
 
 
 @pytest.mark.parametrize("handle", [answers, answers_nothing, closes, fails, answers_later, fails_later])
-async def test_what_a_handler_does_has_the_same_end_with_and_without_observers(
+async def test_a_handlers_outcome_is_the_same_with_and_without_observers(
     handle: Callable[..., Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[Exchange] = []
@@ -90,6 +90,6 @@ async def test_what_a_handler_does_has_the_same_end_with_and_without_observers(
 
 
 @pytest.mark.parametrize(("mode", "loaded"), [("alone", ""), ("observed", "ottla.broker.api.pipeline")])
-def test_only_rules_load_the_faults_and_only_observers_the_pipeline(mode: str, loaded: str) -> None:
+def test_only_rules_import_faults_and_only_observers_import_the_pipeline(mode: str, loaded: str) -> None:
     ran = subprocess.run([sys.executable, "-c", ONE_CALL, mode], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == loaded

@@ -1,4 +1,4 @@
-"""What the lane takes and what it leaves; that both ways lead to the same place is tests/property/test_produce_lane.py."""
+"""Tests of the requests that the Produce fast path handles. tests/property/test_produce_lane.py compares it with the normal path."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def scene(tmp_path: Path) -> Iterator[PartitionScene]:
 
 
 class Coordinator:
-    """Says the same of all partitions."""
+    """A transaction coordinator with the same answer for all partitions."""
 
     def __init__(self, answer: ErrorCode | asyncio.Future[ErrorCode] = ErrorCode.NONE) -> None:
         self.answer = answer
@@ -79,7 +79,7 @@ def ends(scene: PartitionScene) -> list[int]:
 
 @pytest.mark.parametrize("version", [9, 10, 11, 12, 13])
 @pytest.mark.parametrize("acks", [1, -1])
-def test_an_ordinary_produce_is_appended_and_answered_at_once(scene: PartitionScene, version: int, acks: int) -> None:
+def test_an_ordinary_produce_is_appended_and_answered_by_the_fast_path(scene: PartitionScene, version: int, acks: int) -> None:
     data = frame(produce(acks=acks, index=1), version)
     found = lane(scene).answer(b"before" + data + b"after", 6)
     assert found is not None
@@ -96,7 +96,7 @@ def test_an_ordinary_produce_is_appended_and_answered_at_once(scene: PartitionSc
 
 @pytest.mark.parametrize("size", [10, 130, 20_000])
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
-def test_batches_of_any_size_and_codec_are_taken(scene: PartitionScene, size: int, codec: Codec) -> None:
+def test_batches_of_any_size_and_codec_use_the_fast_path(scene: PartitionScene, size: int, codec: Codec) -> None:
     batch = build_batch([SimpleRecord(None, bytes(range(256)) * (size // 256) + bytes(size % 256), 0)], codec=codec)
     assert lane(scene).answer(frame(produce(batch), 9), 0) is not None
     assert ends(scene) == [1, 0]
@@ -122,12 +122,12 @@ UNUSUAL: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("unusual", UNUSUAL)
-def test_what_is_unusual_is_left_and_nothing_of_it_is_written(scene: PartitionScene, unusual: str) -> None:
+def test_an_unusual_request_is_left_to_the_normal_path_without_a_write(scene: PartitionScene, unusual: str) -> None:
     assert lane(scene).answer(frame(*UNUSUAL[unusual]), 0) is None
     assert ends(scene) == [0, 0]
 
 
-def test_a_frame_that_has_not_come_whole_is_left(scene: PartitionScene) -> None:
+def test_an_incomplete_frame_is_left_to_the_normal_path(scene: PartitionScene) -> None:
     data = frame(produce(), 9)
     for end in range(len(data)):
         assert lane(scene).answer(data[:end], 0) is None
@@ -135,7 +135,7 @@ def test_a_frame_that_has_not_come_whole_is_left(scene: PartitionScene) -> None:
     assert ends(scene) == [0, 0]
 
 
-def test_tags_and_bytes_behind_the_request_are_left(scene: PartitionScene) -> None:
+def test_tags_and_trailing_bytes_are_left_to_the_normal_path(scene: PartitionScene) -> None:
     data = frame(produce(), 9)
     longer = (len(data) - 3).to_bytes(4, "big") + data[4:] + b"\0"
     tagged = longer[:-2] + b"\1\0"
@@ -143,7 +143,7 @@ def test_tags_and_bytes_behind_the_request_are_left(scene: PartitionScene) -> No
     assert lane(scene).answer(tagged, 0) is None
 
 
-def test_a_partition_that_has_to_wait_for_a_sync_or_for_others_is_left(scene: PartitionScene) -> None:
+def test_a_partition_that_waits_for_syncs_or_replicas_is_left_to_the_normal_path(scene: PartitionScene) -> None:
     synced, shared = scene.partitions
     synced.reconfigure(replace(synced.log.config, flush_messages=1))
     shared.lead(Registration(leader=0, replicas=(0, 1), isr=(0, 1), leader_epoch=1, partition_epoch=1))
@@ -153,7 +153,7 @@ def test_a_partition_that_has_to_wait_for_a_sync_or_for_others_is_left(scene: Pa
 
 
 @pytest.mark.parametrize("version", [9, 11, 12, 13])
-def test_a_batch_of_a_transaction_is_taken_when_its_coordinator_says_at_once_that_it_may_come(scene: PartitionScene, version: int) -> None:
+def test_a_transactional_batch_uses_the_fast_path_if_it_is_verified_at_once(scene: PartitionScene, version: int) -> None:
     coordinator = Coordinator()
     assert lane(scene, coordinator=coordinator).answer(frame(produce(IN_A_TRANSACTION, txn="x"), version), 0) is not None
     assert ends(scene) == [1, 0]
@@ -162,7 +162,7 @@ def test_a_batch_of_a_transaction_is_taken_when_its_coordinator_says_at_once_tha
     assert (coordinator.added, coordinator.asked) == ([("x", 1, 0, {("t", 0)}, 2)] if adds else [], 0 if adds else 1)
 
 
-def test_a_partition_in_which_the_transaction_is_open_is_not_asked_for(scene: PartitionScene) -> None:
+def test_a_partition_with_the_open_transaction_needs_no_verification(scene: PartitionScene) -> None:
     coordinator = Coordinator()
     assert lane(scene, coordinator=coordinator).answer(frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is not None
     second = build_batch([SimpleRecord(None, b"v", 0)], producer_id=1, producer_epoch=0, base_sequence=1, transactional=True)
@@ -171,7 +171,7 @@ def test_a_partition_in_which_the_transaction_is_open_is_not_asked_for(scene: Pa
 
 
 @pytest.mark.parametrize("version", [10, 12])
-async def test_what_the_coordinator_does_not_allow_or_does_not_know_yet_is_left(scene: PartitionScene, version: int) -> None:
+async def test_an_unverified_batch_is_left_to_the_normal_path(scene: PartitionScene, version: int) -> None:
     unknown: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     asked = frame(produce(IN_A_TRANSACTION, txn="x"), version)
     for answer in (unknown, ErrorCode.TRANSACTION_ABORTABLE, ErrorCode.CONCURRENT_TRANSACTIONS):
@@ -179,13 +179,13 @@ async def test_what_the_coordinator_does_not_allow_or_does_not_know_yet_is_left(
     assert ends(scene) == [0, 0]
 
 
-def test_where_another_broker_may_have_to_be_asked_the_lane_asks_nobody(scene: PartitionScene) -> None:
+def test_the_fast_path_does_not_contact_another_coordinator(scene: PartitionScene) -> None:
     coordinator = Coordinator()
     assert lane(scene, coordinator=coordinator, alone=False).answer(frame(produce(IN_A_TRANSACTION, txn="x"), 10), 0) is None
     assert (ends(scene), coordinator.asked) == ([0, 0], 0)
 
 
-def test_a_transactional_id_that_is_not_unicode_is_left(scene: PartitionScene) -> None:
+def test_a_transactional_id_that_is_not_utf8_is_left_to_the_normal_path(scene: PartitionScene) -> None:
     data = frame(produce(IN_A_TRANSACTION, txn="x"), 10)
     assert lane(scene).answer(data.replace(b"\x02x", b"\x02\xff", 1), 0) is None
     assert ends(scene) == [0, 0]

@@ -1,4 +1,4 @@
-"""A request that names many things is the same in parts."""
+"""Tests that the parts of a request are equivalent to the whole."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def parts_of(request: Message) -> list[Any]:
 
 
 @pytest.mark.parametrize("key", SPLITS, ids=lambda key: ApiKey(key).name)
-def test_every_way_leads_through_arrays_of_the_messages(key: int) -> None:
+def test_every_split_is_a_path_of_arrays_in_the_messages(key: int) -> None:
     for way in SPLITS[key]:
         for message, path in ((request_class(key), way.asked), (response_class(key), way.answers)):
             struct: Any = message
@@ -48,7 +48,7 @@ def test_every_way_leads_through_arrays_of_the_messages(key: int) -> None:
 
 
 @pytest.mark.parametrize("key", WHOLE, ids=lambda key: ApiKey(key).name)
-def test_every_bound_is_one_of_an_array_of_the_message(key: int) -> None:
+def test_every_maximum_belongs_to_an_array_of_the_message(key: int) -> None:
     for path in WHOLE[key]:
         struct: Any = request_class(key)
         for name in path.split("."):
@@ -57,19 +57,19 @@ def test_every_bound_is_one_of_an_array_of_the_message(key: int) -> None:
             struct = kind.element
 
 
-def test_a_request_that_names_few_things_is_left_whole() -> None:
+def test_a_request_with_few_elements_is_not_split() -> None:
     assert way_of(DeleteGroupsRequest(["g"] * PART_ELEMENTS)) is None
     assert way_of(ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0)])])) is None
 
 
-def test_the_parts_have_every_element_once_and_few_of_them() -> None:
+def test_the_parts_have_every_element_once_and_few_each() -> None:
     names = [f"g{number}" for number in range(3 * PART_ELEMENTS + 1)]
     parts = parts_of(DeleteGroupsRequest(list(names)))
     assert [name for part in parts for name in part.groups_names] == names
     assert all(len(part.groups_names) <= PART_ELEMENTS for part in parts)
 
 
-def test_one_topic_of_many_partitions_is_cut_inside() -> None:
+def test_a_topic_with_many_partitions_is_split() -> None:
     count = 2 * PART_ELEMENTS + 7
     request = ListOffsetsRequest(replica_id=-1, topics=[ListOffsetsTopic("t", [ListOffsetsPartition(index) for index in range(count)])])
     parts = parts_of(request)
@@ -78,7 +78,7 @@ def test_one_topic_of_many_partitions_is_cut_inside() -> None:
     assert [partition.partition_index for part in parts for topic in part.topics for partition in topic.partitions] == list(range(count))
 
 
-def test_three_levels_are_cut_where_the_elements_are() -> None:
+def test_three_levels_are_split_at_the_innermost() -> None:
     topics = [OffsetFetchRequestTopics(name, partition_indexes=list(range(PART_ELEMENTS))) for name in "abc"]
     groups = [OffsetFetchRequestGroup("one", topics=topics), OffsetFetchRequestGroup("all", topics=None)]
     parts = parts_of(OffsetFetchRequest(groups=groups, require_stable=True))
@@ -93,7 +93,7 @@ def test_three_levels_are_cut_where_the_elements_are() -> None:
     assert [group.topics for part in parts for group in part.groups if group.group_id == "all"] == [None]
 
 
-def test_a_name_that_occurs_twice_stays_in_one_part() -> None:
+def test_a_duplicate_name_stays_in_one_part() -> None:
     names = [f"t{number}" for number in range(2 * PART_ELEMENTS)]
     parts = parts_of(CreateTopicsRequest([CreatableTopic(name) for name in [*names, "t0", "t0"]]))
     named = [[topic.name for topic in part.topics] for part in parts]
@@ -101,7 +101,7 @@ def test_a_name_that_occurs_twice_stays_in_one_part() -> None:
     assert [part.count("t0") for part in named] == [2, *[0] * (len(named) - 1)]
 
 
-def test_of_a_partition_that_is_produced_to_twice_the_last_batch_comes_last() -> None:
+def test_the_last_batch_of_a_partition_named_twice_comes_last() -> None:
     data = [PartitionProduceData(index, b"first") for index in range(2 * PART_ELEMENTS)]
     topics = [TopicProduceData("t", partition_data=data), TopicProduceData("t", partition_data=[PartitionProduceData(0, b"last")])]
     parts = parts_of(ProduceRequest(topic_data=topics))
@@ -110,7 +110,7 @@ def test_of_a_partition_that_is_produced_to_twice_the_last_batch_comes_last() ->
     assert {each.index for topic in parts[0].topic_data for each in topic.partition_data} >= {0}
 
 
-def test_answers_about_a_topic_that_was_cut_are_one_answer() -> None:
+def test_results_of_a_split_topic_are_joined() -> None:
     def answered(part: ListOffsetsRequest, throttle_ms: int) -> ListOffsetsResponse:
         return ListOffsetsResponse(
             throttle_ms,
@@ -131,7 +131,7 @@ def test_answers_about_a_topic_that_was_cut_are_one_answer() -> None:
     assert whole.throttle_time_ms == len(others)
 
 
-def test_what_is_decided_in_one_step_has_a_bound() -> None:
+def test_arrays_handled_in_one_step_have_a_maximum() -> None:
     assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 1_000)) is None
     assert too_many(JoinGroupRequest(protocols=[JoinGroupRequestProtocol("p")] * 1_001)) == "more than 1000 protocols"
     configs = [CreatableTopicConfigs("k", "v")] * 1_000

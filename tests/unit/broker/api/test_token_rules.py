@@ -1,4 +1,4 @@
-"""Delegation tokens in a cluster: a broker looks at who asks, its controller decides, and all brokers obey."""
+"""Tests of delegation tokens in a cluster: a broker checks the client, the controller decides, and all brokers apply it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(scene: Any, size: int) -> None:
 async def ask(
     cluster: OwnedCluster, node: int, request: Message, who: Principal = ANN, protocol: SecurityProtocol = SecurityProtocol.SASL_SSL
 ) -> Any:
-    """What a broker answers to somebody whom its listener knows."""
+    """Return a broker's response to an authenticated client."""
     peer = Peer("127.0.0.1", "h", 1, Listener("L", "h", 1, protocol=protocol), principal=who)
     broker = cluster.members[node].broker
     assert broker is not None
@@ -50,7 +50,7 @@ async def ask(
 
 
 async def ask_controller(cluster: OwnedCluster, request: Message, *, by_token: bool | None = None) -> Any:
-    """What the controller answers to who asks it itself, or in an envelope to who was let in by a token or not."""
+    """Return the controller's response to a direct request, or to one in an envelope from a client with or without a token."""
     node = Node(CONTROLLER, "c3000", 9093)
     client = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="test")
     frame = b"".join(encode_request(request.API_KEY, request.MAX_VERSION, 7, "test", request))[PREFIX_BYTES:]
@@ -63,7 +63,7 @@ async def ask_controller(cluster: OwnedCluster, request: Message, *, by_token: b
     return answer if by_token is None else decode_response(request.API_KEY, request.MAX_VERSION, answer.response_data)[1]
 
 
-def test_a_token_that_one_broker_is_asked_for_is_known_to_all_until_it_ends() -> None:
+def test_a_token_is_known_to_all_brokers_until_it_expires() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         token = await ask(cluster, 1, CreateDelegationTokenRequest(renewers=[CreatableRenewers("User", "bob")], max_lifetime_ms=60_000))
         assert (token.error_code, token.principal_name, token.max_timestamp_ms - token.issue_timestamp_ms) == (0, "ann", 60_000)
@@ -84,18 +84,18 @@ def test_a_token_that_one_broker_is_asked_for_is_known_to_all_until_it_ends() ->
     run(scene, 2)
 
 
-def test_whom_a_listener_does_not_know_a_broker_asks_nobody_about() -> None:
+def test_a_broker_rejects_an_unauthenticated_client_without_the_controller() -> None:
     async def scene(cluster: OwnedCluster) -> None:
-        cluster.place.crash()  # nothing is handed on
+        cluster.place.crash()  # nothing can be forwarded
         for who, protocol in ((ANN, SecurityProtocol.PLAINTEXT), (ANONYMOUS, SecurityProtocol.SSL)):
             for request in (*CHANGES, DescribeDelegationTokenRequest(None)):
                 assert (await ask(cluster, 1, request, who, protocol)).error_code == NOT_ALLOWED
-        cluster.members[1].crash()  # it would not leave without a controller
+        cluster.members[1].crash()  # it could not stop gracefully without a controller
 
     run(scene, 1)
 
 
-def test_a_controller_takes_a_brokers_word_for_a_connection_and_never_a_token_for_a_proof() -> None:
+def test_a_controller_trusts_a_brokers_check_of_the_connection_but_accepts_no_token() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         for request in CHANGES:
             assert (await ask_controller(cluster, request)).error_code == NOT_ALLOWED, "on PLAINTEXT"

@@ -73,9 +73,9 @@ def test_eligible_leader_replicas_are_left_out_where_the_cluster_does_not_use_th
     ("at", "records", "lost"),
     [
         (16, [TopicRecord("a", ID), PartitionRecord(0, ID, [1], [1], directories=[DIRECTORY])], "directories of replicas"),
-        (16, [RegisterBrokerRecord(1, log_dirs=[DIRECTORY])], "its directories"),
-        (29, [RegisterBrokerRecord(1, cordoned_log_dirs=[])], "its cordoned directories"),
-        (7, [RegisterBrokerRecord(1, is_migrating_zk_broker=True)], "migrates"),
+        (16, [RegisterBrokerRecord(1, log_dirs=[DIRECTORY])], "the directories"),
+        (29, [RegisterBrokerRecord(1, cordoned_log_dirs=[])], "the cordoned directories"),
+        (7, [RegisterBrokerRecord(1, is_migrating_zk_broker=True)], "migration"),
     ],
 )
 def test_what_readers_of_the_level_would_lose_is_not_written(at: int, records: list[MetadataRecord], lost: str) -> None:

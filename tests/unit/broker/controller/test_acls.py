@@ -95,7 +95,7 @@ def test_an_acl_that_there_cannot_be_is_refused_alone(wrong: AclCreation) -> Non
         (wanted("nothing"), []),
     ],
 )
-def test_a_filter_finds_what_it_means(found_by: DeleteAclsFilter, expected: list[str]) -> None:
+def test_a_filter_matches_by_pattern_type(found_by: DeleteAclsFilter, expected: list[str]) -> None:
     controller = LiveController()
     other: dict[str, Any] = {"resource_type": 7, "principal": "User:bob", "host": "h", "operation": WRITE, "permission_type": DENY}
     create(controller, acl("orders"), acl("orders", PREFIXED), acl("or", PREFIXED), acl("*"), acl("bob", **other))

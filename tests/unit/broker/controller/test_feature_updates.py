@@ -145,7 +145,7 @@ def test_the_quorums_version_stays_what_it_is() -> None:
     assert records_of(controller, FeatureUpdate(KRAFT_VERSION, 1, UpgradeType.SAFE_DOWNGRADE)) == []
     assert "Can't downgrade the version" in problem(controller, FeatureUpdate(KRAFT_VERSION, 0, UpgradeType.SAFE_DOWNGRADE))
     controller.state.kraft_version = 0
-    assert "one voter for good" in problem(controller, FeatureUpdate(KRAFT_VERSION, 1))
+    assert "always has a single voter" in problem(controller, FeatureUpdate(KRAFT_VERSION, 1))
 
 
 def test_everything_that_a_member_registers_can_be_had() -> None:

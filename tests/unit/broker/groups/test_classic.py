@@ -55,7 +55,7 @@ def test_a_sync_in_a_stable_group_answers_the_current_assignment_with_the_protoc
         ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
     ],
 )
-def test_a_sync_that_does_not_fit_is_refused_by_name(changes: dict[str, object], error: ErrorCode) -> None:
+def test_an_inconsistent_sync_is_rejected(changes: dict[str, object], error: ErrorCode) -> None:
     driver = GroupDriver()
     (leader,) = driver.stable(None)
     fields = {"member_id": leader} | changes

@@ -24,7 +24,7 @@ def test_what_re2_does_not_know_is_refused(regex: str) -> None:
     assert regex in refused.value.message
 
 
-def test_no_expression_makes_matching_slow() -> None:
+def test_matching_takes_linear_time_for_any_expression() -> None:
     began = time.monotonic()
     assert not matcher_of("(a+)+b")("a" * 249)
     assert time.monotonic() - began < 1

@@ -15,7 +15,7 @@ def given(name: str, text: str) -> dict[str, str]:
     return {name: text}
 
 
-def test_what_a_listener_does_not_ask_is_not_brought(tmp_path: Path) -> None:
+def test_only_the_required_client_security_is_loaded(tmp_path: Path) -> None:
     made = Certificates(tmp_path)
     assert way("A", "SASL_PLAINTEXT").tls is None
     assert way("A", "SSL", ours=made.pem_settings()).sasl is None
@@ -26,7 +26,7 @@ def test_what_a_listener_does_not_ask_is_not_brought(tmp_path: Path) -> None:
     assert PASSWORD not in repr(both)
 
 
-def test_a_node_without_a_truststore_believes_whom_the_system_believes(tmp_path: Path) -> None:
+def test_a_node_without_a_truststore_uses_the_systems(tmp_path: Path) -> None:
     found = way("A", "SSL").tls
     assert found is not None
     assert found.context.check_hostname
@@ -57,23 +57,25 @@ def test_a_node_without_a_truststore_believes_whom_the_system_believes(tmp_path:
                 "listener.name.a.oauthbearer.sasl.login.callback.handler.class",
                 "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
             ),
-            r"sasl\.login\.callback\.handler\.class=.*: a node brings tokens of its own only",
+            r"sasl\.login\.callback\.handler\.class=.*unsigned tokens of its own only",
         ),
         (
             "SSL",
             "PLAIN",
             given("ssl.endpoint.identification.algorithm", "LDAPS"),
-            r"inter\.broker\.listener\.name: A cannot be dialled .*ssl\.endpoint\.identification\.algorithm=LDAPS is not supported",
+            r"inter\.broker\.listener\.name: TLS for connections to A .*ssl\.endpoint\.identification\.algorithm=LDAPS is not supported",
         ),
         (
             "SSL",
             "PLAIN",
             {"ssl.truststore.type": "PEM", "ssl.truststore.location": "/nowhere/ca.pem"},
-            r"inter\.broker\.listener\.name: A cannot be dialled with TLS: .*nowhere/ca\.pem",
+            r"inter\.broker\.listener\.name: TLS for connections to A cannot be configured: .*nowhere/ca\.pem",
         ),
     ],
 )
-def test_a_lock_without_a_key_stops_the_start_by_the_settings_name(protocol: str, mechanism: str, ours: dict[str, str], words: str) -> None:
+def test_a_missing_credential_stops_the_start_with_the_settings_name(
+    protocol: str, mechanism: str, ours: dict[str, str], words: str
+) -> None:
     with pytest.raises(SettingsError, match=words) as caught:
         way("A", protocol, mechanism, ours=ours)
     assert PASSWORD not in str(caught.value)

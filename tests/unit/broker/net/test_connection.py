@@ -1,4 +1,4 @@
-"""The shell of a connection over a transport that the test fills and drains by hand."""
+"""Tests of a connection's shell, with a transport that the test fills and drains."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST = 1 << 20
 
 
 class Pipe(asyncio.Transport):
-    """Keeps all that is written; `take` is what a peer reads of it."""
+    """A transport that keeps all written data; `take` simulates the peer reading it."""
 
     def __init__(self) -> None:
         super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 2)})
@@ -68,7 +68,7 @@ class Pipe(asyncio.Transport):
 
 
 class Clocked:
-    """Shared state of which a test moves the clock."""
+    """The shared state of connections, with a clock that the test advances."""
 
     def __init__(self, limit: int) -> None:
         self.clock = VirtualClock()
@@ -94,11 +94,11 @@ async def scene() -> Clocked:
 
 
 def begun(size: int) -> bytes:
-    """As much of a request of 1 MiB."""
+    """Return a part of a 1 MiB request."""
     return (LARGEST.to_bytes(4, "big") + bytes(LARGEST))[:size]
 
 
-async def test_a_peer_that_takes_its_answers_slowly_is_closed_when_memory_is_short_and_one_that_is_quick_is_not(scene: Clocked) -> None:
+async def test_a_slow_reader_is_closed_when_memory_is_short_and_a_fast_one_is_not(scene: Clocked) -> None:
     slow, quick, other = Pipe(), Pipe(), Pipe()
     slow.connect(scene.shared).data_received(b"\0\0\0\4much")
     quick.connect(scene.shared).data_received(b"\0\0\0\4much")
@@ -110,7 +110,7 @@ async def test_a_peer_that_takes_its_answers_slowly_is_closed_when_memory_is_sho
     assert (slow.aborted, quick.aborted, other.aborted) == (True, False, False)
 
 
-async def test_what_a_slow_peer_has_read_lets_the_others_go_on(scene: Clocked) -> None:
+async def test_memory_that_a_slow_peer_releases_lets_others_continue(scene: Clocked) -> None:
     slow, other = Pipe(), Pipe()
     slow.connect(scene.shared).data_received(b"\0\0\0\4much")
     other.connect(scene.shared).data_received(begun(100))
@@ -121,10 +121,10 @@ async def test_what_a_slow_peer_has_read_lets_the_others_go_on(scene: Clocked) -
     assert scene.shared.budget.used == HELD // 2 + 100
 
 
-async def test_a_request_that_trickles_in_is_given_up_when_memory_is_short_and_those_that_wait_go_on(scene: Clocked) -> None:
+async def test_a_slowly_sent_request_is_closed_when_memory_is_short_and_waiting_ones_continue(scene: Clocked) -> None:
     trickling, other = Pipe(), Pipe()
     trickling.connect(scene.shared).data_received(begun(LARGEST - 1_000))
-    scene.shared.budget.used += HELD - LARGEST  # of a third one
+    scene.shared.budget.used += HELD - LARGEST  # a third connection's
     scene.shared.budget.limit -= 2_000
     other.connect(scene.shared).data_received(begun(100))
     assert other.connection in scene.shared.starved
@@ -134,10 +134,10 @@ async def test_a_request_that_trickles_in_is_given_up_when_memory_is_short_and_t
     assert other.connection not in scene.shared.starved
 
 
-async def test_a_request_that_comes_quickly_is_read_to_its_end_though_memory_is_short(scene: Clocked) -> None:
+async def test_a_quickly_sent_request_is_read_to_its_end_while_memory_is_short(scene: Clocked) -> None:
     quick = Pipe()
     quick.connect(scene.shared).data_received(begun(1_000))
-    scene.shared.budget.used += HELD  # of a third one
+    scene.shared.budget.used += HELD  # a third connection's
     quick.connection.data_received(b"x")
     whole = begun(LARGEST + 4)
     part = LARGEST // 8
@@ -157,7 +157,7 @@ async def test_small_requests_are_answered_while_memory_is_short(scene: Clocked)
     assert other.kept == 3 * len(b"pong")
 
 
-async def test_memory_that_was_short_for_a_moment_is_taken_from_slow_connections_all_the_same(scene: Clocked) -> None:
+async def test_slow_connections_are_closed_after_even_a_short_shortage(scene: Clocked) -> None:
     trickling, other = Pipe(), Pipe()
     trickling.connect(scene.shared).data_received(begun(LARGEST - 1_000))
     scene.shared.budget.limit = LARGEST
@@ -168,7 +168,7 @@ async def test_memory_that_was_short_for_a_moment_is_taken_from_slow_connections
     assert trickling.aborted
 
 
-async def test_a_connection_is_not_idle_while_a_request_waits_nor_right_after_its_answer(scene: Clocked) -> None:
+async def test_a_connection_is_not_idle_while_a_request_is_pending_or_just_answered(scene: Clocked) -> None:
     pipe = Pipe()
     connection = pipe.connect(scene.shared)
     connection.data_received(b"\0\0\0\4wait")
@@ -181,10 +181,10 @@ async def test_a_connection_is_not_idle_while_a_request_waits_nor_right_after_it
     assert pipe.kept == 4
 
 
-async def test_what_is_kept_behind_a_request_that_waits_is_given_up_for_want_of_memory(scene: Clocked) -> None:
+async def test_data_behind_a_pending_request_is_shed_when_memory_is_short(scene: Clocked) -> None:
     waiting, other = Pipe(), Pipe()
     waiting.connect(scene.shared).data_received(b"\0\0\0\4wait" + 25 * PING)
-    scene.shared.budget.used += HELD - 200  # of a third one
+    scene.shared.budget.used += HELD - 200  # a third connection's
     other.connect(scene.shared).data_received(begun(100))
     assert other.connection in scene.shared.starved
     other.connection.data_received(begun(0))
@@ -192,7 +192,7 @@ async def test_what_is_kept_behind_a_request_that_waits_is_given_up_for_want_of_
     assert waiting.aborted
 
 
-async def test_a_connection_that_sends_much_is_read_on_after_others_had_their_turn(scene: Clocked) -> None:
+async def test_a_fast_sender_is_read_again_after_other_connections_had_their_turn(scene: Clocked) -> None:
     pipe = Pipe()
     connection = pipe.connect(scene.shared)
     whole = begun(LARGEST + 4)
@@ -204,7 +204,7 @@ async def test_a_connection_that_sends_much_is_read_on_after_others_had_their_tu
     assert pipe.reading
 
 
-async def test_a_connection_that_waits_for_an_answer_is_not_read_on_with_the_next_turn(scene: Clocked) -> None:
+async def test_a_connection_with_a_pending_request_is_not_read_in_the_next_turn(scene: Clocked) -> None:
     pipe = Pipe()
     connection = pipe.connect(scene.shared)
     connection.data_received(b"\0\0\0\4wait")
@@ -215,7 +215,7 @@ async def test_a_connection_that_waits_for_an_answer_is_not_read_on_with_the_nex
 
 
 class Caller(asyncio.Protocol):
-    """A client that tells when its connection is gone."""
+    """A client protocol that reports when its connection is closed."""
 
     def __init__(self) -> None:
         self.gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -224,7 +224,7 @@ class Caller(asyncio.Protocol):
         self.gone.set_result(None)
 
 
-async def test_a_connection_that_was_on_its_way_when_the_listener_closed_is_closed_too(scene: Clocked) -> None:
+async def test_a_connection_that_arrives_after_the_listener_closed_is_closed(scene: Clocked) -> None:
     network = MemoryNetwork()
     server = Server(network, [Listener("PLAINTEXT", "here", 0)], backlog=1)
     server.bind()
@@ -236,7 +236,7 @@ async def test_a_connection_that_was_on_its_way_when_the_listener_closed_is_clos
     await asyncio.wait_for(scene.shared.until_empty(), 5)
 
 
-async def test_a_request_amid_which_all_connections_are_cut_is_not_answered_and_nothing_behind_it_is_handled(scene: Clocked) -> None:
+async def test_aborting_all_connections_during_a_request_drops_it_and_those_behind_it(scene: Clocked) -> None:
     server = Server(Sockets(), [Listener("PLAINTEXT", "127.0.0.1", 0)], backlog=1)
     server.bind()
     await server.start(scene.shared)

@@ -1,4 +1,4 @@
-"""Keys in a file and at an address: a real server, on a clock that moves by hand."""
+"""Tests of keys in a file and at a URL: a real server, with a clock that the test advances."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ RHYTHM = Rhythm(3_600_000, 100, 10_000)
 
 
 class KeyServer:
-    """Answers with what is set, and counts."""
+    """Answers with the configured body, and counts requests."""
 
     def __init__(self, certificate: Path | None = None) -> None:
         self.text, self.status, self.location, self.asked = key_set(jwk(rsa_key(), "a")), 200, "", 0
         self.ends = threading.Event()
-        """Set: an answer ends when it is there."""
+        """While cleared, responses do not end."""
         self.ends.set()
         outer = self
 
@@ -70,7 +70,7 @@ def served() -> Iterator[KeyServer]:
 
 
 class Scene:
-    """Keys at the server's address."""
+    """Return the keys at the server's URL."""
 
     def __init__(self, served: KeyServer) -> None:
         self.clock, self.timers, self.served = VirtualClock(), Timers(), served
@@ -86,11 +86,11 @@ class Scene:
 
     async def until(self, holds: Callable[[], bool]) -> None:
         async with asyncio.timeout(20):
-            while not holds():  # noqa: ASYNC110 # what is waited for happens on a thread
+            while not holds():  # noqa: ASYNC110 # the awaited change happens on a thread
                 await asyncio.sleep(0)
 
 
-async def test_keys_are_fetched_at_the_start_and_then_now_and_then(served: KeyServer) -> None:
+async def test_keys_are_fetched_at_the_start_and_at_intervals(served: KeyServer) -> None:
     scene = Scene(served)
     assert (scene.ids, served.asked) == (["a"], 1)
     served.text = key_set(jwk(rsa_key(), "b"))
@@ -102,7 +102,7 @@ async def test_keys_are_fetched_at_the_start_and_then_now_and_then(served: KeySe
         await scene.until(lambda ids=ids: scene.ids == ids)
 
 
-async def test_an_unknown_key_has_them_fetched_once_in_a_minute(served: KeyServer) -> None:
+async def test_an_unknown_key_triggers_a_fetch_once_in_a_minute(served: KeyServer) -> None:
     scene = Scene(served)
     served.text = key_set(jwk(rsa_key(), "b"))
     for kid in ("b", "b", "x" * (limits.JWKS_KID_CHARS + 1)):
@@ -119,21 +119,21 @@ async def test_an_unknown_key_has_them_fetched_once_in_a_minute(served: KeyServe
     served.text = key_set(jwk(rsa_key(), "c"))
     scene.pass_ms(limits.JWKS_MISSED_MS - 1)
     scene.keys.missed("c")
-    await asyncio.to_thread(fetcher(served.url, {}, Path.read_bytes))  # who were to ask now would have been answered before this is
+    await asyncio.to_thread(fetcher(served.url, {}, Path.read_bytes))  # a request that were sent now would be answered before this one
     assert (scene.ids, served.asked) == (["z"], 4)
     scene.pass_ms(1)
     scene.keys.missed("c")
     await scene.until(lambda: scene.ids == ["c"])
 
 
-async def test_after_a_failure_it_is_tried_again_and_the_keys_before_go_on(served: KeyServer, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_fetch_is_retried_and_the_previous_keys_stay_in_use(served: KeyServer, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(served)
     served.status = 500
     scene.keys.missed("b")
     waits = []
     for tries in range(2, 30):
-        await scene.until(lambda tries=tries: served.asked == tries and (len(scene.timers) == 2 or "cannot be fetched" in caplog.text))
-        if "cannot be fetched" in caplog.text:
+        await scene.until(lambda tries=tries: served.asked == tries and (len(scene.timers) == 2 or "Cannot fetch the keys" in caplog.text))
+        if "Cannot fetch the keys" in caplog.text:
             break
         wait_ms = (scene.timers.next_deadline() or 0) - scene.clock.mono_ms()
         waits.append(wait_ms)
@@ -146,7 +146,7 @@ async def test_after_a_failure_it_is_tried_again_and_the_keys_before_go_on(serve
     await scene.until(lambda: scene.ids == ["b"])
 
 
-async def test_an_answer_that_does_not_end_is_given_up_when_keys_are_wanted_later(served: KeyServer) -> None:
+async def test_a_response_that_does_not_end_is_abandoned_when_the_next_fetch_is_due(served: KeyServer) -> None:
     scene = Scene(served)
     failures: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
@@ -167,7 +167,7 @@ async def test_an_answer_that_does_not_end_is_given_up_when_keys_are_wanted_late
 
 
 @pytest.mark.parametrize("case", ["too large", "no set", "gone", "elsewhere"])
-def test_keys_that_cannot_be_had_are_none(served: KeyServer, case: str) -> None:
+def test_unusable_responses_raise(served: KeyServer, case: str) -> None:
     served.text = {"too large": b" " * (limits.JWKS_BYTES + 1), "no set": b"<html>"}.get(case, served.text)
     served.status = {"gone": 404, "elsewhere": 302}.get(case, 200)
     served.location = "https://127.0.0.1:1/keys" if case == "elsewhere" else ""
@@ -175,20 +175,23 @@ def test_keys_that_cannot_be_had_are_none(served: KeyServer, case: str) -> None:
         Scene(served)
 
 
-def test_an_address_of_https_is_one_that_is_trusted(tmp_path: Path) -> None:
+def test_an_https_url_requires_a_trusted_certificate(tmp_path: Path) -> None:
     made = Certificates(tmp_path / "tls")
     server = KeyServer(made.server)
     try:
         trust = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(made.ca), "other": "x"}
         assert fetcher(server.url, trust, lambda path: Path(path).read_bytes())() == server.text
-        for options, words in (({}, "CERTIFICATE_VERIFY_FAILED"), ({"ssl.keystore.location": "x"}, "not supported: ssl.keystore.location")):
+        for options, words in (
+            ({}, "CERTIFICATE_VERIFY_FAILED"),
+            ({"ssl.keystore.location": "x"}, "unsupported options of the login module: ssl.keystore.location"),
+        ):
             with pytest.raises((OSError, ValueError), match=words):
                 fetcher(server.url, options, lambda path: Path(path).read_bytes())()
     finally:
         server.close()
 
 
-def test_a_file_that_has_changed_is_read_again(tmp_path: Path) -> None:
+def test_a_changed_file_is_read_again(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     file.write_bytes(key_set(jwk(rsa_key(), "a")))
     os.utime(file, (1, 1))

@@ -1,4 +1,4 @@
-"""Listeners of GSSAPI with a real keytab and real tickets, without a connection."""
+"""Tests of GSSAPI listeners with a real keytab and real tickets, without a connection."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def locked(given: dict[str, str], env: dict[str, str] | None = None) -> MakeMech
 
 
 def begun(realm: Realm, user: str = "ann") -> tuple[Any, bytes]:
-    """A client's context, and its first token."""
+    """Return a client's context and its first token."""
     import gssapi
 
     store = {"client_keytab": str(realm.keytab(user)), "ccache": realm.tickets(user)}
@@ -65,7 +65,7 @@ def begun(realm: Realm, user: str = "ann") -> tuple[Any, bytes]:
     return context, token
 
 
-def test_a_ticket_says_who_the_client_is_and_no_protection_is_offered(realm: Realm, given: dict[str, str]) -> None:
+def test_a_ticket_identifies_the_client_and_no_security_layer_is_offered(realm: Realm, given: dict[str, str]) -> None:
     mechanism = locked(given)()
     context, token = begun(realm)
     context.step(mechanism.evaluate(token))
@@ -76,7 +76,7 @@ def test_a_ticket_says_who_the_client_is_and_no_protection_is_offered(realm: Rea
     assert (mechanism.complete, mechanism.user, mechanism.expires_ms, mechanism.by_token) == (True, "ann", None, False)
 
 
-def test_a_ticket_is_good_once(realm: Realm, given: dict[str, str]) -> None:
+def test_a_ticket_cannot_be_used_twice(realm: Realm, given: dict[str, str]) -> None:
     make = locked(given)
     _, token = begun(realm)
     make().evaluate(token)
@@ -88,7 +88,7 @@ def test_a_ticket_is_good_once(realm: Realm, given: dict[str, str]) -> None:
     ("rules", "user", "named"),
     [("DEFAULT", "eve/x", "eve"), ("RULE:[2:$1.$2]/U, DEFAULT", "eve/x", "EVE.X"), ("RULE:[2:$1]", "ann", None)],
 )
-def test_rules_make_the_users_name(realm: Realm, given: dict[str, str], rules: str, user: str, named: str | None) -> None:
+def test_rules_map_the_principal_to_a_user(realm: Realm, given: dict[str, str], rules: str, user: str, named: str | None) -> None:
     mechanism = locked({**given, f"listener.name.secure.{RULES}": rules})()
     context, token = begun(realm, user)
     context.step(mechanism.evaluate(token))
@@ -108,14 +108,16 @@ def test_rules_make_the_users_name(realm: Realm, given: dict[str, str], rules: s
         (lambda token: token + bytes(400_000), Failed),
     ],
 )
-def test_what_is_no_ticket_is_refused(realm: Realm, given: dict[str, str], spoil: Callable[[bytes], bytes], error: type[Exception]) -> None:
+def test_an_invalid_ticket_is_rejected(
+    realm: Realm, given: dict[str, str], spoil: Callable[[bytes], bytes], error: type[Exception]
+) -> None:
     _, token = begun(realm)
     with pytest.raises(error):
         locked(given)().evaluate(spoil(token))
 
 
 @pytest.mark.parametrize(("choice", "error"), [(b"", Broken), (b"\1\0\0", Broken), (b"\2\0\0\0", Failed), (None, Failed)])
-def test_a_client_has_to_choose_what_is_offered(realm: Realm, given: dict[str, str], choice: bytes | None, error: type[Exception]) -> None:
+def test_a_client_must_choose_the_offered_layer(realm: Realm, given: dict[str, str], choice: bytes | None, error: type[Exception]) -> None:
     mechanism = locked(given)()
     context, token = begun(realm)
     context.step(mechanism.evaluate(token))
@@ -128,19 +130,27 @@ def test_a_client_has_to_choose_what_is_offered(realm: Realm, given: dict[str, s
 @pytest.mark.parametrize(
     ("setting", "change", "words"),
     [
-        (JAAS, ("useKeyTab=true", ""), rf"{JAAS} needs useKeyTab=true: a broker's key comes from a keytab"),
+        (JAAS, ("useKeyTab=true", ""), rf"{JAAS} needs useKeyTab=true: a broker's key must come from a keytab"),
         (JAAS, ("storeKey=true", "storeKey=false"), f"{JAAS} needs storeKey=true"),
         (JAAS, ("principal=", "name="), f'{JAAS} needs principal="kafka/host@REALM"'),
         (JAAS, ("kafka/localhost@", "kafka/local/host@"), "Principal has name with unexpected format kafka/local/host@"),
-        (JAAS, ("kafka/localhost@", "kafka/other@"), r"no key of principal=kafka/other@.* can be had from keyTab=.*No key table entry"),
-        (JAAS, (".keytab", ".nothing"), r"no key of principal=.* can be had from keyTab=.*kafka_localhost\.nothing: .*not found"),
+        (
+            JAAS,
+            ("kafka/localhost@", "kafka/other@"),
+            r"keyTab=.* has no usable key of principal=kafka/other@.*No key table entry",
+        ),
+        (
+            JAAS,
+            (".keytab", ".nothing"),
+            r"keyTab=.*kafka_localhost\.nothing has no usable key of principal=.*not found",
+        ),
         (JAAS, ("com.sun.security.auth.module.Krb5", "org.apache.kafka.common.security.plain.Plain"), "GSSAPI needs the login module"),
         (JAAS, (" ;", " serviceName=other;"), "Conflicting serviceName values found in JAAS and Kafka configs"),
         ("sasl.kerberos.service.name", ("kafka", ""), "No serviceName defined in either JAAS or Kafka config"),
         ("sasl.kerberos.service.name", ("kafka", "kafka"), None),
     ],
 )
-def test_a_key_that_cannot_be_had_stops_the_start_by_the_settings_name(
+def test_an_unusable_key_stops_the_start_with_the_settings_name(
     given: dict[str, str], setting: str, change: tuple[str, str], words: str | None
 ) -> None:
     assert change[0] in given[setting]
@@ -152,7 +162,7 @@ def test_a_key_that_cannot_be_had_stops_the_start_by_the_settings_name(
             locked(given)
 
 
-def test_a_keytab_that_is_written_anew_is_read_at_the_next_log_in(tmp_path: Path) -> None:
+def test_a_rewritten_keytab_is_read_at_the_next_authentication(tmp_path: Path) -> None:
     with realm_or_skip(tmp_path, [BROKER, "ann", "bob"]) as realm:
         make = locked({**KERBEROS, JAAS: realm.jaas(BROKER)})
         for user in ("ann", "bob"):
@@ -164,7 +174,7 @@ def test_a_keytab_that_is_written_anew_is_read_at_the_next_log_in(tmp_path: Path
 
 
 def elsewhere(realm: Realm, who: str = BROKER, **changed: str) -> ClientSasl:
-    """How a broker logs in at others."""
+    """Return the client side of a broker's connections to others."""
     given = {
         "listener.name.a.sasl.enabled.mechanisms": "GSSAPI",
         "listener.name.a.gssapi.sasl.jaas.config": realm.jaas(who),
@@ -175,7 +185,7 @@ def elsewhere(realm: Realm, who: str = BROKER, **changed: str) -> ClientSasl:
     return sasl
 
 
-def test_a_node_comes_in_at_others_by_its_own_key(realm: Realm, given: dict[str, str]) -> None:
+def test_a_node_authenticates_at_others_with_its_own_key(realm: Realm, given: dict[str, str]) -> None:
     log_in = elsewhere(realm)
     try:
         for _ in range(2):
@@ -185,12 +195,12 @@ def test_a_node_comes_in_at_others_by_its_own_key(realm: Realm, given: dict[str,
             assert mechanism.user == "kafka"
             with pytest.raises(StopIteration):
                 tokens.send(b"")
-            realm.pause()  # of the second log-in no KDC is asked
+            realm.pause()  # for the second authentication no KDC is contacted
     finally:
         realm.resume()
 
 
-def test_a_node_starts_while_the_kdc_is_silent_and_asks_it_when_it_dials(realm: Realm) -> None:
+def test_a_node_starts_without_a_kdc_and_contacts_it_when_it_connects(realm: Realm) -> None:
     asked = realm.asked()
     realm.pause()
     try:
@@ -202,7 +212,7 @@ def test_a_node_starts_while_the_kdc_is_silent_and_asks_it_when_it_dials(realm: 
     assert realm.asked() > asked
 
 
-def test_a_node_believes_nobody_who_has_no_key_of_the_host(realm: Realm, given: dict[str, str]) -> None:
+def test_a_node_rejects_a_peer_without_the_hosts_key(realm: Realm, given: dict[str, str]) -> None:
     with pytest.raises(NotTrusted, match=rf"Server kafka/elsewhere@{realm.name} not found"):
         next(elsewhere(realm).tokens("elsewhere"))
     for said in (b"", b"x", b"\x60" * 50):
@@ -213,30 +223,30 @@ def test_a_node_believes_nobody_who_has_no_key_of_the_host(realm: Realm, given: 
     tokens, mechanism = elsewhere(realm).tokens("localhost"), locked(given)()
     tokens.send(mechanism.evaluate(next(tokens)) or b"")
     with pytest.raises(NotTrusted):
-        tokens.send(b"\1\1\0\0")  # as anybody could say it
+        tokens.send(b"\1\1\0\0")  # which any peer could send
 
 
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (("kafka/localhost@", "kafka/other@"), r"no key of principal=kafka/other@.* can be had from keyTab="),
-        ((" ;", " isInitiator=false;"), "isInitiator=false, but by it this node logs in at A of other nodes"),
+        (("kafka/localhost@", "kafka/other@"), r"keyTab=.* has no usable key of principal=kafka/other@"),
+        ((" ;", " isInitiator=false;"), "isInitiator=false, but this node uses it to authenticate at listener A"),
         (("useKeyTab=true", ""), "needs useKeyTab=true"),
     ],
 )
-def test_a_node_that_could_come_in_nowhere_does_not_start(realm: Realm, change: tuple[str, str], words: str) -> None:
+def test_a_node_without_usable_client_credentials_does_not_start(realm: Realm, change: tuple[str, str], words: str) -> None:
     jaas = realm.jaas(BROKER)
     assert change[0] in jaas
     with pytest.raises(SettingsError, match=words):
         elsewhere(realm, **{"listener_name_a_gssapi_sasl_jaas_config": jaas.replace(*change)})
 
 
-def test_a_rule_that_is_none_stops_the_start(given: dict[str, str]) -> None:
+def test_an_invalid_rule_stops_the_start(given: dict[str, str]) -> None:
     with pytest.raises(SettingsError, match=rf"{RULES} at SECURE: Invalid rule: default"):
         locked({**given, RULES: "default"})
 
 
-def test_what_the_jvm_would_be_told_of_kerberos_is_obeyed_and_no_kdc_is_asked(given: dict[str, str], tmp_path: Path) -> None:
+def test_the_krb5_conf_of_kafka_opts_is_used_without_contacting_a_kdc(given: dict[str, str], tmp_path: Path) -> None:
     file = tmp_path / "other.conf"
     file.write_text("[libdefaults]\ndefault_realm = ELSEWHERE\n")
     with in_environment({"KRB5_CONFIG": os.environ["KRB5_CONFIG"]}):

@@ -1,4 +1,4 @@
-"""Links of a member to locked listeners, and how their keys follow stores that change while it runs."""
+"""Tests of connections to secured listeners of other nodes, and of store changes at run time."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def linked(settings: BrokerSettings) -> tuple[NodeLinks, Mapping[str, ListenerAu
     return links_of(settings, locks, network=MemoryNetwork(), clock=clock, timers=timers, random=random), locks
 
 
-def test_plain_listeners_are_dialled_as_they_are() -> None:
+def test_plaintext_listeners_are_connected_to_without_security() -> None:
     links, _ = linked(member("A", "PLAINTEXT"))
     assert {type(connect(Node(1, "h", 1))) for connect in links[:2]} == {NodeClient}
     assert links.keys == {}
 
 
 @pytest.mark.parametrize("client_auth", ["none", "required"])
-def test_a_broker_that_would_not_be_let_in_by_its_like_does_not_start(tmp_path: Path, client_auth: str) -> None:
+def test_a_broker_that_could_not_connect_to_its_own_listener_does_not_start(tmp_path: Path, client_auth: str) -> None:
     made, strangers = Certificates(tmp_path / "made"), Certificates(tmp_path / "strangers")
     ours = {**made.pem_settings(), "listener.name.a.ssl.client.auth": client_auth}
     linked(member("A", "SSL", ours=ours))
@@ -50,7 +50,7 @@ def test_a_broker_that_would_not_be_let_in_by_its_like_does_not_start(tmp_path: 
         linked(member("A", "SSL", ours=theirs))
 
 
-def test_keys_follow_the_stores_of_their_listeners_where_the_old_and_the_new_come_in_at_each_other(tmp_path: Path) -> None:
+def test_client_contexts_follow_store_changes_that_remain_compatible(tmp_path: Path) -> None:
     made, strangers = Certificates(tmp_path / "made"), Certificates(tmp_path / "strangers")
     both = {"listener.security.protocol.map": "A:SSL,C:SSL", "ssl.allow.dn.changes": "true"}
     settings = member("A", "SSL", ours={**made.pem_settings(), **both})
@@ -59,7 +59,7 @@ def test_keys_follow_the_stores_of_their_listeners_where_the_old_and_the_new_com
     before = {name: key.context for name, key in links.keys.items()}
 
     def now() -> set[str]:
-        """Whose key is another one."""
+        """Return the names whose context was replaced."""
         return {name for name, key in links.keys.items() if key.context is not before[name]}
 
     changes.take({})
@@ -67,7 +67,7 @@ def test_keys_follow_the_stores_of_their_listeners_where_the_old_and_the_new_com
     trusted = {"listener.name.a.ssl.truststore.location": str(strangers.ca)}
     with pytest.raises(Rejected, match=CANNOT):
         changes.check(trusted)
-    changes.take(trusted)  # which somebody wrote elsewhere
+    changes.take(trusted)  # as another broker wrote it
     assert now() == set()
     renewed = {"listener.name.a.ssl.keystore.location": str(made.of("next", HOST, "localhost"))}
     changes.check(renewed)

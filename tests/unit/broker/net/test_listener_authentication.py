@@ -25,7 +25,7 @@ def locks(
     return dict(listener_authentication(settings, listeners_of(settings), AROUND))
 
 
-def test_a_plaintext_listener_has_no_lock_and_a_secured_one_all_its_mechanisms() -> None:
+def test_a_secured_listener_has_all_its_mechanisms_and_a_plaintext_one_no_security() -> None:
     given = {
         **secured(),
         "listeners": "SECURE://h:1,PLAINTEXT://h:2",
@@ -50,7 +50,7 @@ def users(given: dict[str, str], env: dict[str, str] | None = None, more: dict[s
     return found
 
 
-def test_users_are_those_of_the_setting_or_else_of_the_file(tmp_path: Path) -> None:
+def test_users_come_from_the_setting_or_else_from_the_jaas_file(tmp_path: Path) -> None:
     file = tmp_path / "jaas.conf"
     general = f'KafkaServer {{ {MODULES}.plain.PlainLoginModule required user_general="2"; }};'
     own = f'secure.KafkaServer {{ {MODULES}.plain.PlainLoginModule required user_own="1"; }};'
@@ -65,16 +65,16 @@ def test_users_are_those_of_the_setting_or_else_of_the_file(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["secur", "SECURE"])
-def test_a_lock_for_a_listener_that_there_is_not_stops_the_start(name: str) -> None:
+def test_a_security_setting_for_an_unknown_listener_stops_the_start(name: str) -> None:
     setting = f"listener.name.{name}.ssl.client.auth"
-    with pytest.raises(SettingsError, match=rf"{setting}: there is no listener {name}: allowed are secure, as"):
+    with pytest.raises(SettingsError, match=rf"{setting}: there is no listener {name}: allowed are secure"):
         locks({**secured(), setting: "required"})
 
 
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({"sasl.enabled.mechanisms": ""}, r"sasl\.enabled\.mechanisms is empty, and SECURE uses SASL_PLAINTEXT"),
+        ({"sasl.enabled.mechanisms": ""}, r"sasl\.enabled\.mechanisms is empty, but SECURE uses SASL_PLAINTEXT"),
         ({"sasl.enabled.mechanisms": "PLAIN,X"}, r"sasl\.enabled\.mechanisms=X at SECURE is not supported"),
         (
             {"connection.failed.authentication.delay.ms": "600000"},
@@ -85,7 +85,7 @@ def test_a_lock_for_a_listener_that_there_is_not_stops_the_start(name: str) -> N
         ({"listener.name.secure.plain.sasl.jaas.config": "com.example.Login required;"}, r"com\.example\.Login cannot be loaded here"),
     ],
 )
-def test_a_log_in_that_cannot_be_had_stops_the_start_by_the_settings_name(changed: dict[str, str], words: str) -> None:
+def test_an_invalid_mechanism_configuration_stops_the_start_with_the_settings_name(changed: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         locks({**secured(), **changed})
 
@@ -97,7 +97,7 @@ BEARER = {
 }
 
 
-def test_tokens_are_judged_by_the_brokers_clock_and_the_options() -> None:
+def test_tokens_are_validated_by_the_brokers_clock_and_the_options() -> None:
     sasl = locks({**secured(), **BEARER})["SECURE"].sasl
     assert sasl is not None
     header, claims = (base64.urlsafe_b64encode(text).decode().rstrip("=") for text in (b'{"alg":"none"}', b'{"sub":"ann","exp":1}'))
@@ -114,24 +114,27 @@ JWKS_URL, ALLOWED = "sasl.oauthbearer.jwks.endpoint.url", "org.apache.kafka.sasl
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        ({**secured(), **BEARER, JWKS_URL: "https://keys"}, "nobody judges signed tokens at SECURE"),
-        ({**secured(), **BEARER, "listener.name.secure.oauthbearer.sasl.oauthbearer.expected.issuer": "us"}, "nobody judges signed tokens"),
-        ({**secured(), **BEARER, "listener.name.secure.sasl.oauthbearer.expected.audience": "them"}, "nobody judges signed tokens"),
+        ({**secured(), **BEARER, JWKS_URL: "https://keys"}, "signed tokens are not validated at SECURE"),
+        (
+            {**secured(), **BEARER, "listener.name.secure.oauthbearer.sasl.oauthbearer.expected.issuer": "us"},
+            "signed tokens are not validated",
+        ),
+        ({**secured(), **BEARER, "listener.name.secure.sasl.oauthbearer.expected.audience": "them"}, "signed tokens are not validated"),
         (JUDGED, r"sasl\.oauthbearer\.jwks\.endpoint\.url is required at SECURE"),
-        ({**JUDGED, JWKS_URL: "ftp://keys"}, "allowed are addresses of http, https and file"),
+        ({**JUDGED, JWKS_URL: "ftp://keys"}, "allowed are http, https and file URLs"),
         ({**JUDGED, JWKS_URL: "file:///keys", ALLOWED: "file:///others"}, "The URL cannot be accessed due to restrictions"),
-        ({**JUDGED, JWKS_URL: "file:///no/keys", ALLOWED: "x,file:///no/keys"}, "the keys cannot be had: .*No such file"),
-        ({**JUDGED, JWKS_URL: "http://127.0.0.1:1/k", ALLOWED: "http://127.0.0.1:1/k"}, "the keys cannot be had: .*Connection refused"),
+        ({**JUDGED, JWKS_URL: "file:///no/keys", ALLOWED: "x,file:///no/keys"}, "the keys cannot be read: .*No such file"),
+        ({**JUDGED, JWKS_URL: "http://127.0.0.1:1/k", ALLOWED: "http://127.0.0.1:1/k"}, "the keys cannot be read: .*Connection refused"),
         ({**JUDGED, "sasl.oauthbearer.jwt.validator.class": "com.example.V"}, "a Java class cannot be loaded here"),
-        ({**JUDGED, "sasl.oauthbearer.clock.skew.seconds": "-1"}, r"clock\.skew\.seconds=-1 at SECURE: allowed is at least 0"),
+        ({**JUDGED, "sasl.oauthbearer.clock.skew.seconds": "-1"}, r"clock\.skew\.seconds=-1 at SECURE: must be at least 0"),
     ],
 )
-def test_who_wants_signed_tokens_does_not_get_a_broker_that_believes_any(given: dict[str, str], words: str) -> None:
+def test_settings_for_signed_tokens_without_their_handler_stop_the_start(given: dict[str, str], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         locks(given)
 
 
-def test_where_keys_may_come_from_is_said_as_to_kafka_or_by_a_setting(tmp_path: Path) -> None:
+def test_jwks_urls_can_be_allowed_by_kafka_opts_or_by_a_setting(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     file.write_text('{"keys": []}')
     given = {**JUDGED, JWKS_URL: file.as_uri()}
@@ -139,23 +142,23 @@ def test_where_keys_may_come_from_is_said_as_to_kafka_or_by_a_setting(tmp_path: 
     assert locks({**given, ALLOWED: file.as_uri()})
 
 
-def test_a_mechanism_without_its_users_stops_the_start_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
-    given = secured(sasl_jaas_config=PLAIN_JAAS)  # which counts for no mechanism
+def test_a_mechanism_without_users_stops_the_start_in_kafkas_words(caplog: pytest.LogCaptureFixture) -> None:
+    given = secured(sasl_jaas_config=PLAIN_JAAS)  # which applies to no mechanism
     del given["listener.name.secure.plain.sasl.jaas.config"]
     with pytest.raises(SettingsError, match=r"Could not find a 'KafkaServer' or 'secure\.KafkaServer' entry in the JAAS configuration"):
         locks(given)
-    assert "sasl.jaas.config should be prefixed with the SASL mechanism's name and is ignored" in caplog.text
+    assert "sasl.jaas.config without a SASL mechanism's prefix is ignored" in caplog.text
     assert "pass word" not in caplog.text
 
 
-def test_users_who_are_given_at_the_start_are_beside_those_of_a_listener_and_not_in_their_place() -> None:
+def test_development_users_are_added_to_those_of_a_listener() -> None:
     given = secured(sasl_enabled_mechanisms="PLAIN")
     assert users(given, more={"own": "1"}) == {"ann", "own"}
     del given["listener.name.secure.plain.sasl.jaas.config"]
     assert users(given, more={"own": "1"}) == {"own"}
 
 
-def test_tickets_without_their_library_stop_the_start_and_say_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gssapi_without_its_library_stops_the_start_with_installation_instructions(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gssapi", None)
     monkeypatch.delitem(sys.modules, "ottla.broker.security.kerberos", raising=False)
     with pytest.raises(
@@ -168,7 +171,7 @@ def test_tickets_without_their_library_stop_the_start_and_say_what_to_install(mo
         locks(given)
 
 
-def test_no_mistake_tells_a_password() -> None:
+def test_no_error_message_contains_a_password() -> None:
     for text in (f"{MODULES}.plain.PlainLoginModule required user_ann=1secret", 'X required password="secret";'):
         with pytest.raises(SettingsError) as caught:
             locks(secured(**{"listener_name_secure_plain_sasl_jaas_config": text}))

@@ -1,4 +1,4 @@
-"""Connections and listeners, over sockets: order, limits, and that one connection's trouble is its own."""
+"""Tests of connections and listeners over sockets: order, limits, and isolation of connections."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
         assert [struct.unpack_from(">i", client.read_frame())[0] for _ in sent] == sent
 
 
-def test_a_pipeline_that_takes_many_turns_is_answered_to_its_end(tmp_path: Path) -> None:
+def test_a_long_pipeline_is_answered_completely(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running, running.client() as client:
         client.send_raw(b"".join(b"".join(encode_request(3, 9, number, "test", MetadataRequest([]))) for number in range(1_000)))
         assert [struct.unpack_from(">i", client.read_frame())[0] for _ in range(1_000)] == list(range(1_000))
         assert client.call(MetadataRequest([]), 9).brokers
 
 
-def test_nothing_is_lost_of_a_pipeline_without_answers_whose_sender_hangs_up_at_once(tmp_path: Path) -> None:
+def test_a_pipeline_without_responses_is_handled_completely_although_its_sender_closes(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running, running.client() as client:
         create(client, "t")
         batch = PartitionProduceData(0, build_batch([SimpleRecord(None, b"x", 1)]))
@@ -51,13 +51,13 @@ def test_nothing_is_lost_of_a_pipeline_without_answers_whose_sender_hangs_up_at_
 
 @needs_ipv6
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-def test_at_a_listener_of_both_families_a_client_is_told_an_address_of_its_own(tmp_path: Path, host: str) -> None:
+def test_a_client_of_a_dual_stack_listener_gets_an_address_of_its_own_family(tmp_path: Path, host: str) -> None:
     with RunningBroker(tmp_path / "data", {"listeners": "PLAINTEXT://[::]:0"}) as running, Client(host, running.port) as client:
         (broker,) = client.call(MetadataRequest([])).brokers
         assert (broker.host, broker.port) == (host, running.port)
 
 
-def test_a_name_of_both_families_is_bound_where_clients_of_ipv4_find_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_name_of_both_families_is_bound_at_ipv4(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def both(host: bytes, port: int, **_: int) -> list[tuple[object, ...]]:
         assert host == b"localhost"
         kind = (socket.SOCK_STREAM, socket.IPPROTO_TCP, "")
@@ -70,7 +70,7 @@ def test_a_name_of_both_families_is_bound_where_clients_of_ipv4_find_it(tmp_path
             assert client.call(MetadataRequest([])).brokers
 
 
-def test_garbage_closes_its_own_connection_and_no_other(tmp_path: Path) -> None:
+def test_invalid_bytes_close_only_their_own_connection(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running, running.client() as good:
         for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 64, b"\x00\x00\x00\x08\x03\xe8\x00\x00\x00\x00\x00\x01"):
             with socket.create_connection((HOST, running.port)) as bad:
@@ -93,7 +93,7 @@ def test_connections_beyond_the_limit_of_an_address_are_closed(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("limit", "override"), [("1", "127.0.0.1:2"), ("9", "::1:9, 127.0.0.1:2")])
-def test_an_override_for_an_address_counts_instead_of_the_limit_of_all(tmp_path: Path, limit: str, override: str) -> None:
+def test_an_override_replaces_the_limit_for_its_address(tmp_path: Path, limit: str, override: str) -> None:
     settings = {"max.connections.per.ip": limit, "max.connections.per.ip.overrides": override}
     with RunningBroker(tmp_path / "data", settings) as running, running.client() as first, running.client() as second:
         assert first.call(MetadataRequest([])).brokers
@@ -102,7 +102,7 @@ def test_an_override_for_an_address_counts_instead_of_the_limit_of_all(tmp_path:
             third.call(MetadataRequest([]))
 
 
-def test_a_limit_of_connections_that_is_changed_holds_at_once(tmp_path: Path) -> None:
+def test_a_changed_connection_limit_applies_at_once(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running, running.client() as first:
         for name in ("max.connections", "max.connections.per.ip"):
             for value, accepted in (("1", False), ("2", True)):
@@ -118,7 +118,7 @@ def test_a_limit_of_connections_that_is_changed_holds_at_once(tmp_path: Path) ->
                         second.call(MetadataRequest([]))
 
 
-def test_a_listener_may_have_fewer_connections_than_all_together(tmp_path: Path) -> None:
+def test_a_listener_can_have_a_lower_limit_than_the_broker(tmp_path: Path) -> None:
     settings = {
         "listeners": "OUTER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
         "listener.security.protocol.map": "OUTER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -144,7 +144,7 @@ def test_a_listener_may_have_fewer_connections_than_all_together(tmp_path: Path)
                 running.call_until(lambda broker: broker.connection_count == 2)
 
 
-def test_a_broker_beyond_the_limit_takes_the_place_of_the_client_that_was_silent_longest(tmp_path: Path) -> None:
+def test_a_broker_beyond_the_limit_replaces_the_client_that_was_idle_longest(tmp_path: Path) -> None:
     settings = {
         "listeners": "OUTER://127.0.0.1:0,PLAINTEXT://127.0.0.1:0",
         "listener.security.protocol.map": "OUTER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -164,7 +164,7 @@ def test_a_broker_beyond_the_limit_takes_the_place_of_the_client_that_was_silent
             assert first.call(MetadataRequest([])).brokers
 
 
-def test_an_idle_connection_is_closed_and_one_that_waits_is_not(tmp_path: Path) -> None:
+def test_an_idle_connection_is_closed_unless_a_request_is_pending(tmp_path: Path) -> None:
     with (
         RunningBroker(tmp_path / "data", {"connections.max.idle.ms": "300"}) as running,
         running.client() as idle,
@@ -178,7 +178,7 @@ def test_an_idle_connection_is_closed_and_one_that_waits_is_not(tmp_path: Path) 
         assert decode_response(1, 12, waiting.read_frame())[1].error_code == 0
 
 
-def test_a_client_that_does_not_read_its_responses_holds_little_memory(tmp_path: Path) -> None:
+def test_a_client_that_does_not_read_responses_holds_little_memory(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running, running.client() as client, running.client() as lazy:
         create(client, "t")
         for _ in range(4):
@@ -194,8 +194,8 @@ def test_a_client_that_does_not_read_its_responses_holds_little_memory(tmp_path:
         assert running.call(lambda broker: broker.buffered_bytes) == 0
 
 
-def test_who_was_not_read_for_want_of_memory_is_read_again_when_the_request_that_held_it_is_complete(tmp_path: Path) -> None:
-    """Nobody closes a connection or reads a response meanwhile: the memory comes back by the request's being handled."""
+def test_a_paused_connection_resumes_when_the_request_that_held_the_memory_is_handled(tmp_path: Path) -> None:
+    """Meanwhile no connection is closed and no response is read: the memory is released by handling the request."""
     large = b"".join(encode_request(3, 9, 1, "test", MetadataRequest([MetadataRequestTopic(name="x" * 200)] * 700)))
     with (
         RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "100000"}) as running,
@@ -214,7 +214,7 @@ def test_who_was_not_read_for_want_of_memory_is_read_again_when_the_request_that
 
 
 def _until_closed(running: RunningBroker, other: Client, clock: MovableClock, attackers: int) -> None:
-    """Wait until `other` alone is connected; it is answered all the while."""
+    """Wait until only `other` is connected; it keeps getting responses."""
     for _ in range(10):
         assert other.call(MetadataRequest([]), 9).brokers
         running.call(lambda _: clock.advance(limits.LOOK_MS))
@@ -222,7 +222,7 @@ def _until_closed(running: RunningBroker, other: Client, clock: MovableClock, at
     running.call_until(lambda broker: broker.connection_count < 1 + attackers)
 
 
-def test_peers_that_do_not_read_cannot_keep_the_memory_that_others_want(tmp_path: Path) -> None:
+def test_peers_that_do_not_read_cannot_hold_the_memory_that_others_need(tmp_path: Path) -> None:
     clock = MovableClock()
     with (
         RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "1000000"}, clock=clock) as running,
@@ -240,8 +240,8 @@ def test_peers_that_do_not_read_cannot_keep_the_memory_that_others_want(tmp_path
         assert running.call(lambda broker: broker.connection_count) == 1
 
 
-def test_requests_that_trickle_in_keep_nobody_waiting_and_their_memory_is_given_back(tmp_path: Path) -> None:
-    """Seven connections hold more than all have, and send a byte now and then: each is in the midst of a request that it announced."""
+def test_slowly_sent_requests_block_nobody_and_their_memory_is_released(tmp_path: Path) -> None:
+    """Seven connections exceed the budget, each in the middle of an announced request of which it sends a byte now and then."""
     clock = MovableClock()
     with (
         RunningBroker(
@@ -261,7 +261,7 @@ def test_requests_that_trickle_in_keep_nobody_waiting_and_their_memory_is_given_
         assert running.call(lambda broker: broker.connection_count) > 1, "no more of them are closed than memory needs"
 
 
-def test_a_request_that_is_begun_while_memory_is_short_is_answered_when_the_slow_have_given_it_back(tmp_path: Path) -> None:
+def test_a_request_begun_during_a_shortage_is_answered_when_slow_connections_released_memory(tmp_path: Path) -> None:
     clock = MovableClock()
     with (
         RunningBroker(tmp_path / "data", {"queued.max.request.bytes": "100000"}, clock=clock) as running,
@@ -276,9 +276,7 @@ def test_a_request_that_is_begun_while_memory_is_short_is_answered_when_the_slow
             holder.read_frame()
 
 
-def test_answers_reach_a_client_that_reads_them_slowly_and_sends_on_while_the_broker_stops(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_responses_reach_a_slow_reader_that_keeps_sending_while_the_broker_stops(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LINGER_MS", 10_000)
     with RunningBroker(tmp_path / "data") as running, running.client() as client:
         create(client, "t")
@@ -301,7 +299,7 @@ def test_answers_reach_a_client_that_reads_them_slowly_and_sends_on_while_the_br
     assert received > 10_800_000
 
 
-def test_a_client_that_writes_on_while_the_broker_stops_can_read_its_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_that_keeps_writing_during_a_stop_can_read_its_responses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LINGER_MS", 10_000)
     ask = b"".join(encode_request(3, 9, 1, "test", MetadataRequest([])))
     with RunningBroker(tmp_path / "data") as running, socket.create_connection((HOST, running.port)) as hasty:
@@ -316,7 +314,7 @@ def test_a_client_that_writes_on_while_the_broker_stops_can_read_its_answers(tmp
 
 
 @pytest.mark.parametrize("linger_ms", [0, 1])
-def test_a_client_that_stays_does_not_hold_up_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linger_ms: int) -> None:
+def test_a_client_that_stays_connected_does_not_delay_a_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linger_ms: int) -> None:
     monkeypatch.setattr(limits, "LINGER_MS", linger_ms)
     with RunningBroker(tmp_path / "data") as running, running.client() as client:
         assert client.call(MetadataRequest([])).brokers

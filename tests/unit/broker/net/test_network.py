@@ -1,4 +1,4 @@
-"""One suite for the operating system's network and for those that stand in for it."""
+"""One suite for the operating system's network and for its simulated replacements."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def network(request: pytest.FixtureRequest) -> Network:
 
 
 class End(asyncio.Protocol):
-    """One end of a connection: what came, and how it ended."""
+    """One end of a connection: its received data, and how it ended."""
 
     def __init__(self) -> None:
         self.came = bytearray()
@@ -66,7 +66,7 @@ class End(asyncio.Protocol):
 
 
 async def pair(network: Network) -> tuple[End, End]:
-    """Two ends: who dialled, and who was dialled."""
+    """Return two connected ends: the client's and the server's."""
     here, there = End(), End()
     place = network.listen(HOST, 0)
     await place.accept(lambda: there, 10)
@@ -76,7 +76,7 @@ async def pair(network: Network) -> tuple[End, End]:
     return here, there
 
 
-async def test_what_one_end_writes_comes_to_the_other_in_order(network: Network) -> None:
+async def test_data_arrives_in_order(network: Network) -> None:
     here, there = await pair(network)
     for number in range(100):
         here.transport.write(b"%02d" % number)
@@ -87,7 +87,7 @@ async def test_what_one_end_writes_comes_to_the_other_in_order(network: Network)
     await asyncio.gather(here.until_closed(), there.until_closed())
 
 
-async def test_an_end_that_closes_is_read_to_its_end(network: Network) -> None:
+async def test_data_before_a_close_is_received(network: Network) -> None:
     here, there = await pair(network)
     here.transport.write(b"last words")
     here.transport.close()
@@ -96,13 +96,13 @@ async def test_an_end_that_closes_is_read_to_its_end(network: Network) -> None:
     assert there.ended
 
 
-async def test_after_an_abort_both_ends_are_closed(network: Network) -> None:
+async def test_an_abort_closes_both_ends(network: Network) -> None:
     here, there = await pair(network)
     there.transport.abort()
     await asyncio.gather(here.until_closed(), there.until_closed())
 
 
-async def test_an_end_that_writes_no_more_can_still_read(network: Network) -> None:
+async def test_an_end_that_closed_its_write_side_can_still_read(network: Network) -> None:
     here, there = await pair(network)
     there.stays_open = True
     here.transport.write_eof()
@@ -129,7 +129,7 @@ async def test_nothing_is_read_while_reading_is_paused(network: Network) -> None
     await asyncio.gather(here.until_closed(), there.until_closed())
 
 
-async def test_an_address_is_taken_once_and_free_again_after_its_close(network: Network) -> None:
+async def test_an_address_is_bound_once_and_released_by_close(network: Network) -> None:
     place = network.listen(HOST, 0)
     await place.accept(End, 10)
     with pytest.raises(OSError, match="in use"):

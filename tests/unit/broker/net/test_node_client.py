@@ -51,7 +51,7 @@ async def place() -> Place:
     return Place()
 
 
-async def test_a_call_connects_asks_for_versions_and_goes_out_at_the_highest_that_both_know(place: Place) -> None:
+async def test_a_call_connects_and_uses_the_highest_common_version(place: Place) -> None:
     peer = await place.peer()
     assert (await place.link.call(beat(5), timeout_ms=1000)).throttle_time_ms == 5
     assert peer.asked[0].header.api_version == 2
@@ -60,14 +60,14 @@ async def test_a_call_connects_asks_for_versions_and_goes_out_at_the_highest_tha
     assert place.link.versions(ApiKey.ALTER_PARTITION) is None
 
 
-async def test_a_caller_may_lower_the_version(place: Place) -> None:
+async def test_a_caller_can_lower_the_version(place: Place) -> None:
     peer = await place.peer()
     await place.link.call(beat(5), timeout_ms=1000, version=1)
     await place.link.call(beat(5), timeout_ms=1000, version=9)
     assert [request.header.api_version for request in peer.asked] == [1, 2]
 
 
-async def test_an_api_or_version_that_the_peer_lacks_is_told_and_harms_nobody(place: Place) -> None:
+async def test_an_unsupported_api_or_version_fails_only_its_own_call(place: Place) -> None:
     await place.peer()
     with pytest.raises(UnsupportedByPeer):
         await place.link.call(AlterPartitionRequest(), timeout_ms=1000)
@@ -76,7 +76,7 @@ async def test_an_api_or_version_that_the_peer_lacks_is_told_and_harms_nobody(pl
     assert (await place.link.call(beat(2), timeout_ms=1000)).throttle_time_ms == 2
 
 
-async def test_a_message_that_cannot_be_encoded_fails_its_own_call_only(place: Place) -> None:
+async def test_a_message_that_cannot_be_encoded_fails_only_its_own_call(place: Place) -> None:
     await place.peer()
     with pytest.raises(EncodeError):
         await place.link.call(BrokerHeartbeatRequest(broker_id=1 << 40), timeout_ms=1000)
@@ -84,13 +84,13 @@ async def test_a_message_that_cannot_be_encoded_fails_its_own_call_only(place: P
 
 
 @pytest.mark.parametrize("highest", [0, 2, 3])
-async def test_a_peer_with_older_api_versions_is_asked_again_in_its_own(place: Place, highest: int) -> None:
+async def test_api_versions_falls_back_to_the_peers_version(place: Place, highest: int) -> None:
     peer = await place.peer()
     peer.versions[ApiKey.API_VERSIONS] = (0, highest)
     assert (await place.link.call(beat(3), timeout_ms=1000)).throttle_time_ms == 3
 
 
-async def test_several_calls_go_out_at_once_in_order_on_one_connection(place: Place) -> None:
+async def test_several_calls_are_pipelined_on_one_connection(place: Place) -> None:
     peer = await place.peer()
     calls = [asyncio.ensure_future(place.link.call(beat(number), timeout_ms=1000)) for number in range(20)]
     assert [(await call).throttle_time_ms for call in calls] == list(range(20))
@@ -98,7 +98,7 @@ async def test_several_calls_go_out_at_once_in_order_on_one_connection(place: Pl
     assert len(peer.connections) == 1
 
 
-async def test_an_answer_to_another_request_breaks_the_link(place: Place) -> None:
+async def test_a_response_to_another_request_breaks_the_connection(place: Place) -> None:
     peer = await place.peer(lambda request: None)
     calls = [asyncio.ensure_future(place.link.call(beat(number), timeout_ms=1000)) for number in (1, 2)]
     await settle()
@@ -107,7 +107,7 @@ async def test_an_answer_to_another_request_breaks_the_link(place: Place) -> Non
 
 
 @pytest.mark.parametrize("sent", [b"\x7f\xff\xff\xff", b"\0\0\0\4\0\0\0\2", b"\0\0\0\x0c\0\0\0\2" + bytes(7) + b"\xff"])
-async def test_bytes_that_cannot_be_trusted_break_the_link(place: Place, sent: bytes) -> None:
+async def test_invalid_bytes_break_the_connection(place: Place, sent: bytes) -> None:
     peer = await place.peer(lambda request: None)
     call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
     await settle()
@@ -115,7 +115,7 @@ async def test_bytes_that_cannot_be_trusted_break_the_link(place: Place, sent: b
     assert isinstance(await place.outcome(call), LinkBroken)
 
 
-async def test_an_answer_to_nothing_breaks_the_link_and_the_next_call_makes_another(place: Place) -> None:
+async def test_an_unexpected_response_breaks_the_connection_and_the_next_call_reconnects(place: Place) -> None:
     peer = await place.peer()
     await place.link.call(beat(1), timeout_ms=1000)
     peer.connections[0].transport.writelines(encode_response(ApiKey.BROKER_HEARTBEAT, 2, 9, BrokerHeartbeatResponse()))
@@ -127,7 +127,7 @@ async def test_an_answer_to_nothing_breaks_the_link_and_the_next_call_makes_anot
     assert len(peer.connections) == 2
 
 
-async def test_a_call_without_an_answer_in_time_breaks_the_link_for_all(place: Place) -> None:
+async def test_a_timeout_breaks_the_connection_for_all_calls(place: Place) -> None:
     await place.peer(lambda request: None)
     short = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
     long = asyncio.ensure_future(place.link.call(beat(2), timeout_ms=5000))
@@ -139,7 +139,7 @@ async def test_a_call_without_an_answer_in_time_breaks_the_link_for_all(place: P
     assert isinstance(await place.outcome(long), LinkBroken)
 
 
-def test_an_answer_that_came_while_the_loop_was_busy_is_in_time() -> None:
+def test_a_response_that_arrived_while_the_loop_was_busy_is_in_time() -> None:
     async def scene() -> None:
         place = Place()
         peer = await place.peer(lambda request: held)
@@ -158,7 +158,7 @@ def test_an_answer_that_came_while_the_loop_was_busy_is_in_time() -> None:
         runner.run(scene())
 
 
-def test_a_peer_that_says_nothing_to_a_busy_loop_is_given_up_all_the_same() -> None:
+def test_a_silent_peer_times_out_although_the_loop_is_busy() -> None:
     async def scene() -> None:
         place = Place()
         await place.peer(lambda request: None)
@@ -174,20 +174,20 @@ def test_a_peer_that_says_nothing_to_a_busy_loop_is_given_up_all_the_same() -> N
 
 
 def stall(place: Place, ms: int) -> None:
-    """The loop does nothing for so long."""
+    """Block the loop for this time."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, TimelessLoop)
     loop.stalled_ms += ms
     place.clock.advance(ms)
 
 
-async def test_what_is_under_way_fails_when_the_peer_hangs_up(place: Place) -> None:
+async def test_pending_calls_fail_when_the_peer_closes_the_connection(place: Place) -> None:
     await place.peer(lambda request: HANG_UP if request.body.broker_id == 2 else None)
     calls = [asyncio.ensure_future(place.link.call(beat(number), timeout_ms=1000)) for number in (1, 2, 3)]
     assert [type(await place.outcome(call)) for call in calls] == [LinkBroken] * 3
 
 
-async def test_a_peer_that_says_nothing_to_api_versions_is_given_up_and_dialled_again(place: Place) -> None:
+async def test_a_peer_that_does_not_answer_api_versions_is_given_up_and_dialled_again(place: Place) -> None:
     silent = place.network.listen(PEER.host, PEER.port)
     await silent.accept(asyncio.Protocol, 10)
     call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
@@ -204,14 +204,14 @@ async def test_a_peer_that_says_nothing_to_api_versions_is_given_up_and_dialled_
     assert (await again).throttle_time_ms == 2
 
 
-async def test_each_connection_that_does_not_come_about_may_take_twice_as_long_up_to_a_limit(place: Place) -> None:
+async def test_the_setup_timeout_doubles_with_each_failure_up_to_a_limit(place: Place) -> None:
     silent = place.network.listen(PEER.host, PEER.port)
     await silent.accept(asyncio.Protocol, 10)
     patience = Patience(setup_ms=1_000, setup_max_ms=3_000)
     link = NodeClient(PEER, place.network, clock=place.clock, timers=place.timers, random=Random(1), client_id="x", patience=patience)
     took = []
     for _ in range(4):
-        await place.pass_ms(1_200)  # the pause before is over
+        await place.pass_ms(1_200)  # the pause before the attempt is over
         began_ms = place.clock.mono_ms()
         call = asyncio.ensure_future(link.call(beat(1), timeout_ms=60_000))
         while await place.outcome(call) is None:
@@ -221,7 +221,7 @@ async def test_each_connection_that_does_not_come_about_may_take_twice_as_long_u
     assert [1_600 <= took[1] <= 2_410, took[2], took[3]] == [True, pytest.approx(2_800, abs=410), pytest.approx(2_800, abs=410)]
 
 
-async def test_a_node_that_refuses_is_dialled_after_pauses_that_grow_up_to_a_second(place: Place) -> None:
+async def test_a_refusing_node_is_dialled_after_pauses_that_grow_up_to_a_second(place: Place) -> None:
     pauses = []
     for _ in range(8):
         began_ms = place.clock.mono_ms()
@@ -235,7 +235,7 @@ async def test_a_node_that_refuses_is_dialled_after_pauses_that_grow_up_to_a_sec
         assert 0.8 * middle <= pause_ms < 1.2 * middle + 5
 
 
-async def test_a_link_that_was_made_begins_again_with_the_shortest_pause(place: Place) -> None:
+async def test_a_successful_connection_resets_the_backoff(place: Place) -> None:
     for _ in range(4):
         call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
         while await place.outcome(call) is None:
@@ -256,7 +256,7 @@ async def test_a_link_that_was_made_begins_again_with_the_shortest_pause(place: 
     assert answer == BrokerHeartbeatResponse(throttle_time_ms=2)
 
 
-async def test_a_call_that_is_given_up_does_not_disturb_the_others(place: Place) -> None:
+async def test_a_cancelled_call_does_not_disturb_others(place: Place) -> None:
     held: asyncio.Future[BrokerHeartbeatResponse] = asyncio.get_running_loop().create_future()
     await place.peer(lambda request: held if request.body.broker_id == 1 else same(request))
     first = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
@@ -266,7 +266,7 @@ async def test_a_call_that_is_given_up_does_not_disturb_the_others(place: Place)
     assert (await place.link.call(beat(2), timeout_ms=1000)).throttle_time_ms == 2
 
 
-async def test_a_closed_link_fails_what_is_under_way_and_all_that_comes(place: Place) -> None:
+async def test_close_fails_pending_and_later_calls(place: Place) -> None:
     peer = await place.peer(lambda request: None)
     call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=1000))
     await settle()
@@ -278,7 +278,7 @@ async def test_a_closed_link_fails_what_is_under_way_and_all_that_comes(place: P
     assert len(place.timers) == 0
 
 
-async def test_a_link_that_is_closed_while_it_connects_leaves_nothing_behind(place: Place) -> None:
+async def test_close_while_connecting_leaves_no_task_behind(place: Place) -> None:
     silent = place.network.listen(PEER.host, PEER.port)
     await silent.accept(asyncio.Protocol, 10)
     call = asyncio.ensure_future(place.link.call(beat(1), timeout_ms=60_000))
@@ -289,7 +289,7 @@ async def test_a_link_that_is_closed_while_it_connects_leaves_nothing_behind(pla
     assert len(place.timers) == 0
 
 
-async def test_a_broker_on_a_socket_is_asked_as_one_in_memory() -> None:
+async def test_a_broker_on_a_socket_answers_like_one_in_memory() -> None:
     clock, timers = Clock(), Timers()
     driver = TimerDriver(timers, clock)
     driver.start()

@@ -1,4 +1,4 @@
-"""Who a request is of, at a listener where one logs in; over sockets, with a dispatcher that tells."""
+"""Tests of the principal of requests at a SASL listener, over sockets, with a dispatcher that reports it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ WHO = b"\0\0\0\3who"
 
 
 class Telling:
-    """Answers every frame with who sent it."""
+    """A dispatcher that answers every frame with its principal."""
 
     def handle(self, peer: Peer, frame: Buffer) -> Reply:
         return [str(peer.principal).encode() + b"\n"]
@@ -67,7 +67,7 @@ class Scene:
 
 @asynccontextmanager
 async def connected(scene: Scene) -> AsyncIterator[Callable[[bytes], asyncio.Future[bytes]]]:
-    """A connection: what it is given goes out, and the next line, or what came before the end, comes back."""
+    """A connection: sends frames, and returns the next line, or the data before the end."""
     await scene.start()
     reader, writer = await asyncio.open_connection("127.0.0.1", scene.server.listeners[0].port)
 
@@ -87,16 +87,16 @@ def frame(request: Message, version: int = 1) -> bytes:
 LOG_IN = frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain()))
 
 
-async def test_a_request_is_of_who_logged_in() -> None:
+async def test_a_request_has_the_authenticated_principal() -> None:
     async with connected(Scene(secured())) as ask:
         assert (await ask(LOG_IN + WHO)).endswith(str(Principal("User", "ann")).encode() + b"\n")
 
 
-async def test_a_failed_log_in_is_answered_when_its_delay_is_over_and_is_forgotten_with_its_connection() -> None:
+async def test_the_response_to_a_failed_authentication_is_delayed_and_dropped_with_its_connection() -> None:
     scene = Scene(secured())
     async with connected(scene) as ask:
         wrong = ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password="nope"))) + WHO)
-        while not (held := [each for each in scene.shared.connections if not each.idle]):  # noqa: ASYNC110 # nothing tells that
+        while not (held := [each for each in scene.shared.connections if not each.idle]):  # noqa: ASYNC110 # no event signals this
             await asyncio.sleep(0)
         scene.pass_ms(99)
         assert not held[0].idle
@@ -104,18 +104,18 @@ async def test_a_failed_log_in_is_answered_when_its_delay_is_over_and_is_forgott
         assert b"Invalid username or password" in await wrong
 
 
-async def test_nothing_is_left_of_a_failed_log_in_whose_client_did_not_wait() -> None:
+async def test_a_closed_connection_cancels_the_delayed_response() -> None:
     scene = Scene(secured())
     async with connected(scene) as ask:
         ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password="nope"))))
-        while all(each.idle for each in scene.shared.connections):  # noqa: ASYNC110 # as above
+        while all(each.idle for each in scene.shared.connections):  # noqa: ASYNC110 # no event signals this
             await asyncio.sleep(0)
         assert scene.timers.next_deadline() == scene.clock.mono_ms() + 100
     await scene.shared.until_empty()
     assert scene.timers.next_deadline() is None
 
 
-async def test_a_log_in_is_good_until_its_time_is_over() -> None:
+async def test_a_session_is_valid_until_it_expires() -> None:
     scene = Scene(secured(connections_max_reauth_ms="1000"))
     async with connected(scene) as ask:
         assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
@@ -125,21 +125,22 @@ async def test_a_log_in_is_good_until_its_time_is_over() -> None:
         assert await ask(WHO) == b""
 
 
-async def test_who_logs_in_again_in_time_goes_on_and_not_twice_in_a_second() -> None:
+async def test_reauthentication_extends_a_session_but_not_twice_in_a_second() -> None:
     scene = Scene(secured(connections_max_reauth_ms="1500"))
     async with connected(scene) as ask:
         await ask(LOG_IN + WHO)
         scene.pass_ms(1_000)
         assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
         scene.pass_ms(999)
-        assert await ask(frame(SaslHandshakeRequest("PLAIN"))) == b"User:ann\n"  # an ordinary request: the dispatcher refuses it
+        # treated as an ordinary request, which the dispatcher refuses
+        assert await ask(frame(SaslHandshakeRequest("PLAIN"))) == b"User:ann\n"
         scene.pass_ms(1)
         assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
         scene.pass_ms(1_500)
         assert await ask(WHO) == b"User:ann\n"
 
 
-async def test_a_log_in_by_what_is_over_is_good_for_no_request_not_even_one_right_behind_it() -> None:
+async def test_expired_credentials_authorize_no_request_not_even_a_pipelined_one() -> None:
     options = 'required unsecuredValidatorAllowableClockSkewMs="5000"'
     jaas = f"org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule {options};"
     scene = Scene({**secured(sasl_enabled_mechanisms="OAUTHBEARER"), "listener.name.secure.oauthbearer.sasl.jaas.config": jaas})
@@ -152,7 +153,7 @@ async def test_a_log_in_by_what_is_over_is_good_for_no_request_not_even_one_righ
         assert b"User:ann" not in answered
 
 
-async def test_after_its_time_it_may_still_be_renewed() -> None:
+async def test_an_expired_session_can_still_reauthenticate() -> None:
     scene = Scene(secured(connections_max_reauth_ms="1000"))
     async with connected(scene) as ask:
         await ask(LOG_IN + WHO)
@@ -160,19 +161,19 @@ async def test_after_its_time_it_may_still_be_renewed() -> None:
         assert (await ask(LOG_IN + WHO)).endswith(b"User:ann\n")
 
 
-async def test_a_listener_that_is_to_be_locked_is_not_served_without_its_lock() -> None:
+async def test_a_secured_listener_is_not_served_without_its_security() -> None:
     server = Server(Sockets(), [Listener("S", "127.0.0.1", 0, protocol=SecurityProtocol.SASL_PLAINTEXT)], 5)
     server.bind()
-    with pytest.raises(AssertionError, match="locked"):
+    with pytest.raises(AssertionError, match="must have its security configuration"):
         await server.start(Scene(secured()).shared)
     server.close()
 
 
-async def test_a_log_in_that_takes_too_long_is_closed() -> None:
+async def test_a_slow_authentication_is_closed() -> None:
     scene = Scene(secured())
     async with connected(scene) as ask:
         begun = ask(b"\0\0\1\0" + bytes(10))
-        while not scene.shared.budget.used:  # noqa: ASYNC110 # nothing tells that
+        while not scene.shared.budget.used:  # noqa: ASYNC110 # no event signals this
             await asyncio.sleep(0)
         scene.pass_ms(limits.LOG_IN_MS - 1)
         assert not next(iter(scene.shared.connections)).session.finished
@@ -184,7 +185,7 @@ async def test_a_log_in_that_takes_too_long_is_closed() -> None:
     assert scene.timers.next_deadline() is None
 
 
-async def test_a_client_that_logged_in_in_time_is_not_closed() -> None:
+async def test_a_client_that_authenticated_in_time_is_not_closed() -> None:
     scene = Scene(secured())
     async with connected(scene) as ask:
         await ask(LOG_IN + WHO)
@@ -193,11 +194,11 @@ async def test_a_client_that_logged_in_in_time_is_not_closed() -> None:
         assert b"ann" in await ask(WHO)
 
 
-async def test_a_log_in_that_waits_for_the_broker_is_not_too_slow() -> None:
+async def test_an_authentication_that_waits_for_the_broker_is_not_timed_out() -> None:
     scene = Scene(secured(connection_failed_authentication_delay_ms="30000"))
     async with connected(scene) as ask:
         wrong = ask(frame(SaslHandshakeRequest("PLAIN")) + frame(SaslAuthenticateRequest(plain(password="nope"))) + WHO)
-        while all(each.idle for each in scene.shared.connections):  # noqa: ASYNC110 # as above
+        while all(each.idle for each in scene.shared.connections):  # noqa: ASYNC110 # no event signals this
             await asyncio.sleep(0)
         scene.pass_ms(limits.LOG_IN_MS)
         scene.pass_ms(20_000)
@@ -205,12 +206,12 @@ async def test_a_log_in_that_waits_for_the_broker_is_not_too_slow() -> None:
 
 
 @pytest.mark.parametrize(("given", "most"), [({}, limits.LOG_IN_BYTES), ({"sasl_server_max_receive_size": "524288"}, 524_288)])
-async def test_a_request_of_a_log_in_has_64_kib_unless_the_setting_says_otherwise(given: dict[str, str], most: int) -> None:
+async def test_requests_before_authentication_are_limited_to_64_kib_unless_configured(given: dict[str, str], most: int) -> None:
     for size, is_closed in [(most, False), (most + 1, True)]:
         scene = Scene(secured(**given))
         async with connected(scene) as ask:
             answer = ask(struct.pack(">i", size) + b"x" * 1_000)
-            while not scene.shared.budget.used and not answer.done():  # noqa: ASYNC110 # as above
+            while not scene.shared.budget.used and not answer.done():  # noqa: ASYNC110 # no event signals this
                 await asyncio.sleep(0)
             assert answer.done() is is_closed
             answer.cancel()

@@ -1,4 +1,4 @@
-"""A node's links to listeners that ask who dials: log-ins in memory, on a clock of the test's, and TLS over sockets."""
+"""Tests of a node's connections to secured listeners: SASL in memory with the test's clock, and TLS over sockets."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ AUTHORIZER = {
     "super.users": f"User:{USER}",
 }
 EVERYTHING = DescribeAclsRequest(1, None, 1, None, None, Operation.ANY, 1)
-"""Who may ask this is the node, or another super user."""
+"""A request that only a super user, such as another node, may send."""
 AT = {"LOGIN": 9092, "PLAINTEXT": 9093}
 
 
@@ -64,7 +64,7 @@ def fetch_of(follower: int) -> FetchRequest:
 
 
 class Place(LinkedPlace):
-    """A broker in memory at whose listener LOGIN nodes log in, and whose listener PLAINTEXT is open; links are to LOGIN."""
+    """A broker in memory with a SASL listener LOGIN and a plaintext listener PLAINTEXT; links go to LOGIN."""
 
     async def begin(self) -> Place:
         given = {
@@ -88,7 +88,7 @@ class Place(LinkedPlace):
         return SecuredNodeClient(node, client_security=client_security, network=self.network, **common)
 
     async def asked(self, link: Link, request: Any, version: int | None = None) -> Any:
-        """The answer, or what it failed with; a failed log-in is answered late."""
+        """Return the response or raise its error; the response to a failed authentication is delayed."""
         call = asyncio.ensure_future(link.call(request, timeout_ms=10_000, version=version))
         for _ in range(4):
             if (found := await self.outcome(call)) is not None:
@@ -102,7 +102,7 @@ class Place(LinkedPlace):
         return not answer.error_code
 
     async def give_password(self) -> None:
-        """The metadata knows the node's for SCRAM."""
+        """Store the node's SCRAM credential in the metadata."""
         salted = salted_password(SHA_512, SCRAM_PASSWORD, b"salt", 4096)
         request = AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion(USER, SHA_512.number, 4096, b"salt", salted)])
         (result,) = (await self.asked(self.link(way("LOGIN", "SASL_PLAINTEXT")), request)).results
@@ -116,14 +116,14 @@ async def place() -> AsyncIterator[Place]:
     place.broker.crash()
 
 
-async def test_a_node_comes_in_by_every_mechanism(place: Place) -> None:
+async def test_a_node_authenticates_by_every_mechanism(place: Place) -> None:
     await place.give_password()
     for mechanism in MECHANISMS:
         assert await place.known(place.link(way("LOGIN", "SASL_PLAINTEXT", mechanism, place.clock.now_ms())))
     assert not await place.known(place.link(None, "PLAINTEXT"))
 
 
-async def test_a_follower_that_does_not_log_in_fetches_nothing(place: Place) -> None:
+async def test_an_unauthenticated_follower_fetches_nothing(place: Place) -> None:
     node = place.link(way("LOGIN", "SASL_PLAINTEXT"))
     created = await place.asked(node, CreateTopicsRequest([CreatableTopic("t", 1, 1)]))
     assert not created.topics[0].error_code
@@ -132,12 +132,12 @@ async def test_a_follower_that_does_not_log_in_fetches_nothing(place: Place) -> 
         answer = await place.asked(link, fetch_of(7), 12)
         return answer if isinstance(answer, Exception) else answer.responses[0].partitions[0].error_code
 
-    assert await fetched(node) == ErrorCode.NOT_LEADER_OR_FOLLOWER  # it is let in, and no replica
+    assert await fetched(node) == ErrorCode.NOT_LEADER_OR_FOLLOWER  # authenticated, but not a replica
     assert isinstance(await fetched(place.link(None)), LinkBroken)
     assert await fetched(place.link(None, "PLAINTEXT")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-async def test_a_node_that_is_not_let_in_says_why_and_tries_again(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_authentication_is_logged_and_retried(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
     failure = await place.asked(link, EVERYTHING)
     assert isinstance(failure, AuthenticationFailed)
@@ -150,7 +150,7 @@ async def test_a_node_that_is_not_let_in_says_why_and_tries_again(place: Place, 
     assert await place.known(link)
 
 
-async def test_why_it_was_not_let_in_counts_before_that_the_peer_hung_up() -> None:
+async def test_the_peers_error_takes_precedence_over_its_close() -> None:
     place = LinkedPlace()
 
     class Refusing(asyncio.Protocol):
@@ -162,7 +162,7 @@ async def test_why_it_was_not_let_in_counts_before_that_the_peer_hung_up() -> No
             answer = SaslHandshakeResponse(ErrorCode.UNSUPPORTED_SASL_MECHANISM, ["X"])
             written = encode_response(header.api_key, header.api_version, header.correlation_id, answer)
             self.client.data_received(b"".join(written))
-            self.client.connection_lost(None)  # in the same turn, as a socket may tell it
+            self.client.connection_lost(None)  # in the same turn, as a socket may report it
 
     await place.network.listen("broker", 9092).accept(Refusing, 10)
     common: dict[str, Any] = {"clock": place.clock, "timers": place.timers, "random": Random(1), "client_id": "broker-7"}
@@ -172,7 +172,7 @@ async def test_why_it_was_not_let_in_counts_before_that_the_peer_hung_up() -> No
     assert "enabled mechanisms are ['X']" in str(failure)
 
 
-async def test_nobody_else_waits_while_a_peer_has_a_password_hashed_for_long() -> None:
+async def test_a_long_password_hash_does_not_block_other_connections() -> None:
     place, asked, proved = LinkedPlace(), [], asyncio.Event()
 
     class Demanding(asyncio.Protocol):
@@ -205,7 +205,7 @@ async def test_nobody_else_waits_while_a_peer_has_a_password_hashed_for_long() -
     assert isinstance(await place.outcome(call), LinkBroken)
 
 
-async def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(place: Place) -> None:
+async def test_an_unsupported_mechanism_is_reported_with_the_enabled_ones(place: Place) -> None:
     other = jaas("scram.ScramLoginModule", 'username="node" password="x"')
     ours = {"listener.name.login.sasl.enabled.mechanisms": "SCRAM-SHA-256", "listener.name.login.scram-sha-256.sasl.jaas.config": other}
     failure = await place.asked(place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-256", ours=ours)), EVERYTHING)
@@ -214,7 +214,7 @@ async def test_a_mechanism_that_is_not_offered_is_told_with_those_that_are(place
     assert all(mechanism in str(failure) for mechanism in MECHANISMS)
 
 
-async def test_a_log_in_is_renewed_on_the_same_connection_before_it_is_over(place: Place) -> None:
+async def test_a_session_is_renewed_on_the_same_connection_before_it_expires(place: Place) -> None:
     link = place.link(way("LOGIN", "SASL_PLAINTEXT"))
     assert await place.known(link)
     for _ in range(30):
@@ -225,7 +225,7 @@ async def test_a_log_in_is_renewed_on_the_same_connection_before_it_is_over(plac
     assert place.broker.connections_made == 1
 
 
-async def test_one_that_cannot_be_renewed_ends_the_connection(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_reauthentication_ends_the_connection(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     await place.give_password()
     link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))
     assert await place.known(link)
@@ -242,8 +242,8 @@ async def test_one_that_cannot_be_renewed_ends_the_connection(place: Place, capl
     assert await place.known(link)
 
 
-async def test_a_link_that_is_closed_while_it_logs_in_leaves_nothing_behind(place: Place) -> None:
-    link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))  # whose refusal comes late
+async def test_close_during_authentication_leaves_no_task_behind(place: Place) -> None:
+    link = place.link(way("LOGIN", "SASL_PLAINTEXT", "SCRAM-SHA-512"))  # whose rejection is delayed
     call = asyncio.ensure_future(link.call(EVERYTHING, timeout_ms=10_000))
     await settle()
     link.close()
@@ -264,7 +264,7 @@ Ports = dict[str, int]
 
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory, made: Certificates) -> Iterator[Ports]:
-    """Of a broker whose listener OTHER has the certificate of another host, and PLAINTEXT no TLS."""
+    """A broker whose listener OTHER has the certificate of another host, and PLAINTEXT no TLS."""
     names = {"SECURE": "SASL_SSL", "OTHER": "SASL_SSL", "MUTUAL": "SSL", "PLAINTEXT": "PLAINTEXT"}
     given = {
         **made.pem_settings(),
@@ -282,14 +282,14 @@ def ports(tmp_path_factory: pytest.TempPathFactory, made: Certificates) -> Itera
 
 
 class OverSockets:
-    """Links on a loop of their own."""
+    """Links on a separate loop."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._clock, self._timers = Clock(), Timers()
 
     async def known(self, at: str, client_security: ClientSecurity) -> bool:
-        """Whether the broker believes who dials. Raises LinkBroken."""
+        """Return whether the broker authenticates the client. Raises LinkBroken."""
         driver = TimerDriver(self._timers, self._clock)
         driver.start()
         node = Node(7, HOST, self._ports[at])
@@ -306,7 +306,7 @@ LOOPS = pytest.mark.parametrize("loop", [uvloop.new_event_loop, asyncio.new_even
 
 
 @LOOPS
-def test_a_node_comes_in_through_tls_by_a_password_and_by_its_certificate(ports: Ports, made: Certificates, loop: Any) -> None:
+def test_a_node_authenticates_through_tls_by_password_and_by_certificate(ports: Ports, made: Certificates, loop: Any) -> None:
     with asyncio.Runner(loop_factory=loop) as runner:
         there = OverSockets(ports)
         assert runner.run(there.known("SECURE", way("SECURE", "SASL_SSL", ours=made.pem_settings())))
@@ -317,7 +317,7 @@ def test_a_node_comes_in_through_tls_by_a_password_and_by_its_certificate(ports:
 
 
 @LOOPS
-def test_a_node_believes_no_other_host_and_no_other_authority(
+def test_a_node_rejects_another_host_and_another_authority(
     ports: Ports, made: Certificates, tmp_path: Path, loop: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     strange = Certificates(tmp_path).pem_settings()
@@ -333,5 +333,5 @@ def test_a_node_believes_no_other_host_and_no_other_authority(
                 runner.run(OverSockets(ports).known(at, client_security))
             told = f"Connection to node 7 failed authentication due to: {caught.value}" in caplog.text
             assert told is isinstance(caught.value, AuthenticationFailed)
-        with pytest.raises(LinkBroken, match="it hung up while TLS began"):
+        with pytest.raises(LinkBroken, match="the peer closed the connection during the TLS handshake"):
             runner.run(OverSockets(ports).known("PLAINTEXT", way("PLAINTEXT", "SASL_SSL", ours=made.pem_settings())))

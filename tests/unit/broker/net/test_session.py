@@ -18,7 +18,7 @@ def frame(body: bytes) -> bytes:
 
 
 class Scene:
-    """A session whose handler echoes, unless the frame's first letter says otherwise."""
+    """A session whose handler echoes, unless the frame's first letter selects another behaviour."""
 
     def __init__(self, budget: ByteBudget | None = None, max_request_bytes: int = 1 << 20) -> None:
         self.handled: list[bytes] = []
@@ -57,7 +57,7 @@ def scene() -> Iterator[Scene]:
     return Scene()
 
 
-def test_requests_fed_byte_by_byte_are_answered_as_when_fed_at_once(scene: Scene) -> None:
+def test_requests_are_answered_equally_when_fed_byte_by_byte(scene: Scene) -> None:
     stream = frame(b"one") + frame(b"two") + frame(b"")
     whole = Scene()
     whole.session.receive(stream)
@@ -67,8 +67,8 @@ def test_requests_fed_byte_by_byte_are_answered_as_when_fed_at_once(scene: Scene
     assert scene.output() == whole.output() == b"<one><two><>"
 
 
-def test_a_turn_ends_after_a_slice_of_time() -> None:
-    """Ten requests of a slice's half: two are handled in a turn, at once or from the backlog."""
+def test_a_turn_ends_after_a_time_slice() -> None:
+    """With ten requests of half a slice each, a turn handles two, by the fast path or from the backlog."""
     now_ns, handled = [0], []
 
     def handle(data: Buffer) -> Reply:
@@ -88,7 +88,7 @@ def test_a_turn_ends_after_a_slice_of_time() -> None:
     assert b"".join(session.take_output()) == b"." * 10
 
 
-async def test_nothing_is_handled_before_the_reply_of_the_request_in_front_is_there(scene: Scene) -> None:
+async def test_no_request_is_handled_before_the_previous_reply(scene: Scene) -> None:
     scene.session.receive(frame(b"first") + frame(b"w") + frame(b"0") + frame(b"last"))
     assert scene.handled == [b"first", b"w"]
     assert scene.output() == b"<first>"
@@ -106,7 +106,7 @@ async def test_nothing_is_handled_before_the_reply_of_the_request_in_front_is_th
     assert scene.budget.used == 0
 
 
-async def test_a_request_without_response_holds_up_those_behind_it_until_it_is_done(scene: Scene) -> None:
+async def test_a_pending_request_without_response_blocks_later_requests(scene: Scene) -> None:
     scene.session.receive(frame(b"0") + frame(b"a") + frame(b"w") + frame(b"b"))
     assert scene.output() == b"<a>"
     assert scene.session.waiting
@@ -117,7 +117,7 @@ async def test_a_request_without_response_holds_up_those_behind_it_until_it_is_d
     assert not scene.session.waiting
 
 
-async def test_behind_a_request_that_waits_a_bounded_amount_is_read(scene: Scene) -> None:
+async def test_a_bounded_amount_is_read_behind_a_pending_request(scene: Scene) -> None:
     scene.session.receive(frame(b"w") + frame(b"a"))
     assert not scene.session.paused, "a peer that hangs up is noticed by reading"
     scene.session.receive(frame(b"x" * limits.READ_CHUNK_BYTES)[:-1])
@@ -130,7 +130,7 @@ async def test_behind_a_request_that_waits_a_bounded_amount_is_read(scene: Scene
     assert scene.handled == [b"w", b"a"]
 
 
-def test_a_close_reply_ends_the_session_after_what_came_before_it(scene: Scene) -> None:
+def test_a_close_reply_ends_the_session_after_earlier_replies(scene: Scene) -> None:
     scene.session.receive(frame(b"a") + frame(b"c") + frame(b"never"))
     assert scene.session.paused
     assert not scene.session.finished
@@ -141,7 +141,7 @@ def test_a_close_reply_ends_the_session_after_what_came_before_it(scene: Scene) 
 
 
 @pytest.mark.parametrize("reply", [CLOSE, LastWords([b"half"])])
-async def test_a_late_reply_that_closes_ends_the_session_and_drops_what_is_behind_it(scene: Scene, reply: Reply) -> None:
+async def test_a_pending_close_reply_ends_the_session_and_drops_later_requests(scene: Scene, reply: Reply) -> None:
     scene.session.receive(frame(b"w") + frame(b"never"))
     scene.pending[0].set_result(reply)
     await asyncio.sleep(0)
@@ -151,14 +151,14 @@ async def test_a_late_reply_that_closes_ends_the_session_and_drops_what_is_behin
     assert scene.budget.used == 0
 
 
-def test_untrusted_bytes_end_the_session_after_what_came_before_them(scene: Scene) -> None:
+def test_invalid_bytes_end_the_session_after_earlier_requests(scene: Scene) -> None:
     scene.session.receive(frame(b"ok") + frame(b"!") + frame(b"never"))
     assert scene.output() == b"<ok>"
     assert scene.session.finished
     assert scene.handled == [b"ok", b"!"]
 
 
-def test_a_frame_above_the_limit_ends_the_session_before_its_bytes_come() -> None:
+def test_a_frame_above_the_limit_ends_the_session_before_its_bytes_arrive() -> None:
     scene = Scene(max_request_bytes=100)
     scene.session.receive(frame(b"ok") + struct.pack(">i", 101))
     assert scene.output() == b"<ok>"
@@ -170,7 +170,7 @@ def test_a_negative_frame_size_ends_the_session(scene: Scene) -> None:
     assert scene.session.finished
 
 
-async def test_bytes_that_cannot_be_trusted_end_the_session_only_when_the_request_in_front_is_answered(scene: Scene) -> None:
+async def test_invalid_bytes_end_the_session_only_after_the_pending_reply(scene: Scene) -> None:
     scene.session.receive(frame(b"w") + frame(b"a") + struct.pack(">i", -1))
     assert scene.session.paused
     scene.session.receive(frame(b"never"))
@@ -181,7 +181,7 @@ async def test_bytes_that_cannot_be_trusted_end_the_session_only_when_the_reques
     assert scene.session.finished
 
 
-def test_a_pipeline_of_many_requests_lets_others_have_their_turn(scene: Scene) -> None:
+def test_a_long_pipeline_yields_to_other_connections(scene: Scene) -> None:
     scene.session.receive(frame(b"a") * (limits.REQUESTS_PER_TURN + 1))
     assert len(scene.handled) == limits.REQUESTS_PER_TURN
     assert scene.session.runnable
@@ -191,7 +191,7 @@ def test_a_pipeline_of_many_requests_lets_others_have_their_turn(scene: Scene) -
     assert not scene.session.paused
 
 
-def test_what_came_before_bytes_that_cannot_be_trusted_is_answered_however_much_it_is(scene: Scene) -> None:
+def test_all_requests_before_invalid_bytes_are_answered(scene: Scene) -> None:
     scene.session.receive(frame(b"a") * 1_000 + struct.pack(">i", -1))
     while scene.session.runnable:
         scene.session.run()
@@ -200,7 +200,7 @@ def test_what_came_before_bytes_that_cannot_be_trusted_is_answered_however_much_
     assert scene.session.finished
 
 
-def test_while_the_peer_does_not_read_nothing_more_is_started(scene: Scene) -> None:
+def test_no_request_is_started_while_the_peer_does_not_read(scene: Scene) -> None:
     scene.session.write_blocked = True
     scene.session.receive(frame(b"a"))
     assert scene.handled == []
@@ -211,7 +211,7 @@ def test_while_the_peer_does_not_read_nothing_more_is_started(scene: Scene) -> N
     assert not scene.session.paused
 
 
-def test_large_responses_stop_the_session_until_they_are_taken(scene: Scene) -> None:
+def test_large_responses_pause_the_session_until_they_are_written(scene: Scene) -> None:
     scene.session.receive(frame(b"B") + frame(b"B") + frame(b"a"))
     assert scene.handled == [b"B"]
     scene.output()
@@ -238,7 +238,7 @@ def test_partly_read_frames_count_against_the_budget_until_they_are_handled() ->
     assert (budget.used, other.handled[1:]) == (0, [b"y" * 100])
 
 
-def test_a_frame_that_could_be_read_on_once_is_read_to_its_end() -> None:
+def test_a_frame_begun_before_the_shortage_is_read_to_its_end() -> None:
     budget = ByteBudget(limit=50)
     scene = Scene(budget)
     budget.used = 50
@@ -250,7 +250,7 @@ def test_a_frame_that_could_be_read_on_once_is_read_to_its_end() -> None:
     assert not scene.session.paused
 
 
-def test_a_frame_that_was_begun_behind_a_whole_one_waits_for_memory_too() -> None:
+def test_a_frame_begun_behind_a_complete_one_waits_for_memory() -> None:
     budget = ByteBudget(limit=50)
     scene = Scene(budget)
     budget.used = 50
@@ -258,7 +258,7 @@ def test_a_frame_that_was_begun_behind_a_whole_one_waits_for_memory_too() -> Non
     assert (scene.handled, scene.session.waits_for_memory) == ([b"all of it"], True)
 
 
-def test_a_lost_connection_gives_back_what_it_held() -> None:
+def test_a_lost_connection_releases_its_memory() -> None:
     budget = ByteBudget()
     scene = Scene(budget)
     scene.session.receive(frame(b"x" * 100)[:60])
@@ -267,7 +267,7 @@ def test_a_lost_connection_gives_back_what_it_held() -> None:
     assert scene.output() == b""
 
 
-async def test_a_reply_that_comes_after_the_connection_was_lost_is_dropped(scene: Scene) -> None:
+async def test_a_reply_after_the_connection_was_lost_is_dropped(scene: Scene) -> None:
     scene.session.receive(frame(b"w"))
     scene.session.lost()
     scene.pending[0].set_result([b"W"])
@@ -283,7 +283,7 @@ async def test_a_cancelled_reply_closes_the_connection(scene: Scene) -> None:
     assert scene.session.finished
 
 
-async def test_a_graceful_stop_answers_what_was_started_and_nothing_else(scene: Scene) -> None:
+async def test_a_graceful_stop_answers_only_started_requests(scene: Scene) -> None:
     scene.session.receive(frame(b"w"))
     scene.session.stop_reading()
     scene.session.receive(frame(b"never"))
@@ -295,7 +295,7 @@ async def test_a_graceful_stop_answers_what_was_started_and_nothing_else(scene: 
     assert scene.handled == [b"w"]
 
 
-async def test_what_is_answered_at_once_is_asked_for_only_while_nothing_is_in_front_of_it(scene: Scene) -> None:
+async def test_the_fast_path_is_used_only_while_no_request_is_pending(scene: Scene) -> None:
     asked: list[int] = []
 
     def at_once(data: bytes, at: int) -> tuple[Reply, int] | None:
@@ -321,28 +321,28 @@ async def test_what_is_answered_at_once_is_asked_for_only_while_nothing_is_in_fr
     assert asked == [0, 6, 12, 0]
 
 
-def test_of_many_requests_that_are_answered_at_once_others_have_their_turn_between(scene: Scene) -> None:
+def test_the_fast_path_yields_to_other_connections(scene: Scene) -> None:
     scene.session = Session(scene.handle, scene.wake, scene.budget, 1 << 20, lambda _, at: ([b"."], at + 5))
     scene.session.receive(frame(b"x") * (3 * limits.REQUESTS_PER_TURN))
     assert len(scene.output()) < 5 * limits.REQUESTS_PER_TURN
     assert scene.session.runnable
 
 
-def test_nothing_is_taken_behind_a_request_that_closes_at_once(scene: Scene) -> None:
+def test_nothing_is_handled_after_a_close_on_the_fast_path(scene: Scene) -> None:
     scene.session = Session(scene.handle, scene.wake, scene.budget, 1 << 20, lambda data, _: (CLOSE, len(data)))
     scene.session.receive(frame(b"x"))
     assert scene.session.finished
     assert scene.handled == []
 
 
-def test_what_was_read_is_free_when_its_connection_is_closed_for_it() -> None:
-    """Without the collector, which looks seldom: the session is part of a cycle."""
+def test_received_data_is_freed_when_invalid_bytes_close_the_connection() -> None:
+    """Without the garbage collector, which runs seldom: the session is part of a reference cycle."""
     gc.disable()
     try:
         scene = Scene(max_request_bytes=50)
         read = bytearray(frame(b"x" * 51) + bytes(100_000))
         scene.session.receive(read)
         assert scene.session.finished
-        read.append(0)  # raises BufferError while somebody has a view of it
+        read.append(0)  # raises BufferError while a memoryview of it exists
     finally:
         gc.enable()

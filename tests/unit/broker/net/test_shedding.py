@@ -10,7 +10,7 @@ LIMIT, LARGEST = 16_000, 4_000
 
 
 class Holder:
-    """A connection as far as shedding knows one; `move` is what its peer delivers."""
+    """A connection as Shedding sees it; `move` simulates data from its peer."""
 
     def __init__(self, scene: Scene, held: int) -> None:
         self._scene = scene
@@ -58,7 +58,7 @@ class Scene:
         return [self.holders.index(holder) for holder in self.closed]
 
 
-def test_the_largest_of_the_slow_are_closed_until_a_part_of_the_budget_is_free() -> None:
+def test_the_largest_slow_connections_are_closed_until_part_of_the_budget_is_free() -> None:
     scene = Scene(100, 3_000, 9_000, 2_000, 2_000)
     scene.is_short()
     scene.holders[2].move(9_000 // 8)
@@ -68,7 +68,7 @@ def test_the_largest_of_the_slow_are_closed_until_a_part_of_the_budget_is_free()
     assert scene.woken == 1
 
 
-def test_nobody_is_closed_while_all_deliver() -> None:
+def test_no_connection_is_closed_while_all_deliver() -> None:
     scene = Scene(8_000, 7_000, 1_000)
     scene.is_short()
     for _ in range(3):
@@ -78,7 +78,7 @@ def test_nobody_is_closed_while_all_deliver() -> None:
     assert scene.closed == []
 
 
-def test_a_byte_now_and_then_is_not_delivering() -> None:
+def test_a_byte_now_and_then_does_not_count_as_delivering() -> None:
     scene = Scene(8_000, 8_000)
     scene.is_short()
     for holder in scene.holders:
@@ -87,14 +87,14 @@ def test_a_byte_now_and_then_is_not_delivering() -> None:
     assert scene.closed_ones == [0]
 
 
-def test_what_was_delivered_before_memory_was_short_does_not_count() -> None:
+def test_data_delivered_before_the_shortage_does_not_count() -> None:
     scene = Scene(16_000)
     scene.is_short()
     scene.look()
     assert scene.closed_ones == [0]
 
 
-def test_slow_connections_are_closed_though_memory_was_short_for_a_moment_only() -> None:
+def test_slow_connections_are_closed_although_the_shortage_was_short() -> None:
     scene = Scene(15_000, 1_000)
     scene.is_short()
     scene.holders[1].abort()
@@ -103,7 +103,7 @@ def test_slow_connections_are_closed_though_memory_was_short_for_a_moment_only()
     assert scene.closed_ones == [0]
 
 
-def test_the_watch_goes_on_while_memory_is_short_and_ends_with_that() -> None:
+def test_the_watch_lasts_as_long_as_the_shortage() -> None:
     scene = Scene(16_000)
     scene.is_short()
     scene.is_short()
@@ -115,7 +115,7 @@ def test_the_watch_goes_on_while_memory_is_short_and_ends_with_that() -> None:
     assert scene.timers.next_deadline() is None
 
 
-def test_beyond_the_excess_the_largest_are_closed_at_once_whatever_they_deliver() -> None:
+def test_beyond_the_excess_the_largest_are_closed_at_once() -> None:
     scene = Scene(7_000, 9_000, 4_000)
     scene.is_short()
     assert scene.closed == []

@@ -1,4 +1,4 @@
-"""A listener's certificate and trust change while it runs: real handshakes before and after, over the admin API."""
+"""Tests of changing a listener's certificate and truststore at run time: real handshakes, changed by the admin API."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ REFUSED = ErrorCode.INVALID_REQUEST
 
 
 class Scene:
-    """A broker with TLS, and a client of it that stays connected."""
+    """A broker with TLS, and a client that stays connected."""
 
     def __init__(self, directory: Path, **others: str) -> None:
         self.made, self.strangers = Certificates(directory / "tls"), Certificates(directory / "strangers")
@@ -54,7 +54,7 @@ class Scene:
         return Client(HOST, self.broker.port, wrap=lambda connected: context.wrap_socket(connected, server_hostname=HOST))
 
     def shown(self) -> bytes | None:
-        """The certificate of a new connection's server."""
+        """Return the server's certificate of a new connection."""
         context = ssl.create_default_context(cafile=self.made.ca)
         with Client(HOST, self.broker.port, wrap=lambda connected: self._kept(context, connected)):
             return self._wrapped.getpeercert(binary_form=True)
@@ -75,7 +75,7 @@ def certificate(file: Path) -> bytes:
     return ssl.PEM_cert_to_DER_cert(text[text.index("-----BEGIN CERTIFICATE") : text.index("-----END CERTIFICATE") + 25])
 
 
-def test_a_new_certificate_holds_for_new_connections_and_after_a_restart_and_old_ones_stay(tmp_path: Path) -> None:
+def test_a_new_certificate_applies_to_new_connections_and_after_a_restart(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     second = scene.made.of("second", HOST, "localhost", "more", unit="broker")
     with scene.broker as broker, scene.connect() as client:
@@ -93,7 +93,7 @@ def test_a_new_certificate_holds_for_new_connections_and_after_a_restart_and_old
         assert scene.shown() == certificate(second)
 
 
-def test_a_file_that_was_written_is_read_again_when_any_setting_of_the_broker_is(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_modified_file_is_read_again_when_any_setting_of_the_broker_changes(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     scene = Scene(tmp_path)
     second, stranger = scene.made.of("second", HOST, "localhost", unit="broker"), scene.made.of("stranger", HOST, "localhost")
     with scene.broker, scene.connect() as client:
@@ -102,10 +102,13 @@ def test_a_file_that_was_written_is_read_again_when_any_setting_of_the_broker_is
             os.utime(scene.server, (now, now))
             assert scene.alter(client, "max.connections", "1000").error_code == 0
             assert scene.shown() == certificate(seen)
-        assert "The stores of listener S stay as they were: Keystore DistinguishedName does not match" in caplog.text
+        assert (
+            "Cannot reload the stores of listener S; the previous ones stay in use: Keystore DistinguishedName does not match"
+            in caplog.text
+        )
 
 
-def test_a_certificate_for_somebody_else_or_none_at_all_is_refused(tmp_path: Path) -> None:
+def test_a_certificate_for_another_name_or_a_missing_one_is_rejected(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     other = scene.made.of("other", HOST, "localhost", unit="another")
     fewer = scene.made.of("fewer", HOST, unit="broker")
@@ -124,7 +127,7 @@ def test_a_certificate_for_somebody_else_or_none_at_all_is_refused(tmp_path: Pat
         assert scene.shown() == certificate(scene.server)
 
 
-def test_a_certificate_may_be_for_another_where_that_is_allowed(tmp_path: Path) -> None:
+def test_a_certificate_for_another_name_can_be_allowed(tmp_path: Path) -> None:
     scene = Scene(tmp_path, ssl_allow_dn_changes="true", ssl_allow_san_changes="true")
     other = scene.made.of("other", HOST, unit="another")
     with scene.broker, scene.connect() as client:
@@ -132,7 +135,7 @@ def test_a_certificate_may_be_for_another_where_that_is_allowed(tmp_path: Path) 
         assert scene.shown() == certificate(other)
 
 
-def test_whom_a_listener_trusts_changes_while_it_runs(tmp_path: Path) -> None:
+def test_the_truststore_can_change_at_run_time(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
     with scene.broker, scene.connect() as client:
         with pytest.raises((ssl.SSLError, ConnectionError)), scene.connect(scene.strangers.client) as stranger:
@@ -144,14 +147,14 @@ def test_whom_a_listener_trusts_changes_while_it_runs(tmp_path: Path) -> None:
             assert stranger.call(MetadataRequest(topics=[]), 1).brokers
 
 
-def test_who_may_not_alter_is_told_nothing_of_files(tmp_path: Path) -> None:
+def test_a_client_without_alter_permission_learns_nothing_about_files(tmp_path: Path) -> None:
     scene = Scene(tmp_path, authorizer_class_name=STANDARD_AUTHORIZER, super_users="User:nobody")
     with scene.broker, scene.connect() as client:
         for file in (scene.made.ca, tmp_path / "none"):
             assert scene.alter(client, KEYSTORE, str(file)).error_code == ErrorCode.CLUSTER_AUTHORIZATION_FAILED
 
 
-async def test_a_controllers_listeners_follow_their_stores_too(tmp_path: Path) -> None:
+async def test_a_controllers_listeners_follow_store_changes(tmp_path: Path) -> None:
     made, port, directory = Certificates(tmp_path / "tls"), free_port(), tmp_path / "controller"
     first, second = (made.of(name, HOST, unit="node") for name in ("first", "second"))
     settings = {

@@ -1,4 +1,4 @@
-"""TLS over sockets: who is let in, what a failed handshake is told, and that one who does not shake hands harms nobody."""
+"""Tests of TLS over sockets: certificates, failed handshakes, and clients that do not complete the handshake."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def served(running: RunningBroker, context: ssl.SSLContext) -> bool:
         return bool(connection.call(MetadataRequest(topics=[]), 1).brokers)
 
 
-def test_many_connections_one_after_the_other_are_all_served(tmp_path: Path, made: Certificates) -> None:
+def test_many_successive_connections_are_served(tmp_path: Path, made: Certificates) -> None:
     context = trusting(made)
     with broker(tmp_path, made) as running:
         assert all(served(running, context) for _ in range(50))
@@ -80,7 +80,7 @@ def test_many_connections_one_after_the_other_are_all_served(tmp_path: Path, mad
 
 
 @pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
-def test_a_client_without_a_certificate_that_is_wanted_is_told_so(tmp_path: Path, made: Certificates, version: ssl.TLSVersion) -> None:
+def test_a_client_without_a_required_certificate_gets_an_alert(tmp_path: Path, made: Certificates, version: ssl.TLSVersion) -> None:
     without, with_, other = trusting(made), trusting(made, made.client), trusting(made, Certificates(tmp_path / "other").client)
     for context in (without, with_, other):
         context.minimum_version = context.maximum_version = version
@@ -92,7 +92,7 @@ def test_a_client_without_a_certificate_that_is_wanted_is_told_so(tmp_path: Path
         assert served(running, with_)
 
 
-def test_one_that_is_only_asked_for_may_be_missing_but_not_wrong(tmp_path: Path, made: Certificates) -> None:
+def test_a_requested_certificate_can_be_missing_but_not_invalid(tmp_path: Path, made: Certificates) -> None:
     with broker(tmp_path, made, ssl_client_auth="requested") as running:
         assert served(running, trusting(made))
         assert served(running, trusting(made, made.client))
@@ -100,7 +100,7 @@ def test_one_that_is_only_asked_for_may_be_missing_but_not_wrong(tmp_path: Path,
             served(running, trusting(made, Certificates(tmp_path / "other").client))
 
 
-def test_without_a_rule_for_its_name_a_certificate_lets_nobody_in(tmp_path: Path, made: Certificates) -> None:
+def test_a_certificate_without_a_matching_rule_is_rejected(tmp_path: Path, made: Certificates) -> None:
     rules = "RULE:^CN=(ann),.*$/$1/"
     with broker(tmp_path, made, ssl_client_auth="required", ssl_principal_mapping_rules=rules) as running:
         assert served(running, trusting(made, made.client))
@@ -108,7 +108,7 @@ def test_without_a_rule_for_its_name_a_certificate_lets_nobody_in(tmp_path: Path
             served(running, trusting(made, made.of("bob", "bob@example.org", common_name="bob")))
 
 
-def test_bytes_that_are_no_tls_close_their_own_connection_and_no_other(tmp_path: Path, made: Certificates) -> None:
+def test_bytes_that_are_not_tls_close_only_their_own_connection(tmp_path: Path, made: Certificates) -> None:
     with broker(tmp_path, made) as running:
         begun = b"\x16\x03\x01\xff\xff" + bytes(100)
         for sent in (b"GET / HTTP/1.1\r\n\r\n", struct.pack(">ihhih", 10, 18, 0, 1, -1), begun, b"\0" * 10):
@@ -124,7 +124,7 @@ def test_bytes_that_are_no_tls_close_their_own_connection_and_no_other(tmp_path:
         running.call_until(lambda broker: broker.connection_count == 0)
 
 
-def test_tls_at_a_listener_without_it_closes_the_connection(tmp_path: Path, made: Certificates) -> None:
+def test_tls_at_a_plaintext_listener_closes_the_connection(tmp_path: Path, made: Certificates) -> None:
     with RunningBroker(tmp_path / "data") as running:
         with pytest.raises((ssl.SSLError, ConnectionError)):
             served(running, trusting(made))
@@ -132,7 +132,7 @@ def test_tls_at_a_listener_without_it_closes_the_connection(tmp_path: Path, made
             assert connection.call(MetadataRequest(topics=[]), 1).brokers
 
 
-def test_who_does_not_shake_hands_is_counted_when_it_is_accepted(tmp_path: Path, made: Certificates) -> None:
+def test_a_connection_counts_before_its_handshake(tmp_path: Path, made: Certificates) -> None:
     with broker(tmp_path, made, max_connections_per_ip="2") as running:
         with BareConnection(running.port), BareConnection(running.port):
             running.call_until(lambda broker: broker.connection_count == 2)
@@ -142,7 +142,7 @@ def test_who_does_not_shake_hands_is_counted_when_it_is_accepted(tmp_path: Path,
         assert served(running, trusting(made))
 
 
-def test_who_does_not_shake_hands_is_idle_and_does_not_hold_up_a_stop(tmp_path: Path, made: Certificates) -> None:
+def test_a_connection_without_a_handshake_is_idle_and_does_not_delay_a_stop(tmp_path: Path, made: Certificates) -> None:
     with broker(tmp_path, made, connections_max_idle_ms="500") as running:
         with BareConnection(running.port) as silent:
             assert silent.receive() is None
@@ -153,7 +153,7 @@ def test_who_does_not_shake_hands_is_idle_and_does_not_hold_up_a_stop(tmp_path: 
     halfway.socket.close()
 
 
-def test_large_answers_come_whole_and_who_takes_none_is_given_no_more(tmp_path: Path, made: Certificates) -> None:
+def test_large_responses_are_complete_and_output_to_a_client_that_does_not_read_is_bounded(tmp_path: Path, made: Certificates) -> None:
     context, record = trusting(made), b"x" * 900_000
     with broker(tmp_path, made) as running, client(running, context) as connection:
         create(connection, "t")
@@ -173,10 +173,10 @@ def test_large_answers_come_whole_and_who_takes_none_is_given_no_more(tmp_path: 
 
 
 @pytest.mark.parametrize("tells", [True, False])
-def test_what_came_before_the_end_is_handled_and_who_is_gone_is_sent_nothing(
+def test_requests_before_the_end_are_handled_and_nothing_is_sent_to_a_closed_peer(
     tmp_path: Path, made: Certificates, caplog: pytest.LogCaptureFixture, tells: bool
 ) -> None:
-    """Far more than is handled in one turn, and TLS's own end, or none, right behind it."""
+    """Far more requests than one turn handles, followed directly by TLS's closing alert, or by none."""
     batch = build_batch([SimpleRecord(None, b"v")])
     sent = frame(ProduceRequest(acks=0, topic_data=[TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])]), 9)
     with broker(tmp_path, made) as running:
@@ -193,7 +193,7 @@ def test_what_came_before_the_end_is_handled_and_who_is_gone_is_sent_nothing(
     assert [record for record in caplog.records if record.name == "asyncio"] == []
 
 
-def test_a_log_in_over_tls_is_as_any_and_its_refusal_arrives(tmp_path: Path, made: Certificates) -> None:
+def test_sasl_over_tls_works_and_its_rejection_arrives(tmp_path: Path, made: Certificates) -> None:
     given = {**secured("SASL_SSL"), **made.pem_settings()}
     with RunningBroker(tmp_path / "data", given) as running:
         with client(running, trusting(made)) as connection:
@@ -221,12 +221,12 @@ def lock(made: Certificates, **given: str) -> ListenerTls:
         ({"ssl_cipher_suites": "TLS_AES_128_GCM_SHA256,TLS_AES_256_GCM_SHA384,TLS_CHACHA20_POLY1305_SHA256"}, "TLSv1_3", "TLSv1_3"),
     ],
 )
-def test_versions_are_those_of_the_settings(made: Certificates, given: dict[str, str], oldest: str, newest: str) -> None:
+def test_tls_versions_follow_the_settings(made: Certificates, given: dict[str, str], oldest: str, newest: str) -> None:
     context = lock(made, **given).context
     assert (context.minimum_version.name, context.maximum_version.name) == (oldest, newest)
 
 
-def test_cipher_suites_are_those_of_the_setting_by_javas_names(tmp_path: Path, made: Certificates) -> None:
+def test_cipher_suites_follow_the_setting_under_javas_names(tmp_path: Path, made: Certificates) -> None:
     with broker(tmp_path, made, ssl_cipher_suites=SUITE) as running:
         with trusting(made).wrap_socket(socket.create_connection((HOST, running.port)), server_hostname=HOST) as connection:
             assert connection.cipher() == ("ECDHE-ECDSA-AES128-GCM-SHA256", "TLSv1.2", 128)
@@ -237,7 +237,7 @@ def test_cipher_suites_are_those_of_the_setting_by_javas_names(tmp_path: Path, m
             served(running, context)
 
 
-def test_a_suite_of_dhe_can_be_agreed_upon(tmp_path: Path, made: Certificates) -> None:
+def test_a_dhe_suite_can_be_negotiated(tmp_path: Path, made: Certificates) -> None:
     server, suite = made.of("rsa", HOST, rsa=True), "TLS_DHE_RSA_WITH_AES_256_GCM_SHA384"
     with broker(tmp_path, made, ssl_keystore_location=str(server), ssl_cipher_suites=suite) as running:
         context = trusting(made)
@@ -256,7 +256,7 @@ def test_a_suite_of_dhe_can_be_agreed_upon(tmp_path: Path, made: Certificates) -
         ("TLS_RSA_WITH_AES_128_CBC_SHA", "AES128-SHA"),
     ],
 )
-def test_a_suite_has_a_name_that_openssl_knows(suite: str, name: str) -> None:
+def test_a_suite_has_an_openssl_name(suite: str, name: str) -> None:
     assert openssl_name(suite) == name
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).set_ciphers(name)
 
@@ -266,26 +266,24 @@ def test_a_suite_has_a_name_that_openssl_knows(suite: str, name: str) -> None:
     [
         ({"ssl_cipher_suites": "TLS_NULL_WITH_NULL_NULL"}, r"ssl\.cipher\.suites: TLS_NULL_WITH_NULL_NULL is not supported"),
         ({"ssl_cipher_suites": "ECDHE-RSA-AES128-GCM-SHA256"}, "is not supported"),
-        ({"ssl_cipher_suites": "TLS_AES_256_GCM_SHA384"}, "name all three, or none of them"),
-        ({"ssl_enabled_protocols": "TLSv1.1"}, r"ssl\.enabled\.protocols=TLSv1\.1 leaves no version"),
-        ({"ssl_enabled_protocols": "TLSv1.3", "ssl_cipher_suites": SUITE}, "leaves no version"),
+        ({"ssl_cipher_suites": "TLS_AES_256_GCM_SHA384"}, "name all three or none"),
+        ({"ssl_enabled_protocols": "TLSv1.1"}, r"ssl\.enabled\.protocols=TLSv1\.1 enables no supported version"),
+        ({"ssl_enabled_protocols": "TLSv1.3", "ssl_cipher_suites": SUITE}, "enables no supported version"),
         ({"ssl_keystore_location": "/no/such/file"}, "No such file"),
         ({"ssl_keystore_location": ""}, r"neither ssl\.keystore\.location nor ssl\.keystore\.key is set"),
         ({"ssl_principal_mapping_rules": "NOTHING"}, "Invalid rule"),
     ],
 )
-def test_tls_that_cannot_be_had_as_it_was_asked_for_stops_the_start(made: Certificates, given: dict[str, str], words: str) -> None:
+def test_unsupported_tls_settings_stop_the_start(made: Certificates, given: dict[str, str], words: str) -> None:
     named = {name.replace("_", "."): text for name, text in given.items()}
     settings = load({"listeners": "S://h:1", "listener.security.protocol.map": "S:SSL", **made.pem_settings(), **named}, {}, None).settings
     around = AuthenticationContext(lambda _kind, _name, _by_token: None, lambda _bits: 1, VirtualClock(), Timers())
-    with pytest.raises(SettingsError, match=rf"listeners: S cannot have TLS: .*{words}"):
+    with pytest.raises(SettingsError, match=rf"listeners: TLS of S cannot be configured: .*{words}"):
         listener_authentication(settings, listeners_of(settings), around)
 
 
 @pytest.mark.parametrize(("own", "wanted"), [(None, ssl.CERT_NONE), ("required", ssl.CERT_REQUIRED)])
-def test_clients_that_log_in_show_a_certificate_only_where_their_listener_itself_wants_one(
-    made: Certificates, own: str | None, wanted: ssl.VerifyMode
-) -> None:
+def test_a_sasl_listener_requests_certificates_only_by_its_own_setting(made: Certificates, own: str | None, wanted: ssl.VerifyMode) -> None:
     given = {**secured("SASL_SSL"), **made.pem_settings(), "ssl.client.auth": "required"}
     if own is not None:
         given["listener.name.secure.ssl.client.auth"] = own
@@ -296,7 +294,7 @@ def test_clients_that_log_in_show_a_certificate_only_where_their_listener_itself
     assert tls.context.verify_mode is wanted
 
 
-def test_the_principal_is_the_certificates_name_as_java_writes_it(made: Certificates) -> None:
+def test_the_principal_is_the_certificates_name_in_javas_format(made: Certificates) -> None:
     tls = lock(made)
     assert tls.principal_name(None) == "ANONYMOUS"
     der = ssl.PEM_cert_to_DER_cert(
@@ -313,7 +311,7 @@ WEAK = {"sha1": ("sha1", 2048), "a short key": ("sha256", 1024), "both": ("sha1"
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates that cryptography refuses to make")
 @pytest.mark.parametrize("name", list(WEAK))
-def test_a_weak_certificate_that_the_jvm_serves_is_served(tmp_path: Path, made: Certificates, name: str) -> None:
+def test_a_weak_certificate_that_the_jvm_accepts_is_served(tmp_path: Path, made: Certificates, name: str) -> None:
     digest, bits = WEAK[name]
     weak = made.weak(f"{digest}-{bits}", digest, bits)
     context = ssl.create_default_context(cafile=weak.with_name(f"{weak.stem}-ca.pem"))
@@ -326,7 +324,7 @@ def test_a_weak_certificate_that_the_jvm_serves_is_served(tmp_path: Path, made: 
 
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificates that cryptography refuses to make")
-def test_versions_and_cipher_suites_stay_those_that_are_set_with_a_weak_certificate(made: Certificates) -> None:
+def test_versions_and_cipher_suites_are_unchanged_by_a_weak_certificate(made: Certificates) -> None:
     weak = str(made.weak("suites", "sha1"))
     for given in ({}, {"ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256", "ssl.enabled.protocols": "TLSv1.2"}):
         strong, weakened = lock(made, **given).context, lock(made, **{**given, "ssl.keystore.location": weak}).context

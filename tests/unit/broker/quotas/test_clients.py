@@ -1,4 +1,4 @@
-"""What is kept of clients' use; how long they wait is compared with Kafka's own classes in tests/golden/test_quotas.py."""
+"""Tests of the meters of clients' usage. Throttle times are compared with Kafka's own classes in tests/golden/test_quotas.py."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ def quota(limit: float = 10.0) -> UseQuota:
     return found
 
 
-def test_what_is_taken_back_was_not_used() -> None:
+def test_take_back_reverses_recorded_usage() -> None:
     found = quota()
     assert found.use("u", "c", 1_000, 0) == 90_000
     found.take_back("u", "c", 1_000, 0)
     assert found.use("u", "c", 100, 0) == 0
 
 
-def test_a_quota_that_is_no_number_limits_nobody_and_breaks_nothing() -> None:
+def test_a_quota_of_nan_limits_nobody() -> None:
     found = quota(float("nan"))
     assert found.use("u", "c", 1e9, 0) == 0
     assert rounded(found.most_at_once("u", "c", 0)) == 0  # as Java rounds it: one batch at a time
 
 
-def test_a_wait_is_one_that_an_answer_can_tell() -> None:
+def test_a_throttle_time_fits_into_its_response_field() -> None:
     assert quota(1e-9).use("u", "c", 1e9, 0) == INT32_MAX
 
 
-def test_what_can_be_used_at_once_is_all_but_one_window() -> None:
+def test_a_client_can_use_all_but_one_window_at_once() -> None:
     assert quota().most_at_once("u", "c", 0) == 100.0
     assert UseQuota("consumer_byte_rate", Windows()).most_at_once("u", "c", 0) > 1e18
 

@@ -1,4 +1,4 @@
-"""Which quota holds for whom, and who shares it."""
+"""Tests of the order of precedence of quotas and of the clients that share one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ KEY = "producer_byte_rate"
 
 
 def target(user: str = "-", client: str = "-") -> QuotaTarget:
-    """ "-" is none, "*" is any."""
+    """Return the quota target of "user client-id"; "-" is none, "*" is the default."""
     return frozenset((kind, None if name == "*" else name) for kind, name in (("user", user), ("client-id", client)) if name != "-")
 
 
 def limits(*targets: tuple[str, str]) -> Limits:
-    """Each has its number as a quota, from 1."""
+    """Return quotas for the targets; each quota's value is its position, from 1."""
     return Limits({target(*parts): {KEY: float(number)} for number, parts in enumerate(targets, 1)}, KEY)
 
 
@@ -24,7 +24,7 @@ BY_PRECEDENCE = [("u", "c"), ("u", "*"), ("u", "-"), ("*", "c"), ("*", "*"), ("*
 
 
 @pytest.mark.parametrize("first", range(len(BY_PRECEDENCE)))
-def test_the_more_exact_quota_holds(first: int) -> None:
+def test_the_more_specific_quota_applies(first: int) -> None:
     found = limits(*BY_PRECEDENCE[first:])
     assert found.limit(found.sharers("u", "c")) == 1.0
 
@@ -40,15 +40,15 @@ def test_the_more_exact_quota_holds(first: int) -> None:
         ([("u", "*"), ("u", "-")], ("u", "c")),
     ],
 )
-def test_a_quota_is_shared_by_those_of_its_sort(targets: list[tuple[str, str]], sharers: tuple[str, str]) -> None:
+def test_a_quota_is_shared_by_the_connections_that_its_form_names(targets: list[tuple[str, str]], sharers: tuple[str, str]) -> None:
     assert limits(*targets).sharers("u", "c") == sharers
 
 
-def test_who_has_no_quota_has_no_limit() -> None:
+def test_a_client_without_a_quota_has_no_limit() -> None:
     found = limits(("x", "-"), ("-", "y"))
     assert found.limit(found.sharers("u", "c")) == NO_LIMIT
     assert found
 
 
-def test_quotas_of_other_kinds_and_of_addresses_are_none() -> None:
+def test_quotas_of_other_kinds_and_of_addresses_are_ignored() -> None:
     assert not Limits({target("u"): {"consumer_byte_rate": 1.0}, frozenset([("ip", None)]): {KEY: 1.0}}, KEY)

@@ -1,4 +1,4 @@
-"""Rates and buckets; their numbers are compared with Kafka's own classes in tests/golden/test_quotas.py."""
+"""Tests of rates and token buckets; their numbers are compared with Kafka's own classes in tests/golden/test_quotas.py."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ def test_a_burst_is_spread_over_all_windows_but_one() -> None:
     assert rate.measure(5) == 50.0
 
 
-def test_what_the_windows_have_passed_is_forgotten() -> None:
+def test_samples_older_than_the_windows_are_not_counted() -> None:
     rate = Rate(WINDOWS)
     rate.record(100, 0)
     assert rate.measure(2_999) == 100 / 2.999
     assert rate.measure(3_000) == 0.0
 
 
-def test_who_waits_as_long_as_told_is_within_the_limit_again() -> None:
+def test_the_rate_is_within_the_limit_after_the_returned_wait() -> None:
     rate = Rate(WINDOWS)
     rate.record(1_000, 0)
     wait_ms = rate.wait_ms(100.0, 0)
@@ -28,7 +28,7 @@ def test_who_waits_as_long_as_told_is_within_the_limit_again() -> None:
     assert rate.wait_ms(100.0, wait_ms) == 0
 
 
-def test_a_bucket_begins_full_and_is_overdrawn_once() -> None:
+def test_a_token_bucket_starts_full_and_can_be_overdrawn_once() -> None:
     bucket = TokenBucket(WINDOWS)
     bucket.take(10, 2.0, 100)
     assert bucket.left(2.0, 100) == -4.0

@@ -1,4 +1,4 @@
-"""Who is remembered, and for how long."""
+"""Tests of the retention of idle keys."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def recent() -> Recent[str, list[int]]:
     return Recent(list, len)
 
 
-def test_who_was_silent_for_an_hour_is_forgotten() -> None:
+def test_a_key_is_removed_after_an_idle_hour() -> None:
     found = recent()
     for number in range(1_000):
         found.of(f"c{number}", number).append(number)
@@ -20,7 +20,7 @@ def test_who_was_silent_for_an_hour_is_forgotten() -> None:
     assert found.of("c999", 2 * IDLE_MS) == []
 
 
-def test_beyond_what_may_be_remembered_who_was_silent_for_longest_is_forgotten() -> None:
+def test_the_least_recently_used_keys_are_removed_when_memory_is_full() -> None:
     found = recent()
     found.of("first", 0).append(0)
     of_each = limits.MEASURED_BYTES_EACH + len("first")
@@ -30,7 +30,7 @@ def test_beyond_what_may_be_remembered_who_was_silent_for_longest_is_forgotten()
     assert found.of("first", 1) == []
 
 
-def test_long_names_count_for_what_they_are() -> None:
+def test_long_names_count_with_their_size() -> None:
     found = recent()
     for number in range(10_000):
         found.of(f"{number:05}" + 30_000 * "x", 0)

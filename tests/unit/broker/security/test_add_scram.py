@@ -12,13 +12,13 @@ def drawn(count: int) -> bytes:
     return b"s" * count
 
 
-def test_a_password_is_kept_salted_with_kafkas_defaults() -> None:
+def test_a_password_is_salted_with_kafkas_defaults() -> None:
     user, kind, kept = parsed_scram(' SCRAM-SHA-256=[name=alice,password="se cret"]', drawn)
     assert (user, kind) == ("alice", SHA_256)
     assert kept == credential_of(SHA_256, salted_password(SHA_256, "se cret", drawn(24), 4096), drawn(24), 4096)
 
 
-def test_salt_and_iterations_may_be_given_and_the_password_be_salted_already() -> None:
+def test_salt_iterations_and_a_salted_password_can_be_given() -> None:
     salted = salted_password(SHA_512, "secret", b"salt", 8192)
     texts = [base64.b64encode(each).decode() for each in (b"salt", salted)]
     by_password = f"SCRAM-SHA-512=[name=a,password=secret,salt={texts[0]},iterations=8192]"
@@ -45,7 +45,7 @@ def test_salt_and_iterations_may_be_given_and_the_password_be_salted_already() -
         ("SCRAM-SHA-256=[name=a,password=secret,x=1]", "Unknown SCRAM configurations: x"),
     ],
 )
-def test_what_kafka_refuses_is_refused_without_the_password(argument: str, words: str) -> None:
+def test_invalid_arguments_are_rejected_in_kafkas_words_without_the_password(argument: str, words: str) -> None:
     with pytest.raises(ValueError, match=words) as caught:
         parsed_scram(argument, drawn)
     assert "secret" not in str(caught.value)

@@ -13,7 +13,7 @@ def options(text: str) -> dict[str, str]:
     return dict(entry.options)
 
 
-def test_a_setting_is_read_as_users_write_it() -> None:
+def test_a_setting_is_parsed_with_comments_quotes_and_escapes() -> None:
     text = f"""{PLAIN} required \\
         username="admin" password='it is' // not a word
         /* user_eve="x" */
@@ -27,7 +27,7 @@ def test_a_setting_is_read_as_users_write_it() -> None:
     }
 
 
-def test_a_flag_may_be_written_in_any_case_and_several_modules_may_follow() -> None:
+def test_a_flag_is_case_insensitive_and_several_modules_can_follow() -> None:
     assert [entry.options for entry in login_modules(f'{PLAIN} Required a="1"; {PLAIN} sufficient;')] == [{"a": "1"}, {}]
 
 
@@ -45,7 +45,7 @@ def test_a_flag_may_be_written_in_any_case_and_several_modules_may_follow() -> N
         (f"{PLAIN} required user_ann=/secret;", "Value not specified for key 'user_ann' in JAAS config"),
     ],
 )
-def test_what_kafka_cannot_read_is_refused_in_its_words_and_without_the_values(text: str, words: str) -> None:
+def test_invalid_jaas_is_rejected_in_kafkas_words_without_the_values(text: str, words: str) -> None:
     with pytest.raises(JaasError) as caught:
         login_modules(text)
     assert str(caught.value) == words
@@ -59,13 +59,13 @@ secure.KafkaServer {{ {PLAIN} required user_ann="own"; }};
 """
 
 
-def test_a_listener_has_its_own_section_of_a_file_or_else_that_of_all() -> None:
+def test_a_listener_uses_its_own_section_or_the_shared_one() -> None:
     file = LoginFile("/etc/jaas.conf", {"/etc/jaas.conf": FILE}.__getitem__)
     assert [entry.options for entry in file.entries("SECURE")] == [{"user_ann": "own"}]
     assert [entry.options for entry in file.entries("OTHER")] == [{"user_ann": "general"}]
 
 
-def test_a_listener_without_a_section_is_told_which_were_looked_for() -> None:
+def test_a_missing_section_is_reported_with_the_names_that_were_tried() -> None:
     expected = (
         "Could not find a 'KafkaServer' or 'secure.KafkaServer' entry in the JAAS configuration. "
         "System property 'java.security.auth.login.config' is not set"
@@ -76,6 +76,6 @@ def test_a_listener_without_a_section_is_told_which_were_looked_for() -> None:
 
 
 @pytest.mark.parametrize("text", ["KafkaServer", f"KafkaServer {{ {PLAIN} required;", f"KafkaServer {{ {PLAIN} required; }}"])
-def test_a_file_whose_sections_do_not_end_is_refused(text: str) -> None:
+def test_a_file_with_an_unterminated_section_is_rejected(text: str) -> None:
     with pytest.raises(JaasError, match="section"):
         sections(text)

@@ -1,4 +1,4 @@
-"""The first three tests have the cases of Kafka's own, KerberosNameTest and KerberosRuleTest."""
+"""Tests of Kerberos rules. The first three tests have the cases of Kafka's own KerberosNameTest and KerberosRuleTest."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ UPPER = [rule.replace("/L", "/U") for rule in LOWER]
         (PLAIN, "no-realm/at-all", "no-realm/at-all"),
     ],
 )
-def test_the_first_rule_for_a_principal_makes_its_user(rules: list[str], principal: str, user: str) -> None:
+def test_the_first_matching_rule_maps_a_principal_to_a_user(rules: list[str], principal: str, user: str) -> None:
     assert ShortNames(rules, "REALM").of(principal) == user
 
 
@@ -53,12 +53,12 @@ def test_the_first_rule_for_a_principal_makes_its_user(rules: list[str], princip
         *("RULE:[1:$1]s/a/$1/", "RULE:[1:$2]", "RULE:[1:$]", "RULE:[1:$x]", "RULE:[1:$99999999999]", "RULE:[1:$1](a[b&&[^c]])"),
     ],
 )
-def test_a_rule_that_is_none_is_refused_at_the_start(rule: str) -> None:
+def test_an_invalid_rule_is_rejected_at_the_start(rule: str) -> None:
     with pytest.raises(ValueError, match="Invalid rule"):
         ShortNames([rule], "REALM")
 
 
-def test_names_have_at_most_two_components_and_one_realm() -> None:
+def test_a_principal_has_at_most_two_components_and_one_realm() -> None:
     assert KerberosName.parse("a/b@R") == ("a", "b", "R")
     assert KerberosName.parse("a@R") == ("a", None, "R")
     for principal in ("a/b/c@R", "a@b@R", "a/b@R/c"):
@@ -66,7 +66,7 @@ def test_names_have_at_most_two_components_and_one_realm() -> None:
             KerberosName.parse(principal)
 
 
-def test_who_has_no_rule_or_no_simple_name_is_nobody() -> None:
+def test_a_principal_without_a_matching_rule_or_simple_name_is_rejected() -> None:
     with pytest.raises(NoShortName, match=r"No rules apply to a@OTHER, rules \[DEFAULT, RULE:"):
         ShortNames(["DEFAULT", "RULE:[2:$1]"], "REALM").of("a@OTHER")
     with pytest.raises(NoShortName, match="Non-simple name a@OTHER after auth_to_local rule"):

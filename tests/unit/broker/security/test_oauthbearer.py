@@ -45,7 +45,7 @@ def server(**options: str) -> OAuthBearer:
         first(token(iat=NOW_S - 0.5)),
     ],
 )
-def test_who_has_a_token_is_in_until_it_expires(message: bytes) -> None:
+def test_a_valid_token_authenticates_until_it_expires(message: bytes) -> None:
     bearer = server()
     assert bearer.evaluate(message) == b""
     assert (bearer.complete, bearer.user, bearer.expires_ms) == (True, "ann", NOW_MS + 60_000)
@@ -74,7 +74,7 @@ def test_who_has_a_token_is_in_until_it_expires(message: bytes) -> None:
         token(scope=7),
     ],
 )
-def test_a_token_that_does_not_do_is_told_and_fails_when_that_was_read(value: str) -> None:
+def test_an_invalid_token_gets_a_json_response_and_fails_when_the_client_acknowledges_it(value: str) -> None:
     bearer = server()
     assert bearer.evaluate(first(value)) == INVALID
     assert not bearer.complete
@@ -83,13 +83,13 @@ def test_a_token_that_does_not_do_is_told_and_fails_when_that_was_read(value: st
     assert str(caught.value).encode() == INVALID
 
 
-def test_a_scope_that_is_wanted_and_lacking_is_told() -> None:
+def test_a_missing_required_scope_is_reported() -> None:
     bearer = server(unsecuredValidatorRequiredScope="read write", unsecuredValidatorScopeClaimName="scp")
     assert bearer.evaluate(first(token(scp=["read"]))) == b'{"status":"insufficient_scope", "scope":"[read, write]"}'
     assert bearer.evaluate(first(token(scp=["read", " write "]))) == b""
 
 
-def test_the_options_say_whose_name_counts_and_how_far_clocks_may_be_apart() -> None:
+def test_options_select_the_principal_claim_and_the_clock_skew() -> None:
     bearer = server(unsecuredValidatorPrincipalClaimName="who", unsecuredValidatorAllowableClockSkewMs="3000")
     assert bearer.evaluate(first(token(who="bob", exp=NOW_S - 2, iat=NOW_S - 9))) == b""
     assert bearer.user == "bob"
@@ -99,17 +99,17 @@ def test_the_options_say_whose_name_counts_and_how_far_clocks_may_be_apart() -> 
 
 
 @pytest.mark.parametrize("message", [b"", b"\x01", b"y,,\x01auth=Bearer x\x01\x01", b"n,,\x01\x01", first("x y")])
-def test_a_first_message_that_is_none_fails(message: bytes) -> None:
+def test_an_invalid_first_message_fails(message: bytes) -> None:
     with pytest.raises(Failed):
         server().evaluate(message)
 
 
-def test_nobody_logs_in_for_somebody_else() -> None:
+def test_another_authorization_id_is_rejected() -> None:
     with pytest.raises(Refused, match=r"an authorization id \(bob\) that is different from the token's principal name \(ann\)"):
         server().evaluate(first(token(), "bob"))
 
 
-def test_a_name_can_be_told_whatever_json_makes_of_it() -> None:
+def test_a_name_with_a_lone_surrogate_can_be_encoded() -> None:
     bearer = server()
     bearer.evaluate(first(token(sub="\ud800")))
     assert bearer.user == "?"

@@ -12,13 +12,13 @@ def options(**given: str) -> dict[str, str]:
     return {f"unsecuredLogin{name}": text for name, text in given.items()}
 
 
-def test_a_token_of_its_own_is_one_that_a_broker_believes_as_long_as_it_is_good() -> None:
+def test_a_nodes_own_token_is_valid_until_it_expires() -> None:
     token = OwnTokens(options(StringClaim_sub="node", ListClaim_scope=",a,b", LifetimeSeconds="60"), lambda: NOW_MS).make()
     judged = UnsecuredTokens({"unsecuredValidatorRequiredScope": "a b"}, lambda: NOW_MS).judge(token)
     assert judged == ("node", NOW_MS + 60_000)
 
 
-def test_the_name_may_be_another_claim() -> None:
+def test_the_principal_claim_can_be_configured() -> None:
     token = OwnTokens(options(PrincipalClaimName="who", StringClaim_who="node", NumberClaim_n="1.5"), lambda: NOW_MS).make()
     judged = UnsecuredTokens({"unsecuredValidatorPrincipalClaimName": "who"}, lambda: NOW_MS).judge(token)
     assert judged == ("node", NOW_MS + 3_600_000)
@@ -28,6 +28,6 @@ def test_the_name_may_be_another_claim() -> None:
     "given",
     [{}, {"StringClaim_sub": " "}, {"StringClaim_sub": "a", "NumberClaim_exp": "1"}, {"StringClaim_sub": "a", "LifetimeSeconds": "x"}],
 )
-def test_options_that_make_no_token_are_refused(given: dict[str, str]) -> None:
-    with pytest.raises(ValueError):  # noqa: PT011 # each has its own words
+def test_options_without_a_valid_token_are_rejected(given: dict[str, str]) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 # the messages differ
         OwnTokens(options(**given), lambda: NOW_MS)

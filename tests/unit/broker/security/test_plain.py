@@ -9,7 +9,7 @@ USERS = {"ann": "pass word", "bö": "ö"}
 
 
 @pytest.mark.parametrize(("token", "user"), [("\0ann\0pass word", "ann"), ("ann\0ann\0pass word", "ann"), ("\0bö\0ö", "bö")])
-def test_who_knows_the_password_is_in(token: str, user: str) -> None:
+def test_valid_credentials_authenticate_the_user(token: str, user: str) -> None:
     plain = Plain(USERS)
     assert plain.evaluate(token.encode()) == b""
     assert (plain.complete, plain.user) == (True, user)
@@ -29,7 +29,7 @@ def test_who_knows_the_password_is_in(token: str, user: str) -> None:
         (b"\xff\0\xff\0\xff", "Authentication failed: Invalid username or password"),
     ],
 )
-def test_who_does_not_is_refused_in_kafkas_words(token: bytes, words: str) -> None:
+def test_invalid_credentials_are_rejected_in_kafkas_words(token: bytes, words: str) -> None:
     plain = Plain(USERS)
     with pytest.raises(Refused) as caught:
         plain.evaluate(token)

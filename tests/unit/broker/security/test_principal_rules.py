@@ -23,18 +23,18 @@ NAME = "CN=kafka1,OU=ServiceUsers,O=Unknown,C=US"
         (r"RULE:^CN=a\/b$/slash/,DEFAULT", "CN=a/b", "slash"),
     ],
 )
-def test_the_first_rule_for_a_whole_name_makes_it_a_principal(rules: str, name: str, principal: str) -> None:
+def test_the_first_rule_that_matches_the_whole_name_is_applied(rules: str, name: str, principal: str) -> None:
     assert PrincipalRules(rules).name_for(name) == principal
 
 
-def test_a_name_that_no_rule_is_for_is_nobodys() -> None:
+def test_a_name_without_a_matching_rule_is_rejected() -> None:
     with pytest.raises(NoRule, match="No rules apply to CN=other"):
         PrincipalRules("RULE:^CN=kafka.*$/kafka/").name_for("CN=other")
 
 
 @pytest.mark.parametrize(("rules", "name"), [(r"RULE:^CN=(\w+)$/$1/", "CN=ren\u00e9"), (r"RULE:(?i)^cn=(kate)$/$1/L", "CN=\u212aate")])
-def test_nobody_comes_in_by_characters_that_java_takes_for_others(rules: str, name: str) -> None:
-    """The second begins with the sign for Kelvin."""
+def test_word_characters_and_case_insensitivity_are_ascii_only(rules: str, name: str) -> None:
+    """The second name has the Kelvin sign instead of a K."""
     with pytest.raises(NoRule):
         PrincipalRules(rules).name_for(name)
 
@@ -53,6 +53,6 @@ def test_nobody_comes_in_by_characters_that_java_takes_for_others(rules: str, na
         "RULE:^CN=(x)$/x$/",
     ],
 )
-def test_a_rule_that_is_none_is_refused_at_the_start(rules: str) -> None:
+def test_an_invalid_rule_is_rejected_at_the_start(rules: str) -> None:
     with pytest.raises(ValueError, match="Invalid rule"):
         PrincipalRules(rules)

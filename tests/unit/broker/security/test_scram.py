@@ -18,7 +18,7 @@ def server(kind: ScramKind = SHA_256, name: str = "ann", iterations: int = 4096)
 
 @pytest.mark.parametrize("kind", SCRAM_KINDS.values())
 @pytest.mark.parametrize("name", ["ann", "a,b=c", "=2C"])
-def test_each_side_proves_to_the_other_that_it_knows_the_password(kind: ScramKind, name: str) -> None:
+def test_client_and_broker_prove_that_they_know_the_password(kind: ScramKind, name: str) -> None:
     scram, client = server(kind, name), ScramClient(name, "pass word", kind.hash)
     answer = scram.evaluate(client.first())
     assert not scram.complete
@@ -26,7 +26,7 @@ def test_each_side_proves_to_the_other_that_it_knows_the_password(kind: ScramKin
     assert (scram.complete, scram.user, scram.by_token, scram.expires_ms) == (True, name, False, None)
 
 
-def test_the_example_of_rfc_7677_is_answered_as_it_says() -> None:
+def test_the_exchange_of_rfc_7677_is_reproduced() -> None:
     salt = base64.b64decode("W22ZaJ0SNY7soEsUEjb6gQ==")
     kept = credential_of(SHA_256, salted_password(SHA_256, "pencil", salt, 4096), salt, 4096)
     scram = Scram(SHA_256, lambda _user, _by_token: kept, lambda _bits: 35)
@@ -34,7 +34,7 @@ def test_the_example_of_rfc_7677_is_answered_as_it_says() -> None:
     assert first == b"r=rOprNGfwEbeRWgbNEkqOz,s=W22ZaJ0SNY7soEsUEjb6gQ==,i=4096"
 
 
-def test_extensions_are_part_of_what_is_signed() -> None:
+def test_extensions_are_part_of_the_signed_text() -> None:
     scram, client = server(), ScramClient("ann", "pass word", extensions=",x=1,y=2")
     assert client.trusts(scram.evaluate(client.final(scram.evaluate(client.first()))))
 
@@ -52,28 +52,28 @@ def test_extensions_are_part_of_what_is_signed() -> None:
         b"n,,n=ann,r=",
     ],
 )
-def test_a_first_message_that_is_none_fails(message: bytes) -> None:
+def test_an_invalid_first_message_fails(message: bytes) -> None:
     with pytest.raises(Failed, match="Invalid SCRAM client first message format"):
         server().evaluate(message)
 
 
-def test_an_unknown_user_and_a_token_that_nobody_gave_out_fail_at_the_first_message() -> None:
+def test_an_unknown_user_or_token_fails_at_the_first_message() -> None:
     for message in (b"n,,n=eve,r=x", b"n,,n=ann,r=x,tokenauth=true"):
         with pytest.raises(Failed):
             server().evaluate(message)
 
 
-def test_nobody_logs_in_for_somebody_else() -> None:
+def test_another_authorization_id_is_rejected() -> None:
     with pytest.raises(Refused, match="different from username"):
         server().evaluate(b"n,a=bob,n=ann,r=x")
 
 
-def test_too_few_iterations_of_an_older_credential_fail() -> None:
+def test_a_credential_with_too_few_iterations_fails() -> None:
     with pytest.raises(Failed, match="Iterations 4095 is less than the minimum 4096 for SCRAM-SHA-256"):
         server(iterations=4095).evaluate(ScramClient("ann", "pass word").first())
 
 
-def test_a_wrong_password_and_games_with_the_last_message_fail() -> None:
+def test_a_wrong_password_or_a_manipulated_final_message_fails() -> None:
     def final(message: bytes, *changed: tuple[bytes, bytes]) -> bytes:
         for old, new in changed:
             assert old in message
@@ -91,19 +91,19 @@ def test_a_wrong_password_and_games_with_the_last_message_fail() -> None:
         with pytest.raises(Failed):
             scram.evaluate(token)
         assert not scram.complete
-        with pytest.raises(Refused, match="state FAILED"):  # and a second try is none
+        with pytest.raises(Refused, match="state FAILED"):  # a second attempt fails, too
             scram.evaluate(token)
 
 
 @pytest.mark.parametrize("proof", [b"", b"AAAA"])
-def test_a_proof_of_another_length_is_none(proof: bytes) -> None:
+def test_a_proof_of_another_length_is_rejected(proof: bytes) -> None:
     scram, client = server(), ScramClient("ann", "pass word")
     message = client.final(scram.evaluate(client.first()))
     with pytest.raises(Broken):
         scram.evaluate(message[: message.index(b",p=") + 3] + proof)
 
 
-def test_an_empty_proof_of_a_credential_that_is_none_is_no_proof() -> None:
+def test_an_empty_proof_does_not_match_an_empty_credential() -> None:
     empty = Credential(SALT, b"", b"", 4096)
     scram = Scram(SHA_256, lambda _user, _by_token: empty, lambda _bits: 1)
     answer = scram.evaluate(b"n,,n=ann,r=x").decode()

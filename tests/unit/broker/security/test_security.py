@@ -1,4 +1,4 @@
-"""The exchange of a log-in as a pure machine: every request at every step has the outcome of the table, and nobody comes in early."""
+"""Tests of the SASL exchange as a state machine: every request in every state has the outcome of the table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def exchange(before: LogIn | None = None, lifetime_ms: int = 0, expires_ms: int 
     class Mechanism(Plain):
         pass
 
-    Mechanism.expires_ms = expires_ms  # type: ignore[assignment] # PLAIN's own is always None
+    Mechanism.expires_ms = expires_ms  # type: ignore[assignment] # PLAIN's own value is always None
     lock = ListenerSasl({"PLAIN": lambda: Mechanism(USERS), "OTHER": lambda: Mechanism(USERS)}, 1000, 100, {"PLAIN": lifetime_ms})
     return SaslExchange(lock, refusal, is_valid, before)
 
@@ -80,11 +80,11 @@ TABLE: dict[tuple[str, ...], dict[str, str]] = {
     },
     ("old handshake",): {"bare token": IN, **dict.fromkeys([name for name in FRAMES if name != "bare token"], REFUSED)},
 }
-"""By what came before, what follows from a frame; closes, where it is not there."""
+"""The outcome of each frame by the frames before it. Frames that are not listed close the connection."""
 
 
 @pytest.mark.parametrize(("before", "name"), list(product(TABLE, FRAMES)))
-def test_at_every_step_every_frame_has_its_outcome(before: tuple[str, ...], name: str) -> None:
+def test_every_frame_in_every_state_has_the_listed_outcome(before: tuple[str, ...], name: str) -> None:
     machine = exchange()
     for earlier in before:
         assert outcome(machine, machine.take(FRAMES[earlier], NOW)) in {PASSES, GOES_ON}
@@ -95,7 +95,7 @@ def test_at_every_step_every_frame_has_its_outcome(before: tuple[str, ...], name
     assert "pass word" not in step.why
 
 
-def test_a_log_in_is_good_for_the_sooner_of_what_is_granted_and_what_its_proof_is_good_for() -> None:
+def test_a_session_expires_at_the_earlier_of_the_brokers_limit_and_the_credentials_expiry() -> None:
     for lifetime_ms, expires_ms, expected in ((0, None, None), (70, None, 70), (0, 1_000_050, 50), (70, 1_000_050, 50), (70, 999_999, -1)):
         machine = exchange(lifetime_ms=lifetime_ms, expires_ms=expires_ms)
         machine.take(FRAMES["handshake"], NOW)
@@ -104,7 +104,7 @@ def test_a_log_in_is_good_for_the_sooner_of_what_is_granted_and_what_its_proof_i
         assert machine.done.expires_mono_ms == (None if expected is None else 5_000 + expected)
 
 
-def test_who_renews_a_log_in_begins_with_the_handshake_of_the_same_mechanism() -> None:
+def test_reauthentication_begins_with_a_handshake_for_the_same_mechanism() -> None:
     for name, expected in (("versions", CLOSES), ("handshake", GOES_ON), ("bad handshake", CLOSES), ("token", CLOSES)):
         machine = exchange(ANN)
         assert outcome(machine, machine.take(FRAMES[name], NOW)) == expected
@@ -115,7 +115,7 @@ def test_who_renews_a_log_in_begins_with_the_handshake_of_the_same_mechanism() -
     assert step.why == "SASL mechanism 'OTHER' requested by client is not supported for re-authentication of mechanism 'PLAIN'"
 
 
-def test_who_renews_a_log_in_stays_who_it_is() -> None:
+def test_reauthentication_keeps_the_principal() -> None:
     for user, password, comes_in in (("ann", "pass word", True), ("bob", "b", False)):
         machine = exchange(ANN)
         machine.take(FRAMES["handshake"], NOW)

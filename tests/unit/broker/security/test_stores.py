@@ -1,4 +1,4 @@
-"""Which keys and certificates are read of what: PEM, PKCS12 and Java's own stores, made by OpenSSL and keytool."""
+"""Tests of reading keys and certificates from PEM, PKCS12 and Java keystores that OpenSSL and keytool made."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ def pem_key(file: Path, password: str) -> str:
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(password.encode())).decode()
 
 
-def test_a_file_of_pem_has_the_key_and_its_chain(made: Certificates) -> None:
+def test_a_pem_file_has_the_key_and_its_chain(made: Certificates) -> None:
     found = material(keystore_type="PEM", keystore_location=made.server)
     assert fits(found)
 
 
-def test_pem_may_stand_in_the_settings_with_blanks_for_newlines_and_its_key_have_a_password(made: Certificates) -> None:
+def test_pem_in_a_setting_may_have_spaces_for_newlines_and_an_encrypted_key(made: Certificates) -> None:
     inline = {"keystore_type": "PEM", "keystore_certificate_chain": made.server.read_text().replace("\n", " ")}
     plain = material(keystore_key=made.server.read_text(), **inline)
     locked = material(keystore_key=pem_key(made.server, "a b").replace("\n", " "), key_password="a b", **inline)
@@ -70,7 +70,7 @@ def test_pem_may_stand_in_the_settings_with_blanks_for_newlines_and_its_key_have
     assert plain == locked
 
 
-def test_a_store_of_pkcs12_is_read_whatever_its_type_says(made: Certificates) -> None:
+def test_a_pkcs12_store_is_detected_whatever_its_configured_type(made: Certificates) -> None:
     for kind in ("PKCS12", "JKS"):
         found = material(keystore_type=kind, keystore_location=made.pkcs12(made.server), keystore_password=PASSWORD)
         assert fits(found)
@@ -78,7 +78,7 @@ def test_a_store_of_pkcs12_is_read_whatever_its_type_says(made: Certificates) ->
 
 
 @needs_keytool
-def test_a_store_of_java_is_read_whatever_its_type_says_and_a_key_may_have_its_own_password(made: Certificates) -> None:
+def test_a_java_keystore_is_detected_whatever_its_configured_type_and_its_key_may_have_its_own_password(made: Certificates) -> None:
     for kind, key_password in (("JKS", PASSWORD), ("PKCS12", "another one")):
         own = {} if key_password == PASSWORD else {"key_password": key_password}
         store = made.jks(made.of(f"of-{kind}", "localhost"), key_password)
@@ -95,8 +95,8 @@ def test_a_truststore_of_keytool_is_read(made: Certificates, kind: str) -> None:
 
 @needs_keytool
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
-def test_of_a_store_with_a_key_its_own_certificate_is_trusted_and_none_above_it(made: Certificates, kind: str) -> None:
-    """As Java's TrustManagerFactory has it. The whole chain would let in whoever the authority knows."""
+def test_only_the_keys_own_certificate_is_trusted_from_a_key_entry(made: Certificates, kind: str) -> None:
+    """As with Java's TrustManagerFactory. If the whole chain were trusted, every certificate of the authority would be accepted."""
     ca = load_pem_x509_certificate(made.ca.read_bytes()).public_bytes(Encoding.DER)
     chain = made.of(f"chain-{kind}", "localhost")
     chain.write_bytes(chain.read_bytes() + made.ca.read_bytes())
@@ -108,13 +108,13 @@ def test_of_a_store_with_a_key_its_own_certificate_is_trusted_and_none_above_it(
     assert sorted(anchors(truststore_location=store, truststore_password=PASSWORD)) == sorted([own, ca])
 
 
-def test_what_openssl_puts_into_a_truststore_is_not_trusted(made: Certificates) -> None:
+def test_certificates_in_a_truststore_made_by_openssl_are_not_trusted(made: Certificates) -> None:
     with pytest.raises(StoreError, match="no certificate that Java would trust"):
         anchors(truststore_location=made.openssl_truststore(), truststore_password=PASSWORD)
 
 
 @needs_keytool
-def test_javas_own_truststore_opens_without_a_password_and_its_integrity_is_checked_with_one(made: Certificates) -> None:
+def test_a_java_truststore_opens_without_a_password_and_its_integrity_is_checked_with_one(made: Certificates) -> None:
     store = made.truststore("JKS")
     assert len(anchors(truststore_location=store)) == 1
     with pytest.raises(StoreError, match="Keystore was tampered with, or password was incorrect"):
@@ -122,30 +122,30 @@ def test_javas_own_truststore_opens_without_a_password_and_its_integrity_is_chec
 
 
 @needs_keytool
-def test_a_store_of_java_that_is_damaged_anywhere_is_refused_and_never_believed(made: Certificates) -> None:
+def test_a_java_keystore_that_is_damaged_anywhere_is_rejected(made: Certificates) -> None:
     data = made.jks(made.of("damaged", "localhost")).read_bytes()
     for at in range(0, len(data), 97):
         with pytest.raises(StoreError):
             read_java_keystore(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :], PASSWORD)
-    for size in range(0, len(data), 101):  # and where nothing tells, no length of it is believed
+    for size in range(0, len(data), 101):  # without a password the integrity is not checked, but every length is
         with pytest.raises((StoreError, ValueError)):
             read_java_keystore(data[:size], None, open_keys=False)
 
 
-def test_a_key_of_java_that_ends_where_its_length_should_be_is_cut_off() -> None:
+def test_a_java_key_that_ends_within_its_length_field_is_truncated() -> None:
     protected = bytes.fromhex("060a2b060104012a0211010104")
     entry = struct.pack(">iH", 1, 0) + bytes(8) + struct.pack(">i", len(protected)) + protected + struct.pack(">i", 0)
-    with pytest.raises(StoreError, match="cut off"):
+    with pytest.raises(StoreError, match="truncated"):
         read_java_keystore(b"\xfe\xed\xfe\xed" + struct.pack(">ii", 2, 1) + entry, None, "key pass")
 
 
-def test_no_keystore_and_no_truststore_are_none(made: Certificates) -> None:
+def test_missing_stores_return_none(made: Certificates) -> None:
     assert key_material(security(), Path.read_bytes) is None  # type: ignore[arg-type] # nothing is read
-    assert trust_anchors(security(), Path.read_bytes) is None  # type: ignore[arg-type] # as above
+    assert trust_anchors(security(), Path.read_bytes) is None  # type: ignore[arg-type] # nothing is read
 
 
 def written(made: Certificates, kind: str) -> Path:
-    """A key of the wrong kind with a certificate beside it."""
+    """Write a key of the wrong kind with a certificate."""
     key = ed25519.Ed25519PrivateKey.generate() if kind == "Ed25519" else ec.generate_private_key(ec.SECP256R1())
     form = PrivateFormat.TraditionalOpenSSL if kind == "SEC1" else PrivateFormat.PKCS8
     file = made.ca.with_name(f"{kind}.pem")
@@ -168,7 +168,7 @@ def written(made: Certificates, kind: str) -> Path:
             {"keystore_location": "PEM", "keystore_type": "PEM", "keystore_password": "x"},
             "SSL key store password cannot be specified with PEM",
         ),
-        ({"keystore_location": "PEM", "keystore_password": "x"}, "keystore password was incorrect, or no store of a kind that is known"),
+        ({"keystore_location": "PEM", "keystore_password": "x"}, "keystore password was incorrect, or the keystore's type is unknown"),
         ({"keystore_location": "P12", "keystore_password": "nope"}, "keystore password was incorrect"),
         (
             {"keystore_location": "PEM", "keystore_type": "PEM", "key_password": "x"},
@@ -176,7 +176,7 @@ def written(made: Certificates, kind: str) -> Path:
         ),
         ({"keystore_location": "CA", "keystore_type": "PEM"}, "No matching PRIVATE KEY entries in PEM file"),
         ({"keystore_location": "SEC1", "keystore_type": "PEM"}, r"Private key could not be loaded: it is not PKCS#8"),
-        ({"keystore_location": "Ed25519", "keystore_type": "PEM"}, "Private key could not be loaded: allowed are RSA, DSA and EC"),
+        ({"keystore_location": "Ed25519", "keystore_type": "PEM"}, "Private key could not be loaded: only RSA, DSA and EC are supported"),
         ({"truststore_certificates": "x"}, "SSL trust store certs can be specified only for PEM, but trust store type is JKS."),
         ({"truststore_password": "x"}, "SSL trust store is not specified, but trust store password is specified."),
         (
@@ -185,7 +185,9 @@ def written(made: Certificates, kind: str) -> Path:
         ),
     ],
 )
-def test_what_kafka_refuses_is_refused_and_no_secret_is_told(made: Certificates, given: dict[str, str], words: str) -> None:
+def test_settings_that_kafka_rejects_are_rejected_without_secrets_in_the_message(
+    made: Certificates, given: dict[str, str], words: str
+) -> None:
     files = {"PEM": lambda: made.server, "CA": lambda: made.ca, "P12": lambda: made.pkcs12(made.server)}
     files |= {kind: lambda kind=kind: written(made, kind) for kind in ("SEC1", "Ed25519")}  # type: ignore[misc] # bound at once
     filled: dict[str, str | Path] = {name: files[text]() if name.endswith("location") else text for name, text in given.items()}

@@ -124,7 +124,7 @@ def test_a_batch_whose_offset_goes_back_ends_the_log(tmp_path: Path) -> None:
     path.write_bytes(data + data[: len(data) // 2])
     box.crash()
     assert box.log.log_end_offset == 2
-    assert [f.reason for f in box.findings] == ["offset 0 follows 1; the log ends before it now"]
+    assert [f.reason for f in box.findings] == ["offset 0 follows 1; the log is truncated there"]
 
 
 def test_zeros_after_the_last_batch_are_cut(tmp_path: Path) -> None:

@@ -1,4 +1,6 @@
-"""Who may ask and push when; each rule is compared with Apache Kafka's answers in client_compat/differential/scenarios/telemetry.py."""
+"""Tests of when a client may get its subscription and push. Each rule is compared with Apache Kafka in
+client_compat/differential/scenarios/telemetry.py.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ MAX_BYTES = 1_000
 
 
 class Scene:
-    """Telemetry on a clock of its own."""
+    """ClientTelemetry with its own clock."""
 
     def __init__(self) -> None:
         self.clock, self.timers = VirtualClock(), Timers()
@@ -54,13 +56,13 @@ def scene() -> Scene:
     return Scene()
 
 
-def test_a_client_without_an_id_is_given_one_that_no_other_has(scene: Scene) -> None:
+def test_a_client_without_an_instance_id_gets_a_unique_one(scene: Scene) -> None:
     given = {scene.telemetry.get(ZERO, pusher(1))[0] for _ in range(50)}
     assert len(given) == 50
     assert not given & {ZERO, ONE}
 
 
-def test_it_may_push_at_once_after_it_asked_and_then_once_in_an_interval(scene: Scene) -> None:
+def test_a_client_may_push_at_once_after_a_get_and_then_once_in_an_interval(scene: Scene) -> None:
     wanted = scene.get()
     assert scene.push(wanted.subscription_id) is ErrorCode.NONE
     scene.pass_time(PUSH_INTERVAL_MS - 1)
@@ -70,7 +72,7 @@ def test_it_may_push_at_once_after_it_asked_and_then_once_in_an_interval(scene: 
     assert (scene.telemetry.counts.pushed, scene.telemetry.counts.pushed_bytes) == (2, 8)
 
 
-def test_it_may_ask_once_in_an_interval(scene: Scene) -> None:
+def test_a_client_may_get_its_subscription_once_in_an_interval(scene: Scene) -> None:
     scene.get()
     scene.pass_time(PUSH_INTERVAL_MS - 1)
     with pytest.raises(Rejected) as refused:
@@ -90,7 +92,7 @@ def test_it_may_ask_once_in_an_interval(scene: Scene) -> None:
     ("mistake", "code"),
     [({"subscription_id": 0}, ErrorCode.UNKNOWN_SUBSCRIPTION_ID), ({"compression_type": 5}, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)],
 )
-def test_who_is_refused_for_what_asking_would_help_may_ask_at_once(scene: Scene, mistake: dict[str, int], code: ErrorCode) -> None:
+def test_a_client_may_get_at_once_after_an_error_that_a_get_resolves(scene: Scene, mistake: dict[str, int], code: ErrorCode) -> None:
     wanted = scene.get()
     assert scene.push(**{"subscription_id": wanted.subscription_id, **mistake}) is code
     assert scene.get() == wanted
@@ -98,7 +100,7 @@ def test_who_is_refused_for_what_asking_would_help_may_ask_at_once(scene: Scene,
         scene.get()
 
 
-def test_the_last_push_may_come_at_once_and_nothing_after_it(scene: Scene) -> None:
+def test_a_terminating_push_may_come_at_once_and_is_the_last(scene: Scene) -> None:
     subscription_id = scene.get().subscription_id
     assert scene.push(subscription_id) is ErrorCode.NONE
     assert scene.push(subscription_id, terminating=True) is ErrorCode.NONE
@@ -108,12 +110,12 @@ def test_the_last_push_may_come_at_once_and_nothing_after_it(scene: Scene) -> No
 
 
 @pytest.mark.parametrize("reserved", [ZERO, ONE])
-def test_a_reserved_id_pushes_nothing(scene: Scene, reserved: bytes) -> None:
+def test_a_reserved_instance_id_is_rejected(scene: Scene, reserved: bytes) -> None:
     assert scene.push(0, reserved) is ErrorCode.INVALID_REQUEST
     assert len(scene.telemetry) == 0
 
 
-def test_a_change_of_subscriptions_is_heard_of_at_once(scene: Scene) -> None:
+def test_a_changed_subscription_takes_effect_with_the_next_request(scene: Scene) -> None:
     before = scene.get()
     scene.telemetry.subscriptions.change("s", {"metrics": "a"})
     now = scene.get()
@@ -125,13 +127,13 @@ def test_a_change_of_subscriptions_is_heard_of_at_once(scene: Scene) -> None:
     assert scene.push(before.subscription_id) is ErrorCode.THROTTLING_QUOTA_EXCEEDED, "as in Kafka, where such a get opens no way to push"
 
 
-def test_a_client_is_matched_as_it_was_when_it_was_first_seen(scene: Scene) -> None:
+def test_a_client_is_matched_by_its_attributes_at_the_first_request(scene: Scene) -> None:
     scene.get(client_id="first")
     scene.telemetry.subscriptions.change("s", {"metrics": "a", "match": "client_id=first"})
     assert scene.get(client_id="second").metrics == ("a",)
 
 
-def test_too_much_is_refused_before_and_after_it_is_decompressed(scene: Scene) -> None:
+def test_the_size_limit_applies_before_and_after_decompression(scene: Scene) -> None:
     subscription_id = scene.get().subscription_id
     assert scene.push(subscription_id, metrics=bytes(MAX_BYTES + 1)) is ErrorCode.TELEMETRY_TOO_LARGE
     for codec in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):
@@ -141,7 +143,7 @@ def test_too_much_is_refused_before_and_after_it_is_decompressed(scene: Scene) -
     assert len(scene.telemetry.payloads) == 0
 
 
-def test_what_is_pushed_is_kept_beyond_the_end_of_its_instance(scene: Scene) -> None:
+def test_a_payload_outlives_its_instance(scene: Scene) -> None:
     scene.push(scene.get().subscription_id, metrics=compress(Codec.ZSTD, b"otlp"), compression_type=Codec.ZSTD, terminating=True)
     scene.telemetry.disconnected(1)
     (kept,) = scene.telemetry.payloads.newest_first()
@@ -149,7 +151,7 @@ def test_what_is_pushed_is_kept_beyond_the_end_of_its_instance(scene: Scene) -> 
     assert ANN not in scene.telemetry
 
 
-def test_an_instance_goes_with_the_connection_that_it_was_made_on(scene: Scene) -> None:
+def test_an_instance_is_removed_with_the_connection_on_which_it_was_created(scene: Scene) -> None:
     scene.get(ANN, 1)
     scene.push(0, ANN, 2)
     scene.telemetry.disconnected(2)
@@ -159,7 +161,7 @@ def test_an_instance_goes_with_the_connection_that_it_was_made_on(scene: Scene) 
     scene.telemetry.disconnected(1)
 
 
-def test_an_instance_that_is_silent_for_three_intervals_and_a_minute_is_forgotten(scene: Scene) -> None:
+def test_an_instance_that_is_silent_for_three_intervals_and_a_minute_is_removed(scene: Scene) -> None:
     scene.get(ANN, 1)
     scene.telemetry.subscriptions.change("often", {"interval.ms": "100", "match": "client_id=often"})
     scene.get(BOB, 2, client_id="often")
@@ -172,7 +174,7 @@ def test_an_instance_that_is_silent_for_three_intervals_and_a_minute_is_forgotte
     assert len(scene.timers) == 0
 
 
-def test_whoever_asks_is_not_forgotten(scene: Scene) -> None:
+def test_a_request_renews_an_instances_expiry(scene: Scene) -> None:
     for _ in range(5):
         scene.get()
         scene.pass_time(2 * PUSH_INTERVAL_MS)
@@ -180,7 +182,7 @@ def test_whoever_asks_is_not_forgotten(scene: Scene) -> None:
     assert len(scene.timers) == 1
 
 
-def test_the_longest_unheard_of_gives_way_to_a_new_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_instance_that_was_silent_longest_is_removed_for_a_new_one(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TELEMETRY_INSTANCES", 3)
     ids = [bytes([number]) * 16 for number in range(1, 6)]
     for number, instance_id in enumerate(ids[:3]):
@@ -192,7 +194,7 @@ def test_the_longest_unheard_of_gives_way_to_a_new_one(scene: Scene, monkeypatch
     assert len(scene.timers) == 3
 
 
-def test_names_of_clients_hold_no_more_memory_than_there_is_for_them(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_memory_of_client_names_is_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TELEMETRY_NAMES_BYTES", 10_000)
     for number in range(1, 20):
         scene.get(bytes([number]) * 16, client_id="x" * 3_000)

@@ -1,4 +1,4 @@
-"""What is kept of what clients pushed."""
+"""Tests of the payloads that are kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def payload(number: int, data: bytes = b"otlp", client_id: str | None = "c") -> 
     return Payload(number.to_bytes(16, "big"), pusher, Wanted(1, (), 1_000), 0, False, Codec.NONE, data, len(data))
 
 
-def test_the_last_payload_of_an_instance_takes_the_place_of_the_one_before() -> None:
+def test_a_payload_replaces_the_instances_previous_one() -> None:
     kept = Payloads()
     for each in (payload(1, b"old"), payload(2), payload(1, b"new!")):
         kept.keep(each)
@@ -24,14 +24,14 @@ def test_the_last_payload_of_an_instance_takes_the_place_of_the_one_before() -> 
     assert kept.held_bytes == 2 * len("otlpcs1")
 
 
-def test_an_instance_is_found_by_its_id_as_kafka_writes_it() -> None:
+def test_an_instance_is_found_by_kafkas_text_form_of_its_id() -> None:
     kept = Payloads()
     kept.keep(payload(7))
     assert kept.of(id_text(payload(7).instance_id)) == payload(7)
     assert kept.of("") is None
 
 
-def test_the_oldest_payloads_go_where_all_hold_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_oldest_payloads_are_removed_when_memory_is_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "TELEMETRY_KEPT_BYTES", 3_000)
     kept = Payloads()
     for number in range(10):

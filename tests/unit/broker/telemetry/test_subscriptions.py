@@ -1,4 +1,4 @@
-"""What subscriptions come to for one client. The ids are those that Apache Kafka 4.3.1 answered to the same client."""
+"""Tests of combined subscriptions. Apache Kafka 4.3.1 answered the expected ids to the same client."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PUSHER = Pusher(1, "client", "software", "1.25", "0:0:0:0:0:0:0:1", 40_000)
 
 
 def wanted(*subscriptions: Mapping[str, str], **changes: Any) -> Wanted:
-    """By the client that `PUSHER` with these changes is."""
+    """Return the combined subscription of `PUSHER` with these changes."""
     found = MetricsSubscriptions()
     for number, configs in enumerate(subscriptions):
         found.change(f"telemetry-{number}", configs)
@@ -56,25 +56,25 @@ def test_subscriptions_are_merged_under_kafkas_id(subscriptions: Sequence[Mappin
         ("client_id=client,client_id=nobody", False),
     ],
 )
-def test_every_expression_has_to_match_the_whole_of_its_attribute(match: str, matches: bool) -> None:
+def test_every_expression_must_match_the_whole_attribute(match: str, matches: bool) -> None:
     assert wanted({"metrics": "a", "match": match}).metrics == (("a",) if matches else ())
 
 
-def test_a_client_without_an_id_matches_no_expression_for_it() -> None:
+def test_a_client_without_a_client_id_matches_no_client_id_expression() -> None:
     assert wanted({"metrics": "a", "match": "client_id=.*"}, client_id=None).metrics == ()
 
 
 @pytest.mark.parametrize("configs", [{"match": "client_id=(?=a)a"}, {"match": "client_id=(a)\\1"}, {"interval.ms": "often"}])
-def test_a_subscription_that_cannot_be_read_asks_nobody_and_says_so(configs: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_subscription_matches_no_client_and_is_logged(configs: dict[str, str], caplog: pytest.LogCaptureFixture) -> None:
     assert wanted({"metrics": "a", **configs}, {"metrics": "b"}).metrics == ("b",)
     assert "telemetry-0" in caplog.text
 
 
-def test_an_expression_that_would_try_every_way_does_not() -> None:
+def test_an_expression_does_not_backtrack() -> None:
     assert wanted({"metrics": "a", "match": "client_id=(a+)+b"}, client_id="a" * 30_000).metrics == ()
 
 
-def test_each_change_is_counted_and_none_of_what_is_not_there() -> None:
+def test_every_change_increases_the_version() -> None:
     found = MetricsSubscriptions()
     found.change("s", {})
     assert found.version == 0

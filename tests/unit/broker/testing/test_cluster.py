@@ -181,7 +181,7 @@ def test_a_temporary_directory_goes_and_ports_are_free_again() -> None:
 
 def test_a_cluster_that_cannot_start_leaves_nothing(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_bytes(b"")
-    with pytest.raises(StartError, match="is the directory of one node"), InProcessCluster(1, str(tmp_path)):
+    with pytest.raises(StartError, match="is the directory of a single node"), InProcessCluster(1, str(tmp_path)):
         pass
 
 

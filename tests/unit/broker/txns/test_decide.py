@@ -351,7 +351,7 @@ def test_a_delayed_commit_ends_the_next_transaction_in_version_1_and_is_refused_
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_an_empty_transactional_id_is_refused(version: int) -> None:
+def test_an_empty_transactional_id_is_rejected(version: int) -> None:
     decision = decide.end_txn(txn(), "", PID, 4, commit=True, client_version=version, new_producer_id=lambda: NEW_PID, now_ms=NOW)
     assert decision == Decision(ErrorCode.INVALID_REQUEST)
 

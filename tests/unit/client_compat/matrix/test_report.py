@@ -39,7 +39,7 @@ def test_a_difference_from_apache_kafka_comes_before_the_tables() -> None:
     assert [(ours.scenario, theirs.outcome) for ours, theirs in differences(CELLS)] == [("area/two", Outcome.PASS)]
     text = markdown(CELLS, SCENARIOS, VERSIONS)
     assert text.index("| quick | area/two | ✗ | ✓ | 3 records") < text.index("## Ottla\n")
-    assert "Nowhere" in markdown([CELLS[0], Cell("quick", "area/one", KAFKA, Outcome.PASS)], SCENARIOS, VERSIONS)
+    assert "There are no differences" in markdown([CELLS[0], Cell("quick", "area/one", KAFKA, Outcome.PASS)], SCENARIOS, VERSIONS)
 
 
 def test_a_reason_is_one_line_without_the_names_ports_and_times_of_a_run() -> None:
