@@ -37,7 +37,7 @@ $(STAMP): pyproject.toml setup.py constraints.txt $(wildcard protocol/records/*w
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt --no-build-isolation -e '.[dev]'
 	@touch $(STAMP)
 
-setup: $(STAMP) ## Make the virtual environment with every extra
+setup: $(STAMP) ## Create the virtual environment with every extra
 
 # What a target needs beside Python: the test that finds it, its Debian packages, and what is lost without it. A tool that cannot be
 # installed is a warning: the tests that need it say so and are skipped.
@@ -47,77 +47,77 @@ define tool
 	else echo "Warning: $(2) cannot be installed here, so $(3) (Debian, Ubuntu: 'sudo apt-get install $(2)')" >&2; fi
 endef
 
-java: ## Find Java for Spark, or install a headless JRE 17 with apt-get where that is allowed
+java: ## Find Java for Spark, or install a headless JRE 17 with apt-get if allowed
 	$(call tool,[ -x "$${JAVA_HOME:-/none}/bin/java" ] || command -v java >/dev/null 2>&1,openjdk-17-jre-headless,Spark and its tests cannot run; or set JAVA_HOME)
 
-kcat: ## Find kcat for the client tests, or install it with apt-get where that is allowed
+kcat: ## Find kcat for the client tests, or install it with apt-get if allowed
 	$(call tool,command -v kcat >/dev/null 2>&1,kcat,its tests are skipped)
 
-maven: ## Find Maven and a JDK for the Java client's tests, or install them with apt-get where that is allowed
+maven: ## Find Maven and a JDK for the Java client's tests, or install them with apt-get if allowed
 	$(call tool,command -v mvn >/dev/null 2>&1 && command -v javac >/dev/null 2>&1,maven openjdk-17-jdk-headless,the Java client's tests and those beside Apache Kafka are skipped)
 
-go: ## Find Go for its client programs, or install it with apt-get where that is allowed
+go: ## Find Go for its client programs, or install it with apt-get if allowed
 	$(call tool,command -v go >/dev/null 2>&1,golang-go,its client programs are skipped; or see https://go.dev/dl)
 
-node: ## Find Node.js and npm for their client programs, or install them with apt-get where that is allowed
+node: ## Find Node.js and npm for their client programs, or install them with apt-get if allowed
 	$(call tool,command -v npm >/dev/null 2>&1,nodejs npm,their client programs are skipped; or see https://nodejs.org)
 
-rust: ## Find Cargo for the Rust client program, or install it with apt-get where that is allowed
+rust: ## Find Cargo for the Rust client program, or install it with apt-get if allowed
 	$(call tool,command -v cargo >/dev/null 2>&1,cargo,the Rust client program is skipped; or see https://rustup.rs)
 
-browser: ## Find Chromium and its driver for the tests of pages, or install them with apt-get where that is allowed
+browser: ## Find Chromium and its driver for the console's tests, or install them with apt-get if allowed
 	$(call tool,command -v chromedriver >/dev/null 2>&1,chromium chromium-driver,the console's tests in a browser are skipped)
 
-databases: ## Find PostgreSQL and Redis for the tests of the dedupe recipe, or install them with apt-get where that is allowed
+databases: ## Find PostgreSQL and Redis for the tests of the dedupe recipe, or install them with apt-get if allowed
 	$(call tool,[ -d /usr/lib/postgresql ] && command -v redis-server >/dev/null 2>&1,postgresql redis-server,the tests of the dedupe recipe are skipped)
 
-kerberos: $(STAMP) ## Find a Kerberos KDC and python-gssapi for the tests of GSSAPI, or install them where that is allowed
+kerberos: $(STAMP) ## Find a Kerberos KDC and python-gssapi for the tests of GSSAPI, or install them if allowed
 	$(call tool,[ -x /usr/sbin/krb5kdc ] && [ -x /usr/bin/krb5-config ] && command -v kinit >/dev/null 2>&1,krb5-kdc krb5-admin-server krb5-user libkrb5-dev libsasl2-modules-gssapi-mit gcc,the tests of GSSAPI are skipped)
 	@$(PY) -c 'import gssapi' 2>/dev/null || { echo "Building python-gssapi (once)"; \
 		CFLAGS="-O0 -g0" $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt gssapi || echo "Warning: python-gssapi cannot be built: the tests of GSSAPI are skipped" >&2; }
 
-demo: $(STAMP) ## The main job: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
+demo: $(STAMP) ## The main demo: flights through three clients, lost acks, a SIGKILL, and the audit's verdict
 	@$(PY) -m client_compat.demo $(ARGS)
 
-demo-transactions: $(STAMP) ## Exactly once: two instances of one transactional id, five SIGKILLs, and the twin without transactions
+demo-transactions: $(STAMP) ## Exactly once: two instances with one transactional id, five SIGKILLs, and the same pipeline without transactions
 	@$(PY) -m client_compat.demo_transactions $(ARGS)
 
 demo-cluster: $(STAMP) ## Three brokers whose leaders are killed under load: what acks=all keeps, what acks=1 and an unclean election lose (ARGS=--short)
 	@$(PY) -m client_compat.demo_cluster $(ARGS)
 
-console-pictures: $(STAMP) browser ## The pictures of docs/console.md, made by the console's tests in a real browser
+console-pictures: $(STAMP) browser ## Make the screenshots of docs/console.md, by the console's tests in a real browser
 	@OTTLA_CONSOLE_PICTURES=docs/images $(PY) -m pytest tests/scenario/test_console.py $(ARGS)
 
 serve: $(STAMP) ## Run a broker (PORT=9092 DATA=data)
 	@exec $(BIN)/ottla serve --data-dir $(DATA) $(if $(PORT),--port $(PORT)) $(ARGS)
 
-test: $(STAMP) java ## Run the tests that need nothing but Python and a JRE for Spark
+test: $(STAMP) java ## Run the tests that need only Python and a JRE for Spark
 	@echo "make test-all adds the tests beside other programs: Apache Kafka and Java clients (Maven), kcat, Go, Node.js, Rust, PostgreSQL, Redis, Chromium, Kerberos"
 	@$(PY) -m tests.run -n $(JOBS) --dist loadfile -m "not slow" $(ARGS)
 
-test-all: $(STAMP) java kcat maven go node rust browser databases kerberos ## Run all tests, those beside Apache Kafka and other programs included
+test-all: $(STAMP) java kcat maven go node rust browser databases kerberos ## Run all tests, including those beside Apache Kafka and other programs
 	@$(PY) -m client_compat.kafka.class_archives
 	@$(PY) -m tests.run -n $(JOBS) --dist loadfile $(ARGS)
 
-test-pythons: $(STAMP) ## Run the tests on every other Python that is here, each in an environment of its own (ARGS="tests/unit tests/wire")
+test-pythons: $(STAMP) ## Run the tests on every other installed Python, each in its own environment (ARGS="tests/unit tests/wire")
 	@$(PY) -m client_compat.release.every_python $(ARGS)
 
-test-plugin: $(STAMP) ## Test the pytest plugin, and time starts of brokers in process and of three as processes
+test-plugin: $(STAMP) ## Test the pytest plugin, and time the start of brokers in process and of three as processes
 	@$(PY) -m pytest tests/unit/broker/testing tests/unit/broker/faults tests/unit/broker/admin tests/scenario/test_faults.py $(ARGS)
 	@$(PY) -m ottla.broker.testing.start_times
 	@$(PY) -m client_compat.kafka.start_times
 
-container: $(STAMP) maven go node ## Build the image; test it, OttlaContainer, testcontainers' modules and compose files on the Docker engine that answers, or a private one
+container: $(STAMP) maven go node ## Build the image; test it, OttlaContainer, testcontainers' modules and compose files on the available Docker engine, or on a private one
 	@$(PY) -m tests.support.docker_engine $(PY) -m pytest -s tests/scenario/test_container.py tests/scenario/test_modules_on_an_engine.py $(ARGS)
 
-dist: $(STAMP) ## Build the sdist and a wheel for each Python that is here, check them, and try each in a clean environment
+dist: $(STAMP) ## Build the sdist and a wheel for each installed Python, check them, and test each in a clean environment
 	@$(PY) -m client_compat.release
 
 docs: $(STAMP) ## Build the documentation's site in .site; a broken link is an error
 	@$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet -c docs/site -d .site/.doctrees . .site/html
 	@echo "The site is .site/html/index.html"
 
-lint: $(STAMP) ## Check style and layers
+lint: $(STAMP) ## Check style and import layers
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports --no-cache
 
 types: $(STAMP) ## Check types, strictly
@@ -142,60 +142,60 @@ bench-audit: $(STAMP) java ## Measure how fast the audit reads logs, beside kafk
 object-store: $(STAMP) .tools/versitygw ## Read logs from a real S3 server
 	@$(PY) -m pytest tests/unit/spark_jobs/test_filesystem.py $(ARGS)
 
-compat: $(STAMP) java kcat maven go node rust ## Every real client's scenarios on this broker, on Apache Kafka and on tansu; writes client_compat/README.md
+compat: $(STAMP) java kcat maven go node rust ## Run every real client's scenarios on Ottla, Apache Kafka and tansu; writes client_compat/README.md
 	@$(PY) -m client_compat.matrix $(or $(ARGS),--write-report)
 
-compat-security: $(STAMP) java maven go node ## Real clients with TLS, certificates, users, tokens and ACLs, word for word as on Apache Kafka; writes client_compat/SECURITY.md
+compat-security: $(STAMP) java maven go node ## Run real clients with TLS, certificates, users, tokens and ACLs on Ottla and Apache Kafka, and compare their messages; writes client_compat/SECURITY.md
 	@$(PY) -m client_compat.matrix --scenario '^(security|rights)/' --broker ottla --broker kafka --dir .compat/run-security $(or $(ARGS),--page client_compat/SECURITY.md)
 
-differential: $(STAMP) maven ## Ask Apache Kafka and this broker the same, alone and in clusters of three, and print each field in which they differ
+differential: $(STAMP) maven ## Send the same requests to Apache Kafka and Ottla, to one broker and to clusters of three, and print each field that differs
 	@$(PY) -m client_compat.differential $(ARGS)
 
-controller-differential: $(STAMP) maven ## Tell Apache Kafka's own controller and Ottla's the same random requests, and print each decision that differs
+controller-differential: $(STAMP) maven ## Send the same random requests to Apache Kafka's controller and Ottla's, and print each decision that differs
 	@$(PY) -m tests.support.controller_differential $(ARGS)
 
 spark: $(STAMP) java ## Audit a log directory with Spark (DIR=.demo/idempotent)
 	@if [ ! -e .demo/idempotent ] && [ "$(DIR)" = .demo/idempotent ]; then echo "There is no .demo/idempotent yet: run 'make demo', which leaves it, or name a directory: 'make spark DIR=ottla-data'" >&2; exit 2; fi
 	@$(BIN)/ottla audit --engine spark $(DIR) $(ARGS)
 
-audit-corpus: $(STAMP) java maven ## Judge planted, legal and broker-written logs: found, missed and false alarms of each rule
+audit-corpus: $(STAMP) java maven ## Audit logs with planted errors, valid logs and logs of real brokers: hits, misses and false alarms of each rule
 	@$(PY) -m client_compat.audit_corpus $(ARGS)
 
-claims: $(STAMP) maven ## Run what articles teach about exactly-once, right and wrong, with real clients (ARGS="6 7 --json")
+claims: $(STAMP) maven ## Test what articles say about exactly-once, with real clients (ARGS="6 7 --json")
 	@$(PY) -m client_compat.claims $(ARGS)
 
-verify-samples: $(STAMP) ## Run `ottla verify` on the sample programs: the right ones hold, each wrong one breaks for its reason
+verify-samples: $(STAMP) ## Run `ottla verify` on the sample programs: the correct ones pass, each wrong one fails for its reason
 	@$(PY) -m client_compat.verification $(ARGS)
 
 known-bugs: $(STAMP) ## Reproduce known bugs of exactly-once with the clients that have them (ARGS=torn-transaction)
 	@$(PY) -m client_compat.known_bugs $(ARGS)
 
-audit-cluster: $(STAMP) java ## Audit through spark-submit on a standalone Spark master with two workers, and show who did what
+audit-cluster: $(STAMP) java ## Audit through spark-submit on a standalone Spark master with two workers, and show each worker's share
 	@$(PY) -m client_compat.audit_cluster $(ARGS)
 
 crash: $(STAMP) ## SIGKILL the broker 50 times under load and compare acks with the log
 	@$(PY) -m client_compat.crash $(ARGS)
 
-chaos: $(STAMP) maven ## Kill, stop, freeze, cut off and fill the disks of three brokers and a controller 500 times under load, and judge what is left (ARGS="--faults 20 --seed 3")
+chaos: $(STAMP) maven ## Inject 500 faults (kills, pauses, cut links, full disks) into three brokers and a controller under load, and judge the result (ARGS="--faults 20 --seed 3")
 	@$(PY) -m client_compat.chaos $(ARGS)
 
 cluster-mixed: $(STAMP) maven ## Restart, SIGKILL and SIGSTOP the brokers of a cluster 100 times under load, and judge their directories (ARGS="--faults 12 --fault takeover")
 	@$(PY) -m client_compat.cluster_mixed $(ARGS)
 
-streams: $(STAMP) maven ## Restart a Kafka Streams application and its broker ten times; every count has to come once (ARGS="--rounds 10 --broker kafka")
+streams: $(STAMP) maven ## Restart a Kafka Streams application and its broker ten times; every count has to be emitted once (ARGS="--rounds 10 --broker kafka")
 	@$(PY) -m client_compat.streams $(ARGS)
 
-sim: $(STAMP) ## Simulate a cluster from many seeds: clients, faults, and what must hold (SEEDS=1000 JOBS=2, or ARGS="--seed 17")
+sim: $(STAMP) ## Simulate a cluster with clients and faults from many seeds, and check its invariants (SEEDS=1000 JOBS=2, or ARGS="--seed 17")
 	@$(PY) -m ottla.broker.sim --seeds $(SEEDS) --jobs $(JOBS) $(ARGS)
 
-sim-mutations: $(STAMP) ## Break rules of replication, idempotence, transactions and of the controller on purpose: the simulation has to find each
+sim-mutations: $(STAMP) ## Break rules of replication, idempotence, transactions and the controller on purpose: the simulation has to find each
 	@$(PY) -m ottla.broker.sim --mutations --seeds $(SEEDS) $(ARGS)
 
-fuzz: $(STAMP) maven ## Fuzz frames, batches, TLS and log-ins against a live broker, open and locked, five minutes each; then hold its memory and its loop
+fuzz: $(STAMP) maven ## Fuzz frames, batches, TLS and authentication of a live broker, with and without security, five minutes each; then its memory and event loop
 	@$(PY) -m client_compat.fuzz $(ARGS)
 	@$(PY) -m client_compat.fuzz --locked $(ARGS)
 	@$(PY) -m client_compat.fuzz.memory
 	@$(PY) -m client_compat.fuzz.large_requests
 
-clean: ## Remove what the targets made, but for data directories
+clean: ## Remove the targets' output, but no data directories
 	@rm -rf $(VENV) $(VENV)-* .compat .container .site build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

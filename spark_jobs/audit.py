@@ -13,21 +13,22 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 import typer
 
 from ottla.protocol.printable import printable
 from ottla.spark_jobs import report
 from ottla.spark_jobs.checks import RULES
-from ottla.spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory, choose
+from ottla.spark_jobs.engines import AUTO, EMBEDDED, MEMORY_MB, SPARK, Engine, Memory, Progress, choose, json_path
 from ottla.spark_jobs.filesystem import is_cluster
 from ottla.spark_jobs.follow.options import Checkpoint, Follow, Once, Trigger
-from ottla.spark_jobs.judging import BusinessKey, Job, run
+from ottla.spark_jobs.judging import BusinessKey, Job, Judge, run
 from ottla.spark_jobs.log_directory import COMPACTED_BY_DESIGN, LogDirectory, no_logs
 from ottla.spark_jobs.logs import find_logs, one_or_more
 from ottla.spark_jobs.reports.pictures import Pictures
 from ottla.spark_jobs.session import CannotJudge, require_spark
+from ottla.spark_jobs.steps import Question
 from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
 from ottla.spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, Sources, SpoolDir, Wire, sources, with_server
 
@@ -37,11 +38,9 @@ TRANSACTION_TIMEOUT_MS: Final = 900_000
 """Kafka's default of transaction.max.timeout.ms."""
 REPLAY_MS: Final = 600_000
 """So close in time must two producers be for one to be suspected of repeating the other: five times Kafka's delivery.timeout.ms."""
+JAVA_STACK: Final = "\n\tat "
 SAMPLES: Final = 10
 PARQUET_SAMPLES: Final = 100_000
-
-Progress = Callable[[str, int, int], None]
-"""Called with what is being done, steps done, and steps in all."""
 
 
 class EngineName(StrEnum):
@@ -86,11 +85,11 @@ def audit(
     if not paths:
         raise ValueError("there is no log directory to judge")  # else a pattern that matched nothing would be called clean
     started = time.perf_counter()
-    steps = len(RULES) + 2
     key = None if key_field is None else BusinessKey.parse(key_field)
     with ExitStack() as stack:
         given = stack.enter_context(_sources(paths, topics, wire, replicas, progress))
-        found = [find_logs(path, topics) for path in given.paths]
+        listed = [find_logs(path) for path in given.paths]
+        found = [logs.of_topics(topics) for logs in listed]
         verdicts = {logs.path: _directory_verdict(logs, given) for logs in found}
         if not any(map(is_cluster, paths)):  # which told it themselves
             _miss_topics(found, verdicts, topics)
@@ -101,21 +100,34 @@ def audit(
         check_rate(chosen, wire)
         if not any(logs.segments for logs in found):
             return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
-        progress(f"starting {chosen}", 0, steps)
-        args: dict[str, Any] = {
+        progress(f"starting {chosen}", 0, 3)
+        args = {
             "expiration_ms": producer_expiration_ms,
             "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS,
             "replay_ms": REPLAY_MS,
             "header": "" if key is None else key.name,
+            "json_path": "" if key is None else json_path(key.name),
         }
-        running = stack.enter_context(start(chosen, total_bytes, master, memory_mb))
-        args["json_path"] = running.json_path("" if key is None else key.name)
         judge_records = replicas or (chosen == EMBEDDED if deep is None else deep)
-        step = partial(_told, progress, steps)
-        read = {logs.path: path for logs, path in zip(found, given.paths, strict=True)}
-        with _failures_told(chosen, given.paths):
-            run(Job(running, topics, key, judge_records, replicas, samples, args, verdicts, step, pictures, read))
+        question = Question(topics, None if key is None else key.place, judge_records, replicas, samples, args)
+        with _failures_told(chosen, given.paths), open_judge(chosen, total_bytes, master, memory_mb, progress) as judge:
+            run(Job(judge, listed, question, key, verdicts, pictures))
     return Verdict(list(verdicts.values()), time.perf_counter() - started, chosen)
+
+
+def open_judge(name: str, log_bytes: int, master: str | None, memory_mb: int, progress: Progress) -> AbstractContextManager[Judge]:
+    """Open this process's engine or Spark for logs of this size. Raises CannotJudge."""
+    if name == SPARK:
+        require_spark()
+    try:
+        if name == SPARK:
+            from ottla.spark_jobs.engines.distributed import spark_judge  # noqa: PLC0415 # only where it is the engine
+
+            return spark_judge(log_bytes, master, memory_mb, progress)
+        from ottla.spark_jobs.engines.in_process import embedded_judge  # noqa: PLC0415 # as above
+    except ModuleNotFoundError as e:
+        raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
+    return embedded_judge(log_bytes, memory_mb, progress)
 
 
 @contextmanager
@@ -140,9 +152,10 @@ def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
     failures: tuple[type[Exception], ...] = (OSError,)
     short: tuple[type[Exception], ...] = (MemoryError,)
     if engine == SPARK:
-        from pyspark.errors import PySparkException  # noqa: PLC0415 # only where it is the engine
+        from py4j.protocol import Py4JError  # noqa: PLC0415 # only where it is the engine
+        from pyspark.errors import PySparkException  # noqa: PLC0415 # as above
 
-        failures += (PySparkException,)
+        failures += (PySparkException, Py4JError)
     else:
         from duckdb import IOException, OutOfMemoryException  # noqa: PLC0415 # as above
 
@@ -153,17 +166,13 @@ def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
         raise CannotJudge(f"More memory is needed than --memory-mb allows, or room in TMPDIR: {e}") from e
     except failures as e:
         what = "cluster" if any(map(is_cluster, paths)) else "logs"
-        raise CannotJudge(f"The {what} cannot be read: {str(e).partition('. Detail:')[0]}") from e
+        raise CannotJudge(f"The {what} cannot be read: {str(e).partition('. Detail:')[0].partition(JAVA_STACK)[0]}") from e
 
 
 def check_rate(engine: str, wire: Wire | None) -> None:
     """Raises CannotJudge where a limit of bytes a second could not be kept."""
     if wire is not None and engine == SPARK and wire.bytes_per_second and wire.spool is None:
         raise CannotJudge("Spark fetches in many tasks at once: a limit of bytes a second needs --spool, or --engine duckdb")
-
-
-def _told(progress: Progress, steps: int, step: str, done: int) -> None:
-    progress(step, done, steps)
 
 
 def spark_runs() -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -68,6 +68,15 @@ class LogDirectory:
     def size_bytes(self) -> int:
         """Bytes in all segments together."""
         return sum(segment.size_bytes for segment in self.segments)
+
+    def of_topics(self, topics: Collection[str]) -> LogDirectory:
+        """The same of some topics (empty: all). None of them here is a problem."""
+        if not topics:
+            return self
+        segments = [segment for segment in self.segments if segment.topic in topics]
+        files = [file for file in self.side_files if file.topic in topics]
+        lost = [] if segments or self.problems else [no_logs(self.path, topics)]
+        return replace(self, segments=segments, side_files=files, problems=self.problems + lost)
 
 
 def no_logs(path: str, topics: Collection[str]) -> str:

@@ -13,15 +13,17 @@ from ottla.spark_jobs.pins import PINNED, pinned
 from ottla.spark_jobs.segment_reader import Part, Run, Stop, file_runs
 from ottla.spark_jobs.wire.address import Address
 
-P = TypeVar("P", str, str | Path, str | Path | Address)
+P = TypeVar("P", str, str | Path, str | Path | Address | LogDirectory)
 
 
-def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDirectory:
+def find_logs(path: str | Path | Address | LogDirectory, topics: Collection[str] = ()) -> LogDirectory:
     """All segments at `path`: of a directory (see `log_files`), of a cluster where it is `kafka://…` (see `wire`), or what was listed
-    before where it is `pinned:…` (see `pins`). `topics`: only these (empty: all).
+    before where it is `pinned:…` (see `pins`), or itself what was found before. `topics`: only these (empty: all).
 
     Raises nothing for what it finds: a missing directory, or a broker that does not answer, is a problem in the answer.
     """
+    if isinstance(path, LogDirectory):
+        return path.of_topics(topics)
     if isinstance(path, Address) or is_cluster(path):
         from ottla.spark_jobs.wire.find import find_wire_logs  # noqa: PLC0415 # only where brokers are read
 
@@ -33,7 +35,7 @@ def find_logs(path: str | Path | Address, topics: Collection[str] = ()) -> LogDi
 
 def one_or_more(given: P | Sequence[P]) -> list[P]:
     """A path or a topic may stand without a list: as one, its letters would be taken for paths."""
-    return [given] if isinstance(given, (str, Path, Address)) else list(given)
+    return [given] if isinstance(given, (str, Path, Address, LogDirectory)) else list(given)
 
 
 def read_runs(part: Part, *, bodies: bool = True) -> Iterator[Run | Stop]:

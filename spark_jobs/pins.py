@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from ottla.spark_jobs.filesystem import place
-from ottla.spark_jobs.log_directory import LogDirectory, Segment, SideFile, no_logs
+from ottla.spark_jobs.log_directory import LogDirectory, Segment, SideFile
 from ottla.spark_jobs.log_files import find_file_logs
 
 PINNED: Final = "pinned:"
@@ -50,12 +50,10 @@ def pinned(path: str, topics: Collection[str] = ()) -> LogDirectory:
     """What `pin` wrote, of some topics (empty: all)."""
     said = json.loads(Path(path.removeprefix(PINNED)).read_text(encoding="utf-8"))
     found = LogDirectory(said["path"], notes=said["notes"], problems=said["problems"])
-    found.segments = [Segment(**each) for each in said["segments"] if not topics or each["topic"] in topics]
-    found.side_files = [SideFile(**each) for each in said["side_files"] if not topics or each["topic"] in topics]
+    found.segments = [Segment(**each) for each in said["segments"]]
+    found.side_files = [SideFile(**each) for each in said["side_files"]]
     found.high_watermarks = {(topic, partition): offset for topic, partition, offset in said["high_watermarks"]}
-    if not found.segments and not found.problems:
-        found.problems.append(no_logs(found.path, topics))
-    return found
+    return found.of_topics(topics)
 
 
 def _is_local(path: str) -> bool:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
 SMALL_LOG_BYTES: Final = 512 << 20
@@ -79,49 +80,64 @@ def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]
     Raises `CannotJudge` when Spark does not start.
     """
     require_spark()
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 # a broker without the spark extra must be able to import this module
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # as above
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 # as above
-    from pyspark.sql import SparkSession  # noqa: PLC0415 # as above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 # a broker without the spark extra must be able to import this module
 
     running = SparkSession.getActiveSession()
     if running is not None:
         yield running
         return
-    if SUBMITTED in os.environ:
-        with _submitted(log_bytes) as spark:
+    with _context(log_bytes, master) as context:
+        spark = SparkSession(context)
+        try:
             yield spark
-        return
-    _prepare_environment()
-    conf = SparkConf(loadDefaults=False).setAppName("ottla audit").setMaster(master or os.environ.get("SPARK_MASTER") or "local[*]")
-    conf.setAll(list(settings(log_bytes).items()))
-    threading.Thread(target=_import_what_pyspark_will, daemon=True).start()
-    try:
-        with _filtered_stderr() as stderr:
-            gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
-        spark = SparkSession(SparkContext(conf=conf, gateway=gateway))
-    except PySparkRuntimeError as e:
-        raise CannotJudge(f"Spark did not start with {find_java()} (it needs Java 17 or later): {e}") from e
-    try:
-        yield spark
-    finally:
-        spark.stop()
+        finally:
+            spark.stop()
 
 
 @contextmanager
-def _submitted(log_bytes: int) -> Iterator[SparkSession]:
-    """The session of a program that spark-submit started: where it runs and with what is spark-submit's to say, the SQL settings ours."""
-    from pyspark.sql import SparkSession  # noqa: PLC0415 # as in `session`
+def cluster(log_bytes: int, master: str | None = None) -> Iterator[SparkContext | SparkSession]:
+    """What runs tasks: the running SparkContext, or a new one that ends with the block; a session where that is all there is (Spark
+    Connect). Otherwise as `session`."""
+    require_spark()
+    from pyspark.errors import PySparkException  # noqa: PLC0415 # as above
+    from pyspark.sql import SparkSession  # noqa: PLC0415 # as above
 
-    builder = SparkSession.builder.appName("ottla audit")
-    for name, value in settings(log_bytes).items():
-        if name.startswith("spark.sql."):
-            builder = builder.config(name, value)
-    spark = builder.getOrCreate()
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        try:
+            found: SparkContext | SparkSession = running.sparkContext
+        except (PySparkException, AttributeError):
+            found = running
+        yield found
+        return
+    with _context(log_bytes, master) as context:
+        yield context
+
+
+@contextmanager
+def _context(log_bytes: int, master: str | None) -> Iterator[SparkContext]:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 # as above
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # as above
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 # as above
+
+    conf = SparkConf(loadDefaults=SUBMITTED in os.environ).setAppName("ottla audit")
+    if SUBMITTED in os.environ:  # where it runs and with what is spark-submit's to say, the SQL settings ours
+        conf.setAll([(name, value) for name, value in settings(log_bytes).items() if name.startswith("spark.sql.")])
+        context = SparkContext.getOrCreate(conf)
+    else:
+        _prepare_environment()
+        conf.setMaster(master or os.environ.get("SPARK_MASTER") or "local[*]").setAll(list(settings(log_bytes).items()))
+        threading.Thread(target=_import_what_pyspark_will, daemon=True).start()
+        try:
+            with _filtered_stderr() as stderr:
+                gateway = launch_gateway(conf, {"stderr": stderr})  # type: ignore[no-untyped-call]  # PySpark leaves it untyped
+            context = SparkContext(conf=conf, gateway=gateway)
+        except PySparkRuntimeError as e:
+            raise CannotJudge(f"Spark did not start with {find_java()} (it needs Java 17 or later): {e}") from e
     try:
-        yield spark
+        yield context
     finally:
-        spark.stop()
+        context.stop()
 
 
 def _import_what_pyspark_will() -> None:

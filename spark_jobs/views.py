@@ -207,15 +207,19 @@ STATES: Final = """
 
 LOGS: Final = f"""
     SELECT log_dir, topic, partition, max(blind_before) AS blind, min(base_offset) AS log_start, bool_or(compacted) AS compacted,
-        max(max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN written END)) OVER of_dir AS broker_time,
-        max(max(written)) OVER of_dir AS last_time
+        max(CASE WHEN control OR log_append_time OR startswith(topic, '__') THEN written END) AS broker_time, max(written) AS last_time
     FROM (SELECT *, {bounded("max_timestamp")} AS written FROM batches)
     GROUP BY log_dir, topic, partition
-    WINDOW of_dir AS (PARTITION BY log_dir)
 """
-"""Each partition. `broker_time`: the newest time in the directory by a broker's clock; `last_time`: by anybody's."""
+"""Each partition. `broker_time`: its newest time by a broker's clock; `last_time`: by anybody's."""
 
-OPEN_TRANSACTIONS: Final = f"""
+NEWEST_EPOCHS: Final = """
+    SELECT log_dir, producer_id, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
+    FROM producer_batches GROUP BY log_dir, producer_id
+"""
+"""Each producer with the newest epoch of its data; where partitions are judged apart, once for each share of them."""
+
+UNENDED: Final = f"""
     WITH earlier AS (
         SELECT t.log_dir, t.topic, t.partition, t.first_offset, max({bounded("b.max_timestamp")}) AS broker_time
         FROM transactions t
@@ -224,24 +228,35 @@ OPEN_TRANSACTIONS: Final = f"""
         WHERE t.outcome IS NULL AND t.data_records > 0
         GROUP BY t.log_dir, t.topic, t.partition, t.first_offset
     )
-    SELECT t.*, l.blind > t.blind_at AS blind,
-        coalesce(l.broker_time, l.last_time) - greatest(t.first_timestamp, coalesce(e.broker_time, t.first_timestamp)) AS age_ms,
-        coalesce(l.broker_time, l.last_time) - CASE WHEN s.state = 'Ongoing' THEN s.started ELSE s.updated END AS state_age_ms,
-        min(t.first_offset) OVER (PARTITION BY t.log_dir, t.topic, t.partition) AS last_stable_offset,
-        p.newest_epoch, s.transactional_id, s.state, s.timeout_ms, s.producer_epoch AS state_epoch,
-        array_contains(s.partitions, concat(t.topic, '-', t.partition)) AS listed,
-        c.log_dir IS NOT NULL AS states_known
+    SELECT t.*, e.broker_time AS earlier_time,
+        min(t.first_offset) OVER (PARTITION BY t.log_dir, t.topic, t.partition) AS last_stable_offset
     FROM transactions t
-    JOIN logs l ON l.log_dir = t.log_dir AND l.topic = t.topic AND l.partition = t.partition
-    JOIN (SELECT log_dir, producer_id, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
-          FROM producer_batches GROUP BY log_dir, producer_id) p ON p.log_dir = t.log_dir AND p.producer_id = t.producer_id
     LEFT JOIN earlier e ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition AND e.first_offset = t.first_offset
-    LEFT JOIN states s ON s.log_dir = t.log_dir AND s.producer_id = t.producer_id AND s.latest AND s.state IS NOT NULL
-    LEFT JOIN complete_states c ON c.log_dir = t.log_dir
     WHERE t.outcome IS NULL AND t.data_records > 0 AND NOT t.cleaned
 """
-"""Transactions without a marker, with what the coordinator's last word on their producer is. Compaction never passes an open transaction:
-where it has been, there was an end. `age_ms`: a producer may write old times, so what a broker wrote `earlier` counts if it is later.
+"""Transactions without a marker, as their partition shows them. Compaction never passes an open transaction: where it has been, there was
+an end. `earlier_time`: the newest time that a broker wrote before the first batch."""
+
+OPEN_TRANSACTIONS: Final = """
+    WITH clocks AS (
+        SELECT log_dir, coalesce(max(broker_time), max(last_time)) AS now FROM logs GROUP BY log_dir
+    )
+    SELECT t.*, l.blind > t.blind_at AS blind,
+        c.now - greatest(t.first_timestamp, coalesce(t.earlier_time, t.first_timestamp)) AS age_ms,
+        c.now - CASE WHEN s.state = 'Ongoing' THEN s.started ELSE s.updated END AS state_age_ms,
+        p.newest_epoch, s.transactional_id, s.state, s.timeout_ms, s.producer_epoch AS state_epoch,
+        array_contains(s.partitions, concat(t.topic, '-', t.partition)) AS listed,
+        w.log_dir IS NOT NULL AS states_known
+    FROM unended t
+    JOIN logs l ON l.log_dir = t.log_dir AND l.topic = t.topic AND l.partition = t.partition
+    JOIN clocks c ON c.log_dir = t.log_dir
+    JOIN (SELECT log_dir, producer_id, max(newest_epoch) AS newest_epoch
+          FROM newest_epochs GROUP BY log_dir, producer_id) p ON p.log_dir = t.log_dir AND p.producer_id = t.producer_id
+    LEFT JOIN states s ON s.log_dir = t.log_dir AND s.producer_id = t.producer_id AND s.latest AND s.state IS NOT NULL
+    LEFT JOIN complete_states w ON w.log_dir = t.log_dir
+"""
+"""`unended`, with what the rest of the directory says: how late it is by its newest clock, the producer's newest epoch anywhere, and the
+coordinator's last word on the producer. `age_ms`: a producer may write old times, so what a broker wrote earlier counts if it is later.
 `complete_states`: the directories that hold every partition of `__transaction_state`."""
 
 RECORDS_NEED: Final = (
@@ -284,10 +299,10 @@ COUNTS: Final = """
         count_if(error IS NULL) AS batches,
         count_if(magic < 2) AS legacy,
         count_if(transactional) AS transactional,
-        coalesce(sum(CASE WHEN error IS NULL AND crc_ok AND magic = 2 AND NOT control THEN record_count END), 0) AS records,
-        count(DISTINCT CASE WHEN error IS NULL AND crc_ok AND producer_id >= 0 THEN producer_id END) AS producers
+        coalesce(sum(CASE WHEN error IS NULL AND crc_ok AND magic = 2 AND NOT control THEN record_count END), 0) AS records
     FROM raw_batches GROUP BY log_dir
 """
+PRODUCERS: Final = "SELECT log_dir, count(DISTINCT producer_id) AS producers FROM newest_epochs GROUP BY log_dir"
 
 RAW_OFFSETS_NEED: Final = (
     "log_dir string, topic string, partition int, segment bigint, file string, position bigint, offset bigint, group_id string, "

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 NOBODY: Final[frozenset[str]] = frozenset()
 """The set of denied names if none is denied."""
-NOT_ASKED: Final = -0x80000000
+NOT_REQUESTED: Final = -0x80000000
 """The value of authorized operations that were not requested (KIP-430)."""
 TOPIC_OPERATIONS: Final = bits(SUPPORTED[Resource.TOPIC])
 GROUP_OPERATIONS: Final = bits(SUPPORTED[Resource.GROUP])

@@ -52,7 +52,7 @@ class Asking(Protocol):
     def api_key(self) -> int: ...
 
 
-class _Asked(NamedTuple):
+class _Check(NamedTuple):
     principal: Principal
     host: str
     operation: int
@@ -72,12 +72,12 @@ class Authorizer:
         self._denials = DenialLines(clock)
         self._of: Mapping[bytes, AccessControlEntryRecord] | None = None
         self._index = AclIndex(())
-        self._known: dict[_Asked, AclVerdict] = {}
+        self._known: dict[_Check, AclVerdict] = {}
         self._version = 0
 
     @property
     def version(self) -> int:
-        """Another number where the ACLs have changed."""
+        """The number of changes of the ACLs that were seen."""
         self._refresh()
         return self._version
 
@@ -94,7 +94,7 @@ class Authorizer:
         another permission is tried. `count` is how often the request names the resource.
         """
         peer = asking.peer
-        asked = _Asked(peer.principal, peer.host, operation, resource, name)
+        asked = _Check(peer.principal, peer.host, operation, resource, name)
         verdict = self._verdict(asked)
         if not verdict.allowed and not quietly:
             self._denials.tell(asked, asking.api_key, count, verdict)
@@ -103,7 +103,7 @@ class Authorizer:
     def allowed_somewhere(self, asking: Asking, operation: Operation, resource: Resource) -> bool:
         """Return whether the client may perform the operation on any resource of the type."""
         peer = asking.peer
-        if self._verdict(_Asked(peer.principal, peer.host, operation, resource, _ANY_NAME)).allowed:
+        if self._verdict(_Check(peer.principal, peer.host, operation, resource, _ANY_NAME)).allowed:
             return True
         return self._index.any_of_type(str(peer.principal), java_host(peer.host), operation, resource)
 
@@ -111,7 +111,7 @@ class Authorizer:
         """Return the client's authorized operations on a resource as bits (KIP-430)."""
         return bits([each for each in SUPPORTED[resource] if self.allowed(asking, each, resource, name, quietly=True)])
 
-    def _verdict(self, asked: _Asked) -> AclVerdict:
+    def _verdict(self, asked: _Check) -> AclVerdict:
         self._refresh()
         if len(asked.name) > limits.KEPT_VERDICT_CHARS:
             return self._judged(asked)
@@ -122,7 +122,7 @@ class Authorizer:
             verdict = self._known[asked] = self._judged(asked)
         return verdict
 
-    def _judged(self, asked: _Asked) -> AclVerdict:
+    def _judged(self, asked: _Check) -> AclVerdict:
         principal = str(asked.principal)
         if principal in self._super_users:
             return AclVerdict(True)
@@ -136,26 +136,26 @@ class DenialLines:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._window_ms = -1
-        self._written: set[tuple[_Asked, int]] = set()
-        self._left_out = 0
+        self._written: set[tuple[_Check, int]] = set()
+        self._suppressed = 0
 
-    def tell(self, asked: _Asked, api_key: int, count: int, verdict: AclVerdict) -> None:
+    def tell(self, asked: _Check, api_key: int, count: int, verdict: AclVerdict) -> None:
         """Log a denial, or count it as suppressed."""
         window_ms = limits.DENIAL_LINES_WINDOW_MS
         window = self._clock.mono_ms() // window_ms
         if window != self._window_ms:
-            if self._left_out:
-                logger.info("Suppressed %d denials in the previous %d s", self._left_out, window_ms // 1_000)
-            self._window_ms, self._left_out = window, 0
+            if self._suppressed:
+                logger.info("Suppressed %d denials in the previous %d s", self._suppressed, window_ms // 1_000)
+            self._window_ms, self._suppressed = window, 0
             self._written.clear()
         if (asked, api_key) in self._written or len(self._written) >= limits.DENIAL_LINES:
-            self._left_out += 1
+            self._suppressed += 1
             return
         self._written.add((asked, api_key))
         logger.info("%s", denial_line(asked, api_key, count, verdict))
 
 
-def denial_line(asked: _Asked, api_key: int, count: int, verdict: AclVerdict) -> str:
+def denial_line(asked: _Check, api_key: int, count: int, verdict: AclVerdict) -> str:
     """Return Kafka's audit line (StandardAuthorizerData.buildAuditMessage)."""
     return (
         f"Principal = {_shown(str(asked.principal))} is Denied operation = {Operation(asked.operation).name} "

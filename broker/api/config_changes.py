@@ -107,12 +107,12 @@ async def _by_the_controller(
         response = await handle(ctx, replace(request, resources=rest))
         there = {(each.resource_type, each.resource_name): each for each in response.responses}
     return [
-        settled[index] if index in settled else _told(there.get((change.resource_type, change.name)))
+        settled[index] if index in settled else _result_of(there.get((change.resource_type, change.name)))
         for index, change in enumerate(changes)
     ]
 
 
-def _told(answer: object) -> Rejected | None:
+def _result_of(answer: object) -> Rejected | None:
     """Return the controller's result for one resource. The controller returns one for each."""
     code = getattr(answer, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
     return None if code == ErrorCode.NONE else Rejected(ErrorCode(code), getattr(answer, "error_message", None) or "")

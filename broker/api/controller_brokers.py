@@ -44,10 +44,12 @@ async def beat(ctx: ControllerContext, request: BrokerHeartbeatRequest) -> Broke
     services = ctx.services
     services.active.state.sessions.touch(Contact(request.broker_id, request.broker_epoch), services.clock.mono_ms())
     try:
-        told = await services.active.run(partial(heartbeat, request=request))
+        outcome = await services.active.run(partial(heartbeat, request=request))
     except Rejected as error:
         return BrokerHeartbeatResponse(error_code=error.code)
-    return BrokerHeartbeatResponse(is_caught_up=told.is_caught_up, is_fenced=told.state.is_fenced, should_shut_down=told.should_shut_down)
+    return BrokerHeartbeatResponse(
+        is_caught_up=outcome.is_caught_up, is_fenced=outcome.state.is_fenced, should_shut_down=outcome.should_shut_down
+    )
 
 
 async def unregister(ctx: ControllerContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:

@@ -32,7 +32,7 @@ async def _later(answer: asyncio.Future[T], respond: Callable[[T], R], refuse: C
     return respond(known)
 
 
-def when_there(answer: T | Awaitable[T], change: Callable[[T], R]) -> R | Awaitable[R]:
+def transform(answer: T | Awaitable[T], change: Callable[[T], R]) -> R | Awaitable[R]:
     """Apply `change` to the answer, now or when it is available."""
     return _changed(answer, change) if isinstance(answer, Awaitable) else change(answer)
 
@@ -41,7 +41,7 @@ async def _changed(answer: Awaitable[T], change: Callable[[T], R]) -> R:
     return change(await answer)
 
 
-def together(answers: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R | Awaitable[R]:
+def all_answered(answers: Sequence[T | Awaitable[T]], respond: Callable[[list[T]], R]) -> R | Awaitable[R]:
     """Apply `respond` to all answers, in order, when the last of them is available."""
     ready = [answer for answer in answers if not isinstance(answer, Awaitable)]
     return respond(ready) if len(ready) == len(answers) else _all_later(answers, respond)

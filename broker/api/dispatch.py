@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from ottla.broker.api.context import CloseConnection, Context, Peer, Services
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
-from ottla.broker.api.request_parts import too_many, way_of
+from ottla.broker.api.request_parts import split_of, too_many
 from ottla.broker.api.routes import ROUTES
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
@@ -157,7 +157,7 @@ class Dispatcher:
     def _handled(self, context: Any, request: Request, route: Served, size: int) -> Any:
         if size <= limits.SPLIT_REQUEST_BYTES or self._compute is None:
             return route.handle(context, request.body)
-        if (way := way_of(request.body)) is not None:
+        if (way := split_of(request.body)) is not None:
             # Scripted faults may need all elements of the request. Without them, each part's elements are freed when the part is done.
             body = copy(request.body) if self._faults.active else request.body
             return self._large.handled(context, route.handle, body, way)
@@ -242,10 +242,10 @@ class Dispatcher:
         faults = self._faults
         interceptors: list[Interceptor] = [partial(observed, faults)] if faults.observers else []
         if faults.rules:
-            from ottla.broker.api.faulty import FaultyWay  # noqa: PLC0415 # only a broker with scripted faults needs it
+            from ottla.broker.api.faulty import FaultInterceptors  # noqa: PLC0415 # only a broker with scripted faults needs it
 
-            way = FaultyWay(faults)
-            interceptors = [way.to_and_fro, *interceptors, way.at_the_handler]
+            way = FaultInterceptors(faults)
+            interceptors = [way.network_faults, *interceptors, way.handler_faults]
         call = Call(context, request, detach=lambda answer: self._later(self._finish(answer, request.header, context)))
         return intercepted(call, handle, interceptors)
 

@@ -26,13 +26,13 @@ _ANSWERED_LATE = frozenset({FaultAction.DELAY, FaultAction.HOLD_RESPONSE})
 _NOT_SEEN = frozenset({FaultAction.DROP_ACK, FaultAction.CUT_RESPONSE, FaultAction.SWALLOW, FaultAction.LATE_REQUEST})
 
 
-class FaultyWay:
+class FaultInterceptors:
     """The interceptors of a broker with fault rules."""
 
     def __init__(self, faults: Faults) -> None:
         self._faults = faults
 
-    def to_and_fro(self, call: Call, handle: Handle) -> Any:
+    def network_faults(self, call: Call, handle: Handle) -> Any:
         """Simulate a bad network: the request or its response is late, cut or lost. Raises CloseConnection."""
         call.rules = self._faults.met_by(call.subject)
         if not call.rules:
@@ -46,7 +46,7 @@ class FaultyWay:
             raise CloseConnection("a scripted fault makes its request late")
         return self._delivered(call, handle, _DELAYED)
 
-    def at_the_handler(self, call: Call, handle: Handle) -> Any:
+    def handler_faults(self, call: Call, handle: Handle) -> Any:
         """Simulate a failing broker: the request is not handled, or twice, or has another response."""
         return self._handled(call, handle) if call.rules else handle()
 

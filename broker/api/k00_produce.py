@@ -23,7 +23,7 @@ from typing import NamedTuple
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import CloseConnection, Context
-from ottla.broker.api.deferred import when_there
+from ottla.broker.api.deferred import transform
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
@@ -162,7 +162,7 @@ def _handle_what_is_allowed(
         response.responses = [_refused_topic(topic, denial) if no else next(answers) for topic, no in topics]
         return response
 
-    return when_there(_handle(ctx, rest, may_be_transactional), whole)
+    return transform(_handle(ctx, rest, may_be_transactional), whole)
 
 
 def _name_of(ctx: Context, topic: TopicProduceData) -> str | None:

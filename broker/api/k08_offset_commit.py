@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
-from ottla.broker.api.deferred import answered, when_there
+from ottla.broker.api.deferred import answered, transform
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -92,7 +92,7 @@ def _without(ctx: Context, request: OffsetCommitRequest, hidden: list[bool]) -> 
         ]
         return response
 
-    return when_there(_commit(ctx, rest), whole)
+    return transform(_commit(ctx, rest), whole)
 
 
 def _find(ctx: Context, topic: OffsetCommitRequestTopic) -> TopicImage | None:

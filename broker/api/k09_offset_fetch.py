@@ -14,7 +14,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
-from ottla.broker.api.deferred import answered, together
+from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, FetchedOffset, Topics
@@ -100,7 +100,7 @@ def _old_topics(fetched: Fetched) -> list[OffsetFetchResponseTopic]:
 def _many(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     groups = {(group.group_id, None if group.topics is None else number): group for number, group in enumerate(request.groups)}
     asked = [_ask(ctx, group, require_stable=request.require_stable) for group in groups.values()]
-    return together(asked, lambda groups: OffsetFetchResponse(groups=groups))
+    return all_answered(asked, lambda groups: OffsetFetchResponse(groups=groups))
 
 
 def _ask(ctx: Context, group: OffsetFetchRequestGroup, *, require_stable: bool) -> Group | Awaitable[Group]:

@@ -7,7 +7,7 @@ message (KIP-1043). Subscriptions and protocol are returned only while the group
 
 from __future__ import annotations
 
-from ottla.broker.api.access import NOT_ASKED, allowed, operations
+from ottla.broker.api.access import NOT_REQUESTED, allowed, operations
 from ottla.broker.api.context import Context
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -22,7 +22,7 @@ def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsRespon
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
-        group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) if known else NOT_ASKED
+        group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) if known else NOT_REQUESTED
     return DescribeGroupsResponse(groups=groups)
 
 

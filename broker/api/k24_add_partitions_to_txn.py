@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Collection, Mapping
 
 from ottla.broker.api.access import NOBODY, allowed, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
-from ottla.broker.api.deferred import answered, together
+from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
@@ -38,7 +38,7 @@ def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToT
     if ctx.version >= 4 and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
         return AddPartitionsToTxnResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     transactions = request.transactions if ctx.version >= 4 else [_of_client(request)]
-    return together([_result(ctx, one) for one in transactions], lambda results: _response(ctx, results))
+    return all_answered([_result(ctx, one) for one in transactions], lambda results: _response(ctx, results))
 
 
 def _result(ctx: Context, transaction: AddPartitionsToTxnTransaction) -> AddPartitionsToTxnResult | Awaitable[AddPartitionsToTxnResult]:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
-from ottla.broker.api.deferred import answered, when_there
+from ottla.broker.api.deferred import answered, transform
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -50,7 +50,7 @@ def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResp
         response.topics = [_of_topic(topic, code) if topic.name in hidden else next(answers) for topic in request.topics]
         return response
 
-    return when_there(_verify(ctx, rest), whole)
+    return transform(_verify(ctx, rest), whole)
 
 
 def _denial(ctx: Context, request: TxnOffsetCommitRequest) -> ErrorCode | None:

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
-from ottla.broker.api.deferred import answered, together
+from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -28,4 +28,4 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
             lambda rejected: DeletableGroupResult(group_id, rejected.code),
         )
 
-    return together([one(group_id) for group_id in request.groups_names], lambda results: DeleteGroupsResponse(results=results))
+    return all_answered([one(group_id) for group_id in request.groups_names], lambda results: DeleteGroupsResponse(results=results))

@@ -84,10 +84,12 @@ def _owned(topics: list[TopicPartitions] | None) -> Partitions | None:
 
 
 def _response(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
-    told = answer.assignment
+    assignment = answer.assignment
     return ConsumerGroupHeartbeatResponse(
         member_id=answer.member_id,
         member_epoch=answer.epoch,
         heartbeat_interval_ms=answer.heartbeat_interval_ms,
-        assignment=None if told is None else Assignment([TopicPartitions(one.topic_id, one.partitions) for one in topics_of(told)]),
+        assignment=None
+        if assignment is None
+        else Assignment([TopicPartitions(one.topic_id, one.partitions) for one in topics_of(assignment)]),
     )

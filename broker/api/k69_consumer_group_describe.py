@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ottla.broker.api.access import NOT_ASKED, allowed, denied, operations
+from ottla.broker.api.access import NOT_REQUESTED, allowed, denied, operations
 from ottla.broker.api.context import Context
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -36,7 +36,7 @@ def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroup
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]
     for group in groups:
         known = group.error_code == ErrorCode.NONE and request.include_authorized_operations
-        group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) if known else NOT_ASKED
+        group.authorized_operations = operations(ctx, Resource.GROUP, group.group_id) if known else NOT_REQUESTED
     return ConsumerGroupDescribeResponse(groups=groups if ctx.services.authorizer is None else _without_hidden_topics(ctx, groups))
 
 

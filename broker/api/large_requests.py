@@ -46,30 +46,30 @@ class LargeRequests:
     @asynccontextmanager
     async def room(self, size: int) -> AsyncIterator[None]:
         """Wait until a request of `size` bytes may be decoded; it counts as decoded until the end of the block."""
-        entered = asyncio.get_running_loop().create_future()
+        admitted = asyncio.get_running_loop().create_future()
         wanted = min(size, limits.LARGE_REQUESTS_BYTES)
-        self._waiting.append((wanted, entered))
+        self._waiting.append((wanted, admitted))
         self._count(size)
         try:
-            self._let_in()
-            await entered
+            self._admit()
+            await admitted
             yield
         finally:
             self._count(-size)
-            if entered.done() and not entered.cancelled():
+            if admitted.done() and not admitted.cancelled():
                 self._room += wanted
-            self._let_in()
+            self._admit()
 
     def _count(self, size: int) -> None:
         if self._budget is not None:
             self._budget.used += size
 
-    def _let_in(self) -> None:
+    def _admit(self) -> None:
         while self._waiting and (self._waiting[0][1].done() or self._room >= self._waiting[0][0]):
-            size, entered = self._waiting.popleft()
-            if not entered.done():
+            size, admitted = self._waiting.popleft()
+            if not admitted.done():
                 self._room -= size
-                entered.set_result(None)
+                admitted.set_result(None)
 
     async def handled(self, ctx: Any, handle: Callable[[Any, Any], Any], request: Any, way: Split) -> Any:
         """Handle a request in parts and return the joined response. Other connections have their turn between parts. The request
@@ -77,20 +77,20 @@ class LargeRequests:
 
         `ctx.spent_ns` counts the time that the parts take on the loop.
         """
-        gone: list[bool] = []
-        ctx.peer.on_closed[gone.append] = lambda: gone.append(True)
+        disconnected: list[bool] = []
+        ctx.peer.on_closed[disconnected.append] = lambda: disconnected.append(True)
         try:
-            return await self._joined(ctx, handle, request, way, gone)
+            return await self._joined(ctx, handle, request, way, disconnected)
         finally:
-            ctx.peer.on_closed.pop(gone.append, None)
+            ctx.peer.on_closed.pop(disconnected.append, None)
 
-    async def _joined(self, ctx: Any, handle: Callable[[Any, Any], Any], request: Any, way: Split, gone: Sequence[bool]) -> Any:
+    async def _joined(self, ctx: Any, handle: Callable[[Any, Any], Any], request: Any, way: Split, disconnected: Sequence[bool]) -> Any:
         parts = await self.compute(lambda: list(split(request, way))[::-1])
         whole, size = None, 0
         while parts:
             await self._turns.mine()
             part = parts.pop()
-            if gone:
+            if disconnected:
                 raise CloseConnection("the client has disconnected")
             begun_ns = self._clock.spent_ns()
             answer = handle(ctx, part)

@@ -126,7 +126,7 @@ def split(request: Any, way: Split) -> Iterator[Any]:
         yield _with(request, name, part)
 
 
-def way_of(request: Any) -> Split | None:
+def split_of(request: Any) -> Split | None:
     """Return how to split the request; None if it cannot be split or has few elements."""
     for way in SPLITS.get(request.API_KEY, ()):
         items = getattr(request, way.asked[0], None)

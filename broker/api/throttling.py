@@ -81,7 +81,7 @@ class Throttling:
     def _throttled(self, ctx: Context, request: Request, size: int, spent_ns: int, response: Any) -> Any:
         key, quotas, now_ms = request.header.api_key, self._quotas, self._clock.mono_ms()
         user, client_id = ctx.peer.principal.name, ctx.client_id or ""
-        told_ms = wait_ms = getattr(response, "throttle_time_ms", 0)
+        given_ms = wait_ms = getattr(response, "throttle_time_ms", 0)
         if key != ApiKey.PRODUCE or request.body.acks != 0:
             used_ms = quotas.request.use(user, client_id, spent_ns * NANOS_TO_PERCENT, now_ms)
             wait_ms = max(wait_ms, quotas.request.waits(used_ms))
@@ -97,7 +97,7 @@ class Throttling:
             return response
         if key == ApiKey.FETCH:
             response = self._without_records(response)
-        if wait_ms != told_ms and hasattr(response, "throttle_time_ms"):
+        if wait_ms != given_ms and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
         ctx.peer.throttle(wait_ms)
         return response

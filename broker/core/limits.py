@@ -48,8 +48,8 @@ MiB request whose sender stays just above that rate is complete within half a mi
 """
 
 FREED_PART = 8
-"""The share of the budget, 64 MiB, that is freed from slow connections when memory is short, so that the next shortage does not
-follow at once.
+"""When memory is short, 1/FREED_PART of the budget (64 MiB) is freed from slow connections, so that the next shortage does not follow
+at once.
 """
 
 ACCEPT_BACKLOG = 1024

@@ -36,20 +36,20 @@ class PeerLines(logging.Filter):
     def admit(self, kind: str, now_s: float) -> int | None:
         """Return None if the line is to be suppressed, else the number of lines that were suppressed before it."""
         began, seen = self._windows.get(kind, (now_s, 0))
-        left_out = 0
+        suppressed = 0
         if not 0 <= now_s - began < limits.PEER_LINES_WINDOW_S:  # the clock may have been set back: that starts a new window, too
-            left_out, began, seen = max(0, seen - limits.PEER_LINES), now_s, 0
+            suppressed, began, seen = max(0, seen - limits.PEER_LINES), now_s, 0
         self._windows[kind] = (began, seen + 1)
-        return left_out if seen < limits.PEER_LINES else None
+        return suppressed if seen < limits.PEER_LINES else None
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Apply `admit` to a record. The last line before suppression and the first line after it say so."""
         kind = str(record.msg)
-        left_out = self.admit(kind, record.created)
-        if left_out is None:
+        suppressed = self.admit(kind, record.created)
+        if suppressed is None:
             return False
-        if left_out:
-            record.msg = f"{kind} ({left_out:,} such lines before it were suppressed)"
+        if suppressed:
+            record.msg = f"{kind} ({suppressed:,} such lines before it were suppressed)"
         elif self._windows[kind][1] == limits.PEER_LINES:
             record.msg = f"{kind} (further such lines are counted, not written, for up to {limits.PEER_LINES_WINDOW_S} s)"
         return True

@@ -136,7 +136,9 @@ class BrokerSettings:
     )
     request_timeout_ms: int = _member(_INT, 30_000, "Longest wait for another broker's response.", _POSITIVE)
     socket_connection_setup_timeout_ms: int = _member(_LONG, 10_000, "Timeout of the first attempt to connect to another node.", _POSITIVE)
-    socket_connection_setup_timeout_max_ms: int = _member(_LONG, 30_000, "Longest timeout of later attempts.", _POSITIVE)
+    socket_connection_setup_timeout_max_ms: int = _member(
+        _LONG, 30_000, "Longest timeout of an attempt to connect to another node.", _POSITIVE
+    )
     broker_heartbeat_interval_ms: int = _member(_INT, 2_000, "Interval of the heartbeats to the controller.", _POSITIVE)
     initial_broker_registration_timeout_ms: int = _member(
         _INT, 60_000, "A broker that cannot register within this time after its start stops.", _POSITIVE
@@ -165,13 +167,13 @@ class BrokerSettings:
     replica_lag_time_max_ms: int = _member(_LONG, 30_000, "A follower that lags for this long is removed from the ISR.", _POSITIVE)
     replica_fetch_max_bytes: int = _member(_INT, 1_048_576, "Bytes that a follower fetches from one partition at a time.", _NOT_NEGATIVE)
     replica_fetch_min_bytes: int = _member(_INT, 1, "Minimum bytes of a response to a follower's fetch.")
-    replica_fetch_wait_max_ms: int = _member(_INT, 500, "Longest wait for these bytes.")
+    replica_fetch_wait_max_ms: int = _member(_INT, 500, "Longest wait of a follower's fetch for replica.fetch.min.bytes.")
     replica_fetch_response_max_bytes: int = _member(_INT, 10_485_760, "Most bytes of a response to a follower's fetch.", _NOT_NEGATIVE)
     replica_fetch_backoff_ms: int = _member(_INT, 1_000, "A follower's pause after an error.", _NOT_NEGATIVE)
     replica_socket_timeout_ms: int = _member(_INT, 30_000, "Longest wait for a connection to a leader.")
     num_replica_fetchers: int = _member(_INT, 1, "Fetchers, each with a connection, for each leader.", _POSITIVE, dynamic=True)
     replication_quota_window_num: int = _member(_INT, 11, "Windows over which the rate of throttled replication is measured.", _POSITIVE)
-    replication_quota_window_size_seconds: int = _member(_INT, 1, "Length of one such window.", _POSITIVE)
+    replication_quota_window_size_seconds: int = _member(_INT, 1, "Length in seconds of one window of throttled replication.", _POSITIVE)
     replica_selector_class: str | None = _member(
         _STRING, None, "Selects the replica for a consumer: by default the leader, with RackAwareReplicaSelector the nearest."
     )
@@ -193,9 +195,9 @@ class BrokerSettings:
     queued_max_request_bytes: int = _key(_LONG, -1, "Bytes buffered for all connections; -1 selects the built-in bound.", _OFF_OR_POSITIVE)
 
     quota_window_num: int = _key(_INT, 11, "Windows over which clients' usage is measured.", _POSITIVE)
-    quota_window_size_seconds: int = _key(_INT, 1, "Length of one such window.", _POSITIVE)
+    quota_window_size_seconds: int = _key(_INT, 1, "Length in seconds of one window of clients' usage.", _POSITIVE)
     controller_quota_window_num: int = _key(_INT, 11, "Windows over which clients' controller mutations are measured.", _POSITIVE)
-    controller_quota_window_size_seconds: int = _key(_INT, 1, "Length of one such window.", _POSITIVE)
+    controller_quota_window_size_seconds: int = _key(_INT, 1, "Length in seconds of one window of controller mutations.", _POSITIVE)
 
     # --- authorization -------------------------------------------------------------------------------------------------------
     authorizer_class_name: str = _key(

@@ -23,7 +23,7 @@ class _State:
     pause_ms: int = limits.STATE_STILL_MS
     times: int = 1
     ended_ms: int | None = None
-    told: bool = True
+    logged: bool = True
     """Whether the beginning was logged and the end was not."""
 
 
@@ -52,7 +52,7 @@ class StateLines:
         if now_ms >= known.still_ms:
             known.pause_ms = min(2 * known.pause_ms, limits.STATE_STILL_MS_MAX)
             known.still_ms = now_ms + known.pause_ms
-            known.told = True
+            known.logged = True
             still = (now_ms - known.since_ms) // 1_000
             self._logger.log(level, f"{line} (still, %d times in %d s)", *args, known.times, still)
 
@@ -62,16 +62,16 @@ class StateLines:
         if known is None or known.ended_ms is not None:
             return
         known.ended_ms = self._now_ms()
-        if known.told:
-            known.told = False
+        if known.logged:
+            known.logged = False
             self._logger.info(f"{line} (after %d s)", *args, (known.ended_ms - known.since_ms) // 1_000)
 
     def all_over(self, line: str) -> None:
         """End every state, with one line if any beginning was logged."""
-        since_ms = [known.since_ms for known in self._states.values() if known.ended_ms is None and known.told]
+        since_ms = [known.since_ms for known in self._states.values() if known.ended_ms is None and known.logged]
         for known in self._states.values():
             if known.ended_ms is None:
-                known.ended_ms, known.told = self._now_ms(), False
+                known.ended_ms, known.logged = self._now_ms(), False
         if since_ms:
             self._logger.info(f"{line} (after %d s)", (self._now_ms() - min(since_ms)) // 1_000)
 

@@ -142,10 +142,10 @@ class Connection(asyncio.Protocol):
         self.listener = listener
         self._reading = True
         self._full_reads = 0
-        self._goes_on = False
+        self._scheduled = False
         self._lingers = False
         self._held_output = 0
-        self._looked = (0, 0)
+        self._last_counted = (0, 0)
         """The bytes of requests and of output at the last call of `moved_bytes`."""
         self.last_active_ms = 0
         self.peer: Peer | None = None
@@ -184,7 +184,7 @@ class Connection(asyncio.Protocol):
         self._transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.last_active_ms = shared.mono_ms()
         if (acceptance := shared.acceptance(self.listener.name, host)) is not None and acceptance.wait_ms:
-            self.throttle(acceptance.wait_ms, at_the_end=self._throttled_off if acceptance.refused else None)
+            self.throttle(acceptance.wait_ms, at_the_end=self._close_refused if acceptance.refused else None)
 
     def data_received(self, data: bytes) -> None:
         """Handle bytes from the peer."""
@@ -221,9 +221,9 @@ class Connection(asyncio.Protocol):
         elif session.finished:
             self._close()
         else:
-            if session.runnable and not self._goes_on:
-                self._goes_on = True
-                asyncio.get_running_loop().call_soon(self._go_on)
+            if session.runnable and not self._scheduled:
+                self._scheduled = True
+                asyncio.get_running_loop().call_soon(self._run_backlog)
             if self._reading:
                 self._reading = False
                 transport.pause_reading()
@@ -265,9 +265,9 @@ class Connection(asyncio.Protocol):
         self.last_active_ms = self._shared.mono_ms()
         self.flush()
 
-    def _go_on(self) -> None:
+    def _run_backlog(self) -> None:
         """Run the next turn of the backlog."""
-        self._goes_on = False
+        self._scheduled = False
         self._session.run()
         self.flush()
 
@@ -278,7 +278,7 @@ class Connection(asyncio.Protocol):
         self._session.throttled = True
         self._throttle_end = self._shared.timers.schedule(self._shared.mono_ms() + ms, at_the_end or self._throttled)
 
-    def _throttled_off(self) -> None:
+    def _close_refused(self) -> None:
         peer_logger.warning(
             "Closing a connection: too many new connections (max.connection.creation.rate or its address's connection_creation_rate)"
         )
@@ -344,9 +344,9 @@ class Connection(asyncio.Protocol):
         """Return by how much `held_bytes` changed since the last call, in either direction."""
         if self._held_output:
             self._count_output()
-        unhandled, output = self._looked
-        self._looked = (self._session.unhandled, self._held_output)
-        return abs(self._looked[0] - unhandled) + abs(self._looked[1] - output)
+        unhandled, output = self._last_counted
+        self._last_counted = (self._session.unhandled, self._held_output)
+        return abs(self._last_counted[0] - unhandled) + abs(self._last_counted[1] - output)
 
     def stop_reading(self) -> None:
         """Stop gracefully: answer the requests in flight, then close."""

@@ -74,7 +74,7 @@ def _log_ins(listener: str, security: ListenerSecurity, entries: Sequence[LoginM
         names = ShortNames(security.items(_RULES), default_realm())
     except ValueError as error:
         raise SettingsError(f"{_RULES} at {listener}: {error}") from error
-    return partial(Gssapi, acceptor, names, _tell)
+    return partial(Gssapi, acceptor, names, _log_problem)
 
 
 def _log_ins_elsewhere(listener: str, security: ListenerSecurity, entries: Sequence[LoginModule]) -> Callable[[str], Tokens]:
@@ -97,7 +97,7 @@ def _setting(listener: str) -> str:
     return f"listener.name.{listener.lower()}.gssapi.sasl.jaas.config"
 
 
-def _tell(text: str) -> None:
+def _log_problem(text: str) -> None:
     peer_logger.info("%s", shown(text))
 
 

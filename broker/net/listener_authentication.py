@@ -48,7 +48,7 @@ _BEARER: Final = "OAUTHBEARER"
 _KERBEROS: Final = "GSSAPI"
 _JAAS: Final = "sasl.jaas.config"
 _HANDLER: Final = "sasl.server.callback.handler.class"
-JUDGES: Final = f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
+TOKEN_HANDLER: Final = f"{_MODULES}.oauthbearer.OAuthBearerValidatorCallbackHandler"
 _OF_SIGNED_TOKENS: Final = (
     "sasl.oauthbearer.jwks.endpoint.url",
     "sasl.oauthbearer.expected.audience",
@@ -203,12 +203,12 @@ def _bearer(listener: Listener, security: ListenerSecurity, around: Authenticati
     if security.of_mechanism(_BEARER, _HANDLER) in SECURED_TOKENS:
         from ottla.broker.net.oauthbearer_authentication import signed_tokens  # noqa: PLC0415 # rarely used
 
-        return partial(OAuthBearer, signed_tokens(listener.name, security, entries[0].options, around.clock, around.timers).judge)
-    if judged := [name for name in _OF_SIGNED_TOKENS if security.value(name) or security.of_mechanism(_BEARER, name)]:
+        return partial(OAuthBearer, signed_tokens(listener.name, security, entries[0].options, around.clock, around.timers).validate)
+    if validated := [name for name in _OF_SIGNED_TOKENS if security.value(name) or security.of_mechanism(_BEARER, name)]:
         where = f"listener.name.{listener.name.lower()}.oauthbearer.{_HANDLER}"
-        raise SettingsError(f"{', '.join(judged)}: signed tokens are not validated at {listener.name}: set {where} to {JUDGES}")
+        raise SettingsError(f"{', '.join(validated)}: signed tokens are not validated at {listener.name}: set {where} to {TOKEN_HANDLER}")
     try:
-        return partial(OAuthBearer, UnsecuredTokens(entries[0].options, around.clock.now_ms).judge)
+        return partial(OAuthBearer, UnsecuredTokens(entries[0].options, around.clock.now_ms).validate)
     except ValueError as error:
         raise SettingsError(f"sasl.jaas.config of {listener.name}: {error}") from error
 

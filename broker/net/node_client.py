@@ -132,7 +132,7 @@ class NodeClient:
             await pause(self._timers, self._clock, self._dial_from_ms - self._clock.mono_ms())
         setup_ms = self._patience.after(self._slow, self._jitter()) if self._slow else self._patience.setup_ms
         timer = Deadline(self._timers, self._clock, setup_ms, partial(self._too_slow, setup_ms))
-        wire = Wire(self._address, self._client_id, self._hung_up)
+        wire = Wire(self._address, self._client_id, self._closed_by_peer)
         try:
             await self._reach(wire)
             self._wire = wire
@@ -163,7 +163,7 @@ class NodeClient:
         for asked in unsent:
             self._send(wire, asked)
 
-    def _hung_up(self, why: str) -> None:
+    def _closed_by_peer(self, why: str) -> None:
         self._break(why)
 
     def _too_slow(self, setup_ms: int) -> None:

@@ -29,7 +29,7 @@ from ottla.broker.faults.answers import refusal
 from ottla.broker.net.connection import Connection, Shared
 from ottla.broker.net.listener_authentication import ListenerAuthentication
 from ottla.broker.net.session import PendingReply
-from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, ListenerSasl, LogIn, Moment, SaslExchange, Step
+from ottla.broker.security.sasl import MIN_BETWEEN_MS, AfterStep, ListenerSasl, Moment, SaslExchange, SaslSession, Step
 from ottla.protocol.api_keys import ApiKey
 
 if TYPE_CHECKING:
@@ -46,8 +46,8 @@ class SecuredConnection(Connection):
     def __init__(self, shared: Shared, listener: Listener, at_listener: ListenerAuthentication) -> None:
         super().__init__(shared, listener)
         self._lock = at_listener
-        self._asks_for_tls = at_listener.tls is not None
-        self._shaking_hands: asyncio.Task[None] | None = None
+        self._awaits_tls = at_listener.tls is not None
+        self._handshake: asyncio.Task[None] | None = None
         self._early: list[bytes] = []
         self._is_lost = False
 
@@ -56,8 +56,8 @@ class SecuredConnection(Connection):
         super().connection_made(transport)
         if self._transport.is_closing():
             return
-        if not self._asks_for_tls:
-            self._ask_for_log_in()
+        if not self._awaits_tls:
+            self._require_sasl()
             return
         self._transport.pause_reading()  # the next bytes belong to the TLS handshake
         if self._throttle_end is None:
@@ -65,17 +65,17 @@ class SecuredConnection(Connection):
 
     def _begin_handshake(self) -> None:
         assert self._lock.tls is not None
-        self._shaking_hands = asyncio.get_running_loop().create_task(self._shake_hands(self._lock.tls))
+        self._handshake = asyncio.get_running_loop().create_task(self._perform_handshake(self._lock.tls))
 
     def _throttled(self) -> None:
         """Resume after a quota's delay; start the handshake if the delay was the one before it."""
         super()._throttled()
-        if self._asks_for_tls and self._shaking_hands is None and not self._transport.is_closing():
+        if self._awaits_tls and self._handshake is None and not self._transport.is_closing():
             self._begin_handshake()
 
     def data_received(self, data: bytes) -> None:
         """Store bytes that arrive before TLS replaces this protocol, or in the turn in which the handshake ends; otherwise handle them."""
-        if not self._asks_for_tls:
+        if not self._awaits_tls:
             super().data_received(data)
         else:
             self._early.append(data)
@@ -94,12 +94,12 @@ class SecuredConnection(Connection):
 
     def stop_reading(self) -> None:
         """Close the connection at once if its handshake is not complete; otherwise stop gracefully."""
-        if not self._asks_for_tls:
+        if not self._awaits_tls:
             super().stop_reading()
         else:
             self.abort()
 
-    async def _shake_hands(self, tls: ListenerTls) -> None:
+    async def _perform_handshake(self, tls: ListenerTls) -> None:
         plain, host = self._transport, self.peer.host if self.peer is not None else ""
         if plain.is_closing():
             return
@@ -126,21 +126,21 @@ class SecuredConnection(Connection):
             plain.abort()
             self.connection_lost(error)
             return
-        self._asks_for_tls = False
+        self._awaits_tls = False
         if self._is_lost:
             return
         self._transport = cast(asyncio.Transport, TlsTransport(transport, plain))
         self._transport.set_write_buffer_limits(limits.WRITE_HIGH_BYTES, limits.WRITE_LOW_BYTES)
         self.last_active_ms = self._shared.mono_ms()
-        self._ask_for_log_in()
+        self._require_sasl()
         early, self._early = self._early, []
         for data in early:
             self.data_received(data)
 
-    def _ask_for_log_in(self) -> None:
+    def _require_sasl(self) -> None:
         if self._lock.sasl is not None and self.peer is not None:
             self.peer.principal = ANONYMOUS
-            _LogInGate(self, self._shared, self.peer, self._lock.sasl).close()
+            _SaslGate(self, self._shared, self.peer, self._lock.sasl).close()
 
     def _close(self) -> None:
         """Close a TLS connection by TLS's own closing alert, after the last response."""
@@ -224,42 +224,42 @@ def _reason(error: Exception) -> str:
     return getattr(error, "reason", None) or str(error)
 
 
-class _LogInGate:
+class _SaslGate:
     """A filter between a connection's session and the dispatcher that performs SASL authentication."""
 
     def __init__(self, connection: SecuredConnection, shared: Shared, peer: Peer, at_listener: ListenerSasl) -> None:
         self._connection, self._shared, self._peer, self._lock, self._session = connection, shared, peer, at_listener, connection.session
         self._cancel_timer: Callable[[], None] = lambda: None
         self._exchange: SaslExchange | None = SaslExchange(at_listener, refusal, is_valid)
-        self._login: LogIn | None = None
-        self._began_again_ms: int | None = None
+        self._sasl_session: SaslSession | None = None
+        self._reauthentication_ms: int | None = None
 
     def close(self) -> None:
         """Let no request pass before authentication."""
         self._peer.has_to_log_in = True
         self._session.serve(self._handle, self._at_once, self._lock.max_receive_bytes)
-        self._give_it_time()
+        self._start_timeout()
 
-    def _give_it_time(self) -> None:
+    def _start_timeout(self) -> None:
         shared = self._shared
-        timer = shared.timers.schedule(shared.mono_ms() + limits.LOG_IN_MS, self._took_too_long)
+        timer = shared.timers.schedule(shared.mono_ms() + limits.LOG_IN_MS, self._timed_out)
         self._cancel_timer = self._peer.on_closed[self] = timer.cancel
 
-    def _took_too_long(self) -> None:
+    def _timed_out(self) -> None:
         if not self._connection.idle:  # the client waits for this broker: for a response, or for the end of a throttle time
-            self._give_it_time()
+            self._start_timeout()
             return
         peer_logger.info("Failed authentication with %s (it took more than %d ms)", self._peer.host, limits.LOG_IN_MS)
         self._connection.abort()
 
     def _handle(self, frame: Buffer) -> Reply | PendingReply:
         if self._exchange is None:
-            assert self._login is not None
+            assert self._sasl_session is not None
             now_ms = self._shared.mono_ms()
-            if bytes(frame[:2]) == _HANDSHAKE and self._may_begin_again(now_ms):
-                self._began_again_ms = now_ms
-                self._exchange = SaslExchange(self._lock, refusal, is_valid, self._login)
-            elif self._is_over(now_ms):
+            if bytes(frame[:2]) == _HANDSHAKE and self._may_reauthenticate(now_ms):
+                self._reauthentication_ms = now_ms
+                self._exchange = SaslExchange(self._lock, refusal, is_valid, self._sasl_session)
+            elif self._is_expired(now_ms):
                 peer_logger.info(
                     "Closing a connection of %s whose session has expired (connections.max.reauth.ms or its token's expiry)",
                     self._peer.host,
@@ -270,44 +270,44 @@ class _LogInGate:
         clock = self._shared.clock
         step = self._exchange.take(frame, Moment(clock.now_ms(), clock.mono_ms()))
         if self._exchange.done is not None:
-            self._let_in(self._exchange.done)
-        if step.end is not AfterStep.GOES_ON:
+            self._authenticated(self._exchange.done)
+        if step.end is not AfterStep.CONTINUE:
             return self._refuse(step)
         return self._shared.dispatcher.handle(self._peer, frame) if step.passes else step.answer
 
     def _at_once(self, data: bytes, at: int) -> tuple[Reply, int] | None:
-        if self._exchange is not None or self._is_over(self._shared.mono_ms()):
+        if self._exchange is not None or self._is_expired(self._shared.mono_ms()):
             return None
         return self._shared.dispatcher.at_once(data, at)
 
-    def _let_in(self, login: LogIn) -> None:
-        self._login, self._exchange = login, None
+    def _authenticated(self, session: SaslSession) -> None:
+        self._sasl_session, self._exchange = session, None
         self._cancel_timer()
         self._peer.on_closed.pop(self, None)
-        if login.user is None:  # Kafka completes the authentication and maps the principal to a name when the first request arrives
+        if session.user is None:  # Kafka completes the authentication and maps the principal to a name when the first request arrives
             self._session.serve(lambda _frame: CLOSE, lambda _data, _at: None, self._shared.max_request_bytes)
             return
         self._peer.has_to_log_in = False
-        self._peer.principal, self._peer.by_token = Principal(USER, login.user), login.by_token
+        self._peer.principal, self._peer.by_token = Principal(USER, session.user), session.by_token
         dispatcher, max_bytes = self._shared.dispatcher, self._shared.max_request_bytes
-        if login.expires_mono_ms is None:
+        if session.expires_mono_ms is None:
             self._session.serve(lambda frame: dispatcher.handle(self._peer, frame), dispatcher.at_once, max_bytes)
         else:
             self._session.serve(self._handle, self._at_once, max_bytes)
 
-    def _is_over(self, now_ms: int) -> bool:
-        login = self._login
-        return login is not None and login.expires_mono_ms is not None and now_ms > login.expires_mono_ms
+    def _is_expired(self, now_ms: int) -> bool:
+        session = self._sasl_session
+        return session is not None and session.expires_mono_ms is not None and now_ms > session.expires_mono_ms
 
-    def _may_begin_again(self, now_ms: int) -> bool:
-        if self._login is None or self._login.expires_mono_ms is None:
+    def _may_reauthenticate(self, now_ms: int) -> bool:
+        if self._sasl_session is None or self._sasl_session.expires_mono_ms is None:
             return False
-        return self._began_again_ms is None or now_ms - self._began_again_ms >= MIN_BETWEEN_MS
+        return self._reauthentication_ms is None or now_ms - self._reauthentication_ms >= MIN_BETWEEN_MS
 
     def _refuse(self, step: Step) -> Reply | PendingReply:
         peer_logger.info("Failed authentication with %s (%s)", self._peer.host, shown(step.why))
         last = LastWords(step.answer) if step.answer else CLOSE
-        if step.end is AfterStep.CLOSES or not self._lock.delay_ms:
+        if step.end is AfterStep.CLOSE or not self._lock.delay_ms:
             return last
         later: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         timer = self._shared.timers.schedule(self._shared.mono_ms() + self._lock.delay_ms, partial(later.set_result, last))

@@ -55,14 +55,14 @@ class SecuredNodeClient(NodeClient):
             if self._client_security.tls is None:
                 await super()._reach(wire)
             else:
-                await self._shake_hands(wire, self._client_security.tls.context)
+                await self._perform_handshake(wire, self._client_security.tls.context)
             if self._client_security.sasl is not None:
-                await self._log_in(wire, self._client_security.sasl)
+                await self._authenticate(wire, self._client_security.sasl)
         except AuthenticationFailed as error:
-            self._tell(error)
+            self._log_failure(error)
             raise
 
-    async def _shake_hands(self, wire: Wire, context: ssl.SSLContext) -> None:
+    async def _perform_handshake(self, wire: Wire, context: ssl.SSLContext) -> None:
         plain = await self._network.connect(self.node.host, self.node.port, asyncio.Protocol)
         try:
             transport = await asyncio.get_running_loop().start_tls(
@@ -81,21 +81,21 @@ class SecuredNodeClient(NodeClient):
             raise ConnectionResetError(_CUT_OFF)
         wire.connection_made(transport)
 
-    async def _log_in(self, wire: Wire, sasl: ClientSasl) -> None:
-        told = await wire.call(SaslHandshakeRequest(sasl.mechanism), _HANDSHAKE_VERSION)
-        if told.error_code:
-            error = "not enabled in the server" if told.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else "not expected there"
+    async def _authenticate(self, wire: Wire, sasl: ClientSasl) -> None:
+        handshake = await wire.call(SaslHandshakeRequest(sasl.mechanism), _HANDSHAKE_VERSION)
+        if handshake.error_code:
+            error = "not enabled in the server" if handshake.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM else "not expected there"
             raise AuthenticationFailed(
-                f"{self._address}: Client SASL mechanism '{sasl.mechanism}' {error}, enabled mechanisms are {_said(told.mechanisms)}"
+                f"{self._address}: Client SASL mechanism '{sasl.mechanism}' {error}, enabled mechanisms are {_quoted(handshake.mechanisms)}"
             )
         tokens, lifetime_ms = sasl.tokens(self.node.host), 0
-        said: bytes | None = None
+        answered: bytes | None = None
         try:
-            while (token := await _next_token(sasl, tokens, said)) is not None:
+            while (token := await _next_token(sasl, tokens, answered)) is not None:
                 answer = await wire.call(SaslAuthenticateRequest(token), _AUTHENTICATE_VERSION)
                 if answer.error_code:
-                    raise AuthenticationFailed(f"{self._address}: {_said(answer.error_message or ErrorCode.of(answer.error_code).name)}")
-                said, lifetime_ms = bytes(answer.auth_bytes), answer.session_lifetime_ms
+                    raise AuthenticationFailed(f"{self._address}: {_quoted(answer.error_message or ErrorCode.of(answer.error_code).name)}")
+                answered, lifetime_ms = bytes(answer.auth_bytes), answer.session_lifetime_ms
         except NotTrusted as error:
             raise AuthenticationFailed(f"{self._address}: {error}") from error
         if lifetime_ms > 0:
@@ -104,21 +104,21 @@ class SecuredNodeClient(NodeClient):
 
     def _renew(self, wire: Wire, sasl: ClientSasl) -> None:
         if self._wire is wire and self._opening is None:
-            self._opening = asyncio.get_running_loop().create_task(self._log_in_again(wire, sasl))
+            self._opening = asyncio.get_running_loop().create_task(self._reauthenticate(wire, sasl))
 
-    async def _log_in_again(self, wire: Wire, sasl: ClientSasl) -> None:
+    async def _reauthenticate(self, wire: Wire, sasl: ClientSasl) -> None:
         """Re-authenticate. Earlier requests are answered before; later ones wait."""
         try:
-            await self._log_in(wire, sasl)
+            await self._authenticate(wire, sasl)
         except LinkBroken as error:
             self._opening = None
             if isinstance(error, AuthenticationFailed):
-                self._tell(error)
+                self._log_failure(error)
             self._break(str(error), type(error))
             return
         self._opened(wire)
 
-    def _hung_up(self, why: str) -> None:
+    def _closed_by_peer(self, why: str) -> None:
         """Fail after the peer's last response has been processed, because it may explain why the peer closed the connection."""
         opening = self._opening
         if opening is None:
@@ -132,18 +132,18 @@ class SecuredNodeClient(NodeClient):
             self._renewal = None
         super()._break(why, kind)
 
-    def _tell(self, error: AuthenticationFailed) -> None:
+    def _log_failure(self, error: AuthenticationFailed) -> None:
         peer_logger.error("Connection to node %d failed authentication due to: %s", self.node.node_id, error)
 
 
-async def _next_token(sasl: ClientSasl, tokens: Tokens, said: bytes | None) -> bytes | None:
+async def _next_token(sasl: ClientSasl, tokens: Tokens, answered: bytes | None) -> bytes | None:
     """Return the next token, or None after the last. Raises NotTrusted."""
-    return await _on_a_thread(partial(_next, tokens, said)) if sasl.takes_long(said) else _next(tokens, said)
+    return await _on_a_thread(partial(_next, tokens, answered)) if sasl.takes_long(answered) else _next(tokens, answered)
 
 
-def _next(tokens: Tokens, said: bytes | None) -> bytes | None:
+def _next(tokens: Tokens, answered: bytes | None) -> bytes | None:
     try:
-        return next(tokens) if said is None else tokens.send(said)
+        return next(tokens) if answered is None else tokens.send(answered)
     except StopIteration:
         return None
 
@@ -165,7 +165,7 @@ def _on_a_thread(work: Callable[[], bytes | None]) -> asyncio.Future[bytes | Non
     return asyncio.wrap_future(done)
 
 
-def _said(what: object) -> str:
+def _quoted(what: object) -> str:
     """Return the peer's text, quoted and cut, because the peer may be an impostor."""
     return repr(what)[:_SAID_CHARS]
 

@@ -45,7 +45,7 @@ class StoreChanges:
         over = _typed(wanted)
         for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
-            if not tls.is_of(security):
+            if not tls.has_stores_of(security):
                 try:
                     self._renewed(name, tls, security)
                 except (ValueError, OSError) as error:
@@ -57,7 +57,7 @@ class StoreChanges:
         over = _typed(wanted)
         for name, tls in self._authentication.items():
             security = ListenerSecurity(self._settings, name, over)
-            if tls.is_of(security) and not tls.is_stale():
+            if tls.has_stores_of(security) and not tls.is_stale():
                 continue
             try:
                 renewed, key = self._renewed(name, tls, security)
@@ -76,7 +76,7 @@ class StoreChanges:
         """Apply new settings to connections to a listener that only other nodes have."""
         key = self._keys[name]
         try:
-            if not key.is_of(security):
+            if not key.has_stores_of(security):
                 key.take(key.renewed(security), security)
         except (ValueError, OSError) as error:
             logger.error("Cannot reload the stores for connections to listener %s; the previous ones stay in use: %s", name, error)

@@ -65,8 +65,8 @@ class Gssapi:
     expires_ms = None
     by_token = False
 
-    def __init__(self, acceptor: Acceptor, names: ShortNames, tell: Callable[[str], None]) -> None:
-        self._acceptor, self._names, self._tell = acceptor, names, tell
+    def __init__(self, acceptor: Acceptor, names: ShortNames, log_problem: Callable[[str], None]) -> None:
+        self._acceptor, self._names, self._log_problem = acceptor, names, log_problem
         self._context: Any = None
         self._principal: str | None = None
         self._next = self._accept
@@ -109,5 +109,5 @@ class Gssapi:
         try:
             self.user = self._names.of(self._principal)
         except ValueError as error:
-            self._tell(f"Failed to set name for '{self._principal}' based on Kerberos authentication rules: {error}")
+            self._log_problem(f"Failed to set name for '{self._principal}' based on Kerberos authentication rules: {error}")
         self.complete = True

@@ -43,7 +43,7 @@ class Bearer(NamedTuple):
     expires_ms: int
 
 
-Judge = Callable[[str], Bearer]
+ValidateToken = Callable[[str], Bearer]
 """Validates a token. Raises BadToken or Broken."""
 
 
@@ -52,26 +52,26 @@ class OAuthBearer:
 
     by_token = False
 
-    def __init__(self, judge: Judge) -> None:
-        self._judge = judge
-        self._told: str | None = None
+    def __init__(self, validate: ValidateToken) -> None:
+        self._validate = validate
+        self._error_response: str | None = None
         self.complete = False
         self.user = ""
         self.expires_ms: int | None = None
 
     def evaluate(self, token: bytes) -> bytes:
         """Process the client's first message with its token, or its acknowledgment of the error response."""
-        if token == _ACKNOWLEDGED and self._told is not None:
-            raise Refused(self._told)
-        self._told = None
+        if token == _ACKNOWLEDGED and self._error_response is not None:
+            raise Refused(self._error_response)
+        self._error_response = None
         authzid, value = _read(token.decode("utf-8", "replace"))
         try:
-            bearer = self._judge(value)
+            bearer = self._validate(value)
         except BadToken as error:
             status = "invalid_token" if error.scope is None else "insufficient_scope"
             scope = "" if error.scope is None else f', "scope":"{error.scope}"'
-            self._told = f'{{"status":"{status}"{scope}}}'
-            return self._told.encode()
+            self._error_response = f'{{"status":"{status}"{scope}}}'
+            return self._error_response.encode()
         if authzid and authzid != bearer.user:
             raise Refused(
                 f"Authentication failed: Client requested an authorization id ({authzid}) that is different from the token's principal "
@@ -112,8 +112,8 @@ class UnsecuredTokens:
         if self._skew_ms < 0:
             raise ValueError(f"Allowable clock skew millis must not be negative: {self._skew_ms}")
 
-    def judge(self, token: str) -> Bearer:
-        """Validate a token (a `Judge`). Raises BadToken or Broken."""
+    def validate(self, token: str) -> Bearer:
+        """Validate a token (a `ValidateToken`). Raises BadToken or Broken."""
         claims = _claims(token)
         scope = _scope(claims.get(self._scope))
         expires = _number(claims, "exp")

@@ -54,9 +54,9 @@ class ListenerSasl:
 class AfterStep(Enum):
     """The consequence of a step for the connection."""
 
-    GOES_ON = 0
-    CLOSES = 1
-    REFUSED = 2
+    CONTINUE = 0
+    CLOSE = 1
+    REJECT = 2
     """The response is delayed, and then the connection is closed."""
 
 
@@ -64,12 +64,12 @@ class Step(NamedTuple):
     """The result of a frame. If `passes`, the normal request handler responds. `why` is for the log."""
 
     answer: list[Buffer]
-    end: AfterStep = AfterStep.GOES_ON
+    end: AfterStep = AfterStep.CONTINUE
     why: str = ""
     passes: bool = False
 
 
-class LogIn(NamedTuple):
+class SaslSession(NamedTuple):
     """The result of an authentication: the user, the mechanism, and the monotonic time at which the session expires (None: never).
     Without a user no request is served.
     """
@@ -105,21 +105,21 @@ class SaslExchange:
         lock: ListenerSasl,
         refuse: Callable[[int, Any, ErrorCode], Any],
         software_is_valid: Callable[[Any, int], bool],
-        before: LogIn | None = None,
+        before: SaslSession | None = None,
     ) -> None:
         self._lock, self._refuse, self._software_is_valid, self._before = lock, refuse, software_is_valid, before
         self._state = _State.FIRST if before is None else _State.HANDSHAKE_OR_VERSIONS
         self._name = ""
         self._mechanism: Mechanism
         self._framed = False
-        self.done: LogIn | None = None
+        self.done: SaslSession | None = None
 
     def take(self, frame: Buffer, now: Moment) -> Step:
         """Process one frame of the client."""
         if self._state is _State.OTHER_MECHANISM:
             assert self._before is not None
             why = f"SASL mechanism '{self._name}' requested by client is not supported for re-authentication of mechanism "
-            return Step([], AfterStep.REFUSED, f"{why}'{self._before.mechanism}'")
+            return Step([], AfterStep.REJECT, f"{why}'{self._before.mechanism}'")
         if self._state is not _State.TOKENS:
             return self._request(frame)
         return self._framed_token(frame, now) if self._framed else self._bare_token(bytes(frame), now)
@@ -145,13 +145,13 @@ class SaslExchange:
         if key == ApiKey.SASL_HANDSHAKE:
             return self._handshake(header, body)
         if self._state is not _State.HANDSHAKE_OR_VERSIONS or self._before is not None:
-            return Step([], AfterStep.CLOSES, "Unexpected ApiVersions request received during SASL authentication")
+            return Step([], AfterStep.CLOSE, "Unexpected ApiVersions request received during SASL authentication")
         if version_is_known and self._software_is_valid(body, header.api_version):
             self._state = _State.HANDSHAKE
         return Step([], passes=True)
 
     def _no_request(self, why: str) -> Step:
-        return Step([], AfterStep.CLOSES, f"{_NO_REQUEST} ({why})" if self._state is _State.FIRST else why)
+        return Step([], AfterStep.CLOSE, f"{_NO_REQUEST} ({why})" if self._state is _State.FIRST else why)
 
     def _handshake(self, header: RequestHeader, request: SaslHandshakeRequest) -> Step:
         self._framed = header.api_version >= 1
@@ -159,9 +159,9 @@ class SaslExchange:
         error = ErrorCode.NONE if known else ErrorCode.UNSUPPORTED_SASL_MECHANISM
         answer = _response(header, SaslHandshakeResponse(error, list(self._lock.mechanisms)))
         if not known and self._before is not None:  # Kafka does not send the rejection of a renewed handshake: it closes the connection
-            return Step([], AfterStep.CLOSES, "Unsupported SASL mechanism")
+            return Step([], AfterStep.CLOSE, "Unsupported SASL mechanism")
         if not known:
-            return Step(answer, AfterStep.REFUSED, "Unsupported SASL mechanism")
+            return Step(answer, AfterStep.REJECT, "Unsupported SASL mechanism")
         self._name = request.mechanism
         if self._before is not None and self._before.mechanism != self._name:
             self._state = _State.OTHER_MECHANISM
@@ -177,9 +177,9 @@ class SaslExchange:
         try:
             answer = self._evaluated(token, now)
         except (Failed, Broken) as error:
-            return Step([], AfterStep.CLOSES, str(error))
+            return Step([], AfterStep.CLOSE, str(error))
         except Refused as error:
-            return Step([], AfterStep.REFUSED, str(error))
+            return Step([], AfterStep.REJECT, str(error))
         return Step([] if answer is None else [_SIZE.pack(len(answer)) + answer])
 
     def _framed_token(self, frame: Buffer, now: Moment) -> Step:
@@ -188,28 +188,28 @@ class SaslExchange:
         except UnsupportedVersion as error:
             why = str(error)
             if error.api_key != ApiKey.API_VERSIONS:
-                return Step([], AfterStep.CLOSES, why)
+                return Step([], AfterStep.CLOSE, why)
             header = RequestHeader(error.api_key, 0, error.correlation_id, None)  # ApiVersions is answered with version 0
-            return Step(_response(header, ApiVersionsResponse(ErrorCode.ILLEGAL_SASL_STATE)), AfterStep.REFUSED, why)
+            return Step(_response(header, ApiVersionsResponse(ErrorCode.ILLEGAL_SASL_STATE)), AfterStep.REJECT, why)
         except ProtocolError as error:
-            return Step([], AfterStep.CLOSES, str(error))
+            return Step([], AfterStep.CLOSE, str(error))
         header, body = request.header, request.body
         if not isinstance(body, SaslAuthenticateRequest):
             why = f"Unexpected Kafka request of type {_named(header.api_key)} during SASL authentication."
             if header.api_key == ApiKey.PRODUCE and getattr(body, "acks", 1) == 0:
-                return Step([], AfterStep.CLOSES, why)
+                return Step([], AfterStep.CLOSE, why)
             response = self._refuse(header.api_key, body, ErrorCode.ILLEGAL_SASL_STATE)
             if hasattr(response, "error_message"):
                 response.error_message = why
             if header.api_key == ApiKey.DESCRIBE_CLIENT_QUOTAS:
                 response.entries = None
-            return Step(_response(header, response), AfterStep.REFUSED, why)
+            return Step(_response(header, response), AfterStep.REJECT, why)
         try:
             answer = self._evaluated(bytes(body.auth_bytes), now)
         except Refused as error:
             return _refused(header, str(error), str(error))
         except Broken as error:
-            return Step([], AfterStep.CLOSES, str(error))
+            return Step([], AfterStep.CLOSE, str(error))
         except Failed as error:
             again = "authentication" if self._before is None else "re-authentication"
             told = f"Authentication failed during {again} due to invalid credentials with SASL mechanism {self._name}"
@@ -228,7 +228,7 @@ class SaslExchange:
                 raise Broken("no rule maps the principal of the re-authentication to a name")
             if self._before is not None and self._before.user != mechanism.user:
                 raise Refused(f"Cannot change principals during re-authentication from User.{self._before.user}: User.{mechanism.user}")
-            self.done = LogIn(mechanism.user, self._name, mechanism.by_token, self._expiry(mechanism, now))
+            self.done = SaslSession(mechanism.user, self._name, mechanism.by_token, self._expiry(mechanism, now))
         return answer
 
     def _expiry(self, mechanism: Mechanism, now: Moment) -> int | None:
@@ -249,7 +249,7 @@ def _named(api_key: int) -> str:
 
 
 def _refused(header: RequestHeader, told: str, why: str) -> Step:
-    return Step(_response(header, SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, told)), AfterStep.REFUSED, why)
+    return Step(_response(header, SaslAuthenticateResponse(ErrorCode.SASL_AUTHENTICATION_FAILED, told)), AfterStep.REJECT, why)
 
 
 def _response(header: RequestHeader, response: Any) -> list[Buffer]:

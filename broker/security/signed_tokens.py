@@ -96,22 +96,22 @@ class ClaimRules:
 
 
 class SignedTokens:
-    """The validator of signed tokens, by the wall clock. `tell` logs why a token is invalid."""
+    """The validator of signed tokens, by the wall clock. `log_problem` logs why a token is invalid."""
 
-    def __init__(self, source: KeySource, rules: ClaimRules, now_ms: Callable[[], int], tell: Callable[[str], object]) -> None:
-        self._source, self._rules, self._now_ms, self._tell = source, rules, now_ms, tell
+    def __init__(self, source: KeySource, rules: ClaimRules, now_ms: Callable[[], int], log_problem: Callable[[str], object]) -> None:
+        self._source, self._rules, self._now_ms, self._log_problem = source, rules, now_ms, log_problem
 
-    def judge(self, token: str) -> Bearer:
-        """Validate a token (an `oauthbearer.Judge`). The reason of a failure goes to `tell`; the client learns only that the
+    def validate(self, token: str) -> Bearer:
+        """Validate a token (an `oauthbearer.ValidateToken`). The reason of a failure goes to `log_problem`; the client learns only that the
         token is invalid.
         """
         try:
-            return self._judged(token)
+            return self._validated(token)
         except BadToken as error:
-            self._tell(str(error))
+            self._log_problem(str(error))
             raise
 
-    def _judged(self, token: str) -> Bearer:
+    def _validated(self, token: str) -> Bearer:
         parts = token.split(".")
         if len(parts) != _PARTS or not all(parts):
             raise BadToken("the token does not have three parts")

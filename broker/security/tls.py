@@ -89,7 +89,7 @@ class _Handshake(ssl.SSLObject):
             raise
 
 
-class CarriedContext(ssl.SSLContext):
+class HandshakeContext(ssl.SSLContext):
     """A context for one handshake that delegates to the listener's shared context and knows the transport, to which an alert is written."""
 
     shared: ssl.SSLContext
@@ -120,9 +120,9 @@ class ListenerTls:
         self._rules = PrincipalRules(str(security.value("ssl.principal.mapping.rules")))
         self._client_auth, self._read = client_auth, read
         self.context, self._stores = self._made(security)
-        self._spare: list[CarriedContext] = []
+        self._spare: list[HandshakeContext] = []
 
-    def is_of(self, security: ListenerSecurity) -> bool:
+    def has_stores_of(self, security: ListenerSecurity) -> bool:
         """Return whether the context was made from the same keystore and truststore settings."""
         before = self._stores.security
         return all(before.value(name) == security.value(name) for name in RELOADABLE)
@@ -156,7 +156,7 @@ class ListenerTls:
     @contextmanager
     def handshake(self, plain: asyncio.Transport) -> Iterator[ssl.SSLContext]:
         """Yield the context for one handshake over `plain`. These contexts are reused, because making one takes as long as a signature."""
-        context = self._spare.pop() if self._spare else CarriedContext(ssl.PROTOCOL_TLS_SERVER)
+        context = self._spare.pop() if self._spare else HandshakeContext(ssl.PROTOCOL_TLS_SERVER)
         context.shared, context.plain = self.context, plain
         try:
             yield context
@@ -173,12 +173,12 @@ class ListenerTls:
 
     def _made(self, security: ListenerSecurity) -> tuple[ssl.SSLContext, Stores]:
         written = files_written(security)  # before the files are read, so that a change during the read is noticed later
-        context = held_to(security, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
+        context = restrict(security, ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER))
         context.sslobject_class = _Handshake
         material = key_material(security, self._read)
         if material is None:
             raise StoreError("neither ssl.keystore.location nor ssl.keystore.key is set: a listener with TLS needs a key and a certificate")
-        show(context, material)
+        use_certificate(context, material)
         if self._client_auth != "none":
             trust(context, trust_anchors(security, self._read))
             context.verify_mode = _AUTH[self._client_auth]
@@ -215,7 +215,7 @@ def files_written(security: ListenerSecurity) -> list[int | None]:
     return found
 
 
-def held_to(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLContext:
+def restrict(security: ListenerSecurity, context: ssl.SSLContext) -> ssl.SSLContext:
     """Apply the configured versions and cipher suites to the context and return it. Raises StoreError."""
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     suites = security.items("ssl.cipher.suites")
@@ -258,7 +258,7 @@ def _versions(enabled: Sequence[str], suites: Sequence[str]) -> tuple[ssl.TLSVer
     return _VERSIONS[names[0]], _VERSIONS[names[-1]]
 
 
-def show(context: ssl.SSLContext, material: KeyMaterial) -> None:
+def use_certificate(context: ssl.SSLContext, material: KeyMaterial) -> None:
     """Set the context's private key and certificates. Certificates that OpenSSL considers weak are accepted if the JVM accepts
     them. Raises StoreError.
     """

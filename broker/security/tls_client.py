@@ -19,7 +19,7 @@ from ottla.broker.core.listener_security import ListenerSecurity
 from ottla.broker.core.security_keys import RELOADABLE
 from ottla.broker.security.pem import StoreError
 from ottla.broker.security.stores import Read, key_material, trust_anchors
-from ottla.broker.security.tls import CarriedContext, files_written, held_to, show, trust
+from ottla.broker.security.tls import HandshakeContext, files_written, restrict, trust, use_certificate
 
 _TURNS: Final = 10
 _NO_HANDSHAKE: Final = (
@@ -36,13 +36,13 @@ class ClientTls:
         self.context = self.renewed(security)
         self._stores = _stores(security)
 
-    def is_of(self, security: ListenerSecurity) -> bool:
+    def has_stores_of(self, security: ListenerSecurity) -> bool:
         """Return whether the context was made from the same settings and the files' current contents."""
         return self._stores == _stores(security)
 
     def renewed(self, security: ListenerSecurity) -> ssl.SSLContext:
         """Return a context for new settings, to be passed to `take`. Raises StoreError, OSError or ValueError."""
-        context = held_to(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+        context = restrict(security, ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
         algorithm = security.text(_ALGORITHM)
         if algorithm is not None and algorithm.lower() != "https":
             raise StoreError(f"{_ALGORITHM}={algorithm} is not supported: allowed are https and an empty value")
@@ -51,7 +51,7 @@ class ClientTls:
         trust(context, trust_anchors(security, self._read))
         material = key_material(security, self._read)
         if material is not None:
-            show(context, material)
+            use_certificate(context, material)
         return context
 
     def take(self, renewed: ssl.SSLContext, security: ListenerSecurity) -> None:
@@ -64,7 +64,7 @@ def check_handshake(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
     Raises StoreError.
     """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
-    carried = CarriedContext(ssl.PROTOCOL_TLS_SERVER)
+    carried = HandshakeContext(ssl.PROTOCOL_TLS_SERVER)
     carried.shared = server
     by_name, client.check_hostname = client.check_hostname, False
     try:

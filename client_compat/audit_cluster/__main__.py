@@ -1,7 +1,7 @@
 """`python -m client_compat.audit_cluster`: the audit through spark-submit with the packaged wheel, on a master and two workers; of
 directories, and of a broker that serves one of them.
 
-Exit code 0: both workers ran tasks of the scan, and the findings are those of one process, each time.
+Exit code 0: both workers ran tasks that read, and the findings are those of one process, each time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def write_logs(root: Path, megabytes: int) -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """What came of one spark-submit: the verdict, and how many tasks of the scan each worker's executor ran."""
+    """What came of one spark-submit: the verdict, and how many tasks that read each worker's executor ran."""
 
     verdict: dict[str, Any]
     tasks: dict[str, int]
@@ -88,7 +88,7 @@ def submit(master: str, wheel: Path, paths: Sequence[str], work: Path, name: str
 def main(megabytes: Annotated[int, typer.Option(help="Size of the clean log.")] = 256) -> None:
     """Audit on a standalone Spark cluster, and show who did what."""
     console = Console()
-    table = Table("Read", "Worker", "Tasks of the kafka_log scan", "Findings as in one process", title="Who read", title_justify="left")
+    table = Table("Read", "Worker", "Tasks that read", "Findings as in one process", title="Who read", title_justify="left")
     right = True
     with tempfile.TemporaryDirectory(prefix="ottla-cluster-") as directory, ExitStack() as stack:
         work = Path(directory)

@@ -1,4 +1,4 @@
-"""Reads from Spark's event log which executor, on which worker, ran the tasks that scanned kafka_log."""
+"""Reads from Spark's event log which executor, on which worker, ran the tasks that read logs."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
+from ottla.spark_jobs.engines.distributed import NAME
+
 
 def scan_tasks(lines: Iterable[str]) -> Counter[str]:
-    """Successful tasks of the stages that scan kafka_log, by executor id. An executor without any is there with 0."""
+    """Successful tasks of the stages that read log partitions, by executor id. An executor without any is there with 0."""
     tasks: Counter[str] = Counter()
     scans: set[int] = set()
     ended: list[tuple[int, str]] = []
@@ -27,4 +29,4 @@ def scan_tasks(lines: Iterable[str]) -> Counter[str]:
 
 
 def _scans(stage: dict[str, Any]) -> bool:
-    return any("BatchScan kafka_log" in rdd.get("Scope", "") for rdd in stage["RDD Info"])
+    return any(rdd.get("Name") == NAME for rdd in stage["RDD Info"]) and not stage["Parent IDs"]

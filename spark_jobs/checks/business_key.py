@@ -1,11 +1,11 @@
 """Rule `business-key`: no two visible records of a topic carry the same key of the application's own."""
 
-from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
+from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity
 
 RULE = Rule(
     name="business-key",
     title="Duplicate business keys",
-    proves="What the application calls one thing is in the topic once: the duplicate that nothing on the wire marks.",
+    proves="Every business key is in the topic once: no duplicate that the protocol cannot detect.",
     severity=Severity.VIOLATION,
     evidence=(
         "business_key",
@@ -49,4 +49,5 @@ RULE = Rule(
     """,
     view="visible_records",
     needs=Needs.KEY,
+    scope=Scope.KEY,
 )

@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="crc",
     title="Corrupt batches",
-    proves="The bytes from the attributes to the end of each batch are those that were written, and between batches there is nothing else.",
+    proves="Each batch has the bytes that were written, from the attributes to its end, and there are no other bytes between batches.",
     severity=Severity.VIOLATION,
     evidence=("size_bytes", "detail"),
     advice=(

@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="duplicate-sequence",
     title="Duplicate sequences",
-    proves="No batch of an idempotent producer was appended twice: a retry whose first attempt had arrived left no second copy.",
+    proves="No batch of an idempotent producer was appended twice: a retry of a stored batch left no second copy.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "last_sequence", "record_count", "first_offset"),
     advice=(

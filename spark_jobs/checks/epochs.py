@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="epochs",
     title="Producer epochs",
-    proves="No producer instance wrote after a newer one had taken over its id (a zombie), and none took up another's sequence.",
+    proves="No producer instance wrote after a newer one took over its id (a zombie), and none continued another's sequence.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "max_epoch_before", "prev_epoch"),
     advice="Find out which instance of the producer wrote here after it had been replaced, and what its records did downstream.",

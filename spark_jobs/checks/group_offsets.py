@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="group-offsets",
     title="Group offsets go back",
-    proves="No group was sent back to records that it had told it was done with.",
+    proves="No group went back behind its committed offsets.",
     severity=Severity.WARNING,
     evidence=("group_id", "input", "committed_offset", "previous_offset", "previous_at"),
     advice="If nobody reset the group on purpose, records were read twice: look at what its members did at that time.",

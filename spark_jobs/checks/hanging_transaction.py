@@ -1,11 +1,11 @@
 """Rule `hanging-transaction`: every transaction in a partition is ended by a marker, or is open by right."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="hanging-transaction",
     title="Hanging transactions",
-    proves="No reader of committed data waits for ever: behind all transactional data stands a marker, or a coordinator to write one.",
+    proves="No read_committed consumer is blocked forever: every transaction has a marker, or a coordinator that will write one.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "last_stable_offset", "age_ms", "transactional_id", "coordinator", "timeout_ms"),
     advice=(
@@ -42,4 +42,5 @@ RULE = Rule(
     """,
     view="transactions",
     needs_transactions=True,
+    scope=Scope.PRODUCER,
 )

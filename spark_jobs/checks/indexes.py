@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="indexes",
     title="Indexes against the log",
-    proves="Who looks an offset, a time, an aborted transaction or a leader epoch up finds what the log holds.",
+    proves="Lookups of an offset, a time, an aborted transaction or a leader epoch agree with the log.",
     severity=Severity.VIOLATION,
     evidence=("index_offset", "index_timestamp", "log_position", "log_offset", "log_timestamp", "producer_id", "leader_epoch", "detail"),
     advice="Stop the broker, remove the segment's .index, .timeindex and .txnindex, and start it: it makes them anew from the log.",

@@ -1,11 +1,11 @@
 """Rule `input-consumed-twice`: committed transactions took each input record once."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="input-consumed-twice",
     title="Inputs consumed twice",
-    proves="No two committed read-process-write transactions of a group counted the same input.",
+    proves="No two committed read-process-write transactions of a group consumed the same input.",
     severity=Severity.VIOLATION,
     evidence=("group_id", "input", "committed_offset", "previous_offset", "previous_at", "producer_id", "previous_producer_id"),
     advice=(
@@ -32,4 +32,5 @@ RULE = Rule(
         WHERE c.committed_offset < c.previous_offset AND c.transactional AND c.previous_transactional
     """,
     view="group_commits",
+    scope=Scope.PRODUCER,
 )

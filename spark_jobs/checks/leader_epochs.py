@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="leader-epochs",
     title="Leader epochs",
-    proves="No leader that had been replaced wrote into the log: a follower that was told to truncate did, and nothing was written twice.",
+    proves="No replaced leader wrote into the log: followers truncated where they had to, and no offset was written twice.",
     severity=Severity.VIOLATION,
     evidence=("leader_epoch", "newest_leader_epoch", "prev_base_offset"),
     advice="Compare with the other replicas (--replicas), and let this one be copied anew from the leader.",

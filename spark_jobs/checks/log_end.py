@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="log-end",
     title="Logs that end too early",
-    proves="No log ends below the high watermark that its broker noted: nothing of what consumers could be given was cut off its end.",
+    proves="No log ends below its checkpointed high watermark: no record that consumers could read was lost from its end.",
     severity=Severity.VIOLATION,
     evidence=("log_end", "high_watermark", "missing"),
     advice=(

@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="markers",
     title="Transaction markers",
-    proves="No coordinator that had lost its office ended a transaction: the coordinator epochs of a producer's markers never fall.",
+    proves="No replaced coordinator ended a transaction: the coordinator epochs of a producer's markers never decrease.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "marker", "coordinator_epoch", "newest_coordinator_epoch"),
     advice="Look at which coordinators ended transactions at that time: one that was replaced went on.",

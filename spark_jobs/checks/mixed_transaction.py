@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="mixed-transaction",
     title="Plain batches in transactions",
-    proves="What a transactional producer wrote between its first batch and the marker is all part of the transaction.",
+    proves="Every batch of a transactional producer between its first batch and the marker is part of the transaction.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "transaction_began"),
     advice="These records were visible at once, whatever became of the transaction: the broker that let them in breaks Kafka's rules.",

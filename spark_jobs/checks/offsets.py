@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="offsets",
     title="Offsets regress or overlap",
-    proves="No offset was given twice, and none was given after a higher one.",
+    proves="No offset was assigned twice, and none was assigned after a higher one.",
     severity=Severity.VIOLATION,
     evidence=("last_offset", "prev_base_offset", "prev_last_offset", "segment", "detail"),
     advice=(

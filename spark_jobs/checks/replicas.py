@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
 RULE = Rule(
     name="replicas",
     title="Replicas that differ",
-    proves="What is committed on one broker is committed on all: at equal offsets there are equal bytes.",
+    proves="All brokers have the same committed records: equal bytes at equal offsets.",
     severity=Severity.VIOLATION,
     evidence=("copies", "equal_copies", "crc", "expected_crc", "leader_epoch", "expected_leader_epoch", "in_directory"),
     advice=(

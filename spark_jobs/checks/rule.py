@@ -27,6 +27,17 @@ class Needs(StrEnum):
     REPLICAS = "--replicas"
 
 
+class Scope(StrEnum):
+    """The rows that a rule compares with each other. Different tasks may judge different partitions, producers or keys; see `sharing`."""
+
+    PARTITION = "partition"
+    """One log partition (with --replicas, all its copies): the task that reads it runs the rule."""
+    PRODUCER = "producer"
+    """A producer's transactions in all partitions of a directory: tasks hand on one row per transaction."""
+    KEY = "key"
+    """All records of a topic with the same key: tasks hand on one row per record."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rule:
     """One rule. `limits` say where it is blind. `view` is the view it reads; without what it `needs` it is not judged; `evidence` are the
@@ -45,3 +56,4 @@ class Rule:
     needs_transactions: bool = False
     """Where no batch is transactional the rule has nothing to judge: it is not run, and found nothing."""
     needs: Needs = Needs.NOTHING
+    scope: Scope = Scope.PARTITION

@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="sequence-gap",
     title="Sequence gaps",
-    proves="Nothing that an idempotent producer sent before a batch that is here was lost from between.",
+    proves="No batch of an idempotent producer is missing before one that is stored.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "base_sequence", "expected_sequence", "missing", "after_offset"),
     advice=(

@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
 RULE = Rule(
     name="suspected-replay",
     title="Suspected replays",
-    proves="No run of records was written again under a new epoch, a new producer id or none, where sequence numbers cannot tell.",
+    proves="No run of records was written again under a new epoch, a new producer id or none, which sequence numbers cannot detect.",
     severity=Severity.WARNING,
     evidence=(
         "confidence",

@@ -6,7 +6,7 @@ from ottla.spark_jobs.views import bounded
 RULE = Rule(
     name="timestamps",
     title="Timestamps",
-    proves="Lookups and retention by time see the times that the records have.",
+    proves="Lookups and retention by time use the records' real timestamps.",
     severity=Severity.WARNING,
     evidence=("max_timestamp", "found_max_timestamp", "prev_append_time"),
     advice="Nothing is lost, but lookups and retention by time go wrong here: set the clock right, or the client that writes the times.",

@@ -1,6 +1,6 @@
 """Rule `torn-transaction`: a transaction has one outcome, in all of its partitions."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="torn-transaction",
@@ -83,4 +83,5 @@ RULE = Rule(
     """,
     view="transactions",
     needs_transactions=True,
+    scope=Scope.PRODUCER,
 )

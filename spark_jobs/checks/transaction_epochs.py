@@ -1,11 +1,11 @@
 """Rule `transaction-epochs`: each transaction of version 2 has a producer epoch of its own."""
 
-from ottla.spark_jobs.checks.rule import Rule, Severity
+from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 
 RULE = Rule(
     name="transaction-epochs",
     title="Transactions sharing an epoch",
-    proves="Every end of a transaction of version 2 raised the producer's epoch (KIP-890), so nothing delayed gets into the next.",
+    proves="Every end of a transaction of version 2 increased the producer's epoch (KIP-890), so no delayed request affects the next one.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "marker", "marker_offset", "transactional_id"),
     advice="The broker wrote a marker without raising the epoch: a delayed request can get into the producer's next transaction.",
@@ -26,4 +26,5 @@ RULE = Rule(
     """,
     view="transactions",
     needs_transactions=True,
+    scope=Scope.PRODUCER,
 )

@@ -5,7 +5,7 @@ from ottla.spark_jobs.checks.rule import Rule, Severity
 RULE = Rule(
     name="zombie-batch",
     title="Zombie batches",
-    proves="No transactional batch stands behind a marker or a batch of a newer epoch of its producer: whoever was fenced stayed out.",
+    proves="No transactional batch follows a marker or a batch of a newer epoch of its producer: fenced producers wrote nothing.",
     severity=Severity.VIOLATION,
     evidence=("producer_id", "producer_epoch", "newest_epoch", "base_sequence", "record_count"),
     advice=(

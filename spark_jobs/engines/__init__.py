@@ -6,7 +6,7 @@ Both read the same Arrow batches, so they give the same findings.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol
 
@@ -23,10 +23,12 @@ MEMORY_MB: Final = 512
 more."""
 Memory = Annotated[
     int,
-    typer.Option(min=128, help="MB that duckdb's queries may hold; what is more goes to files in TMPDIR. Spark has its own settings."),
+    typer.Option(min=128, help="MB that duckdb's queries may hold; what is more goes to files in TMPDIR. With Spark, those of each task."),
 ]
 
 Row = Mapping[str, Any]
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, steps done, and steps in all."""
 
 
 class Engine(Protocol):
@@ -35,10 +37,6 @@ class Engine(Protocol):
     @property
     def name(self) -> str:
         """`duckdb` or `spark`, as the verdict says it."""
-
-    @property
-    def concurrent(self) -> bool:
-        """Whether two threads may query at once, and gain by it."""
 
     def json_path(self, field: str) -> str:
         """The engine's own path to a dotted field of a JSON value (`row`, `order.id`). What begins with `$` is taken as it is."""
@@ -58,6 +56,11 @@ class Engine(Protocol):
 
     def write(self, query: str, args: Mapping[str, Any], to: Path) -> None:
         """Write the rows of a query as Parquet files into the new directory `to`."""
+
+
+def json_path(field: str) -> str:
+    """The embedded engine's path to a dotted field; see `Engine.json_path`."""
+    return field if field.startswith("$") else "$" + "".join(f'."{part}"' for part in field.split("."))
 
 
 def choose(wanted: str, log_bytes: int, *, spark_runs: bool = True) -> str:

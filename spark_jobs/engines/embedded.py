@@ -21,7 +21,8 @@ import pyarrow as pa
 import sqlglot
 from sqlglot import exp
 
-from ottla.spark_jobs.engines import EMBEDDED, MEMORY_MB, Row
+from ottla.spark_jobs.engines import EMBEDDED, MEMORY_MB, Row, json_path
+from ottla.spark_jobs.log_directory import LogDirectory
 from ottla.spark_jobs.logs import find_logs
 from ottla.spark_jobs.tables import Filters, read
 from ottla.spark_jobs.tables.schemas import ARROW_TYPES
@@ -41,12 +42,13 @@ PARAMETER: Final = re.compile(r"\$(\w+)")
 
 
 @contextmanager
-def embedded_engine(log_bytes: int = 0, memory_mb: int = MEMORY_MB) -> Iterator[EmbeddedEngine]:
-    """An engine for logs of this size that ends with the block. `memory_mb`: what queries may hold before they spill."""
+def embedded_engine(log_bytes: int = 0, memory_mb: int = MEMORY_MB, *, threads: int | None = None) -> Iterator[EmbeddedEngine]:
+    """An engine for logs of this size that ends with the block. `memory_mb`: what queries may hold before they spill. `threads`: None for
+    as many as suit the size and the machine."""
     small = log_bytes <= ONE_THREAD_BYTES_MAX
     config: dict[str, str | bool | int] = {"memory_limit": f"{memory_mb}MB", "preserve_insertion_order": False}
-    if small:
-        config["threads"] = 1
+    if small or threads:
+        config["threads"] = threads or 1
     with tempfile.TemporaryDirectory(prefix="ottla-audit-") as spill:
         database = ":memory:" if small else f"{spill}/views.duckdb"
         with duckdb.connect(database, config={"temp_directory": spill, **config}) as connection:
@@ -59,7 +61,6 @@ class EmbeddedEngine:
     """See `Engine`."""
 
     name = EMBEDDED
-    concurrent = False
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
@@ -68,9 +69,11 @@ class EmbeddedEngine:
 
     def json_path(self, field: str) -> str:
         """See `Engine`."""
-        return field if field.startswith("$") else "$" + "".join(f'."{part}"' for part in field.split("."))
+        return json_path(field)
 
-    def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
+    def read(
+        self, view: str, level: str, paths: Sequence[str | LogDirectory], topics: Sequence[str], columns: str, *, keep: bool = True
+    ) -> None:
         """See `Engine`. What is not kept is read when it is queried, once."""
         schema = arrow_schema(columns)
         batches = gathered(self._watched(read(level, paths, schema.names, Filters(topics=frozenset(topics)))))
@@ -87,7 +90,7 @@ class EmbeddedEngine:
             self._failed = e
             raise
 
-    def _number_names(self, paths: Sequence[str], topics: Sequence[str]) -> str:
+    def _number_names(self, paths: Sequence[str | LogDirectory], topics: Sequence[str]) -> str:
         """Types for NAMES, whose order is that of the names, and the SQL that makes values of them."""
         found = [find_logs(path, topics) for path in paths]
         segments = [segment for logs in found for segment in logs.segments]
@@ -110,6 +113,16 @@ class EmbeddedEngine:
     def arrow(self, view: str) -> pa.Table:
         """The rows of what was defined as an Arrow table."""
         return self._connection.table(view).to_arrow_table()
+
+    def batches(self, query: str) -> pa.RecordBatchReader:
+        """The rows of a query as Arrow record batches, to be read before anything else is asked."""
+        return pa.RecordBatchReader.from_stream(self._connection.sql(translated(query)))
+
+    def take(self, view: str, batches: pa.RecordBatchReader) -> None:
+        """Make record batches a view."""
+        self._connection.register("arriving", batches)
+        self._execute(f"CREATE TABLE {view} AS SELECT * FROM arriving", {})
+        self._connection.unregister("arriving")
 
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
         """See `Engine`. Every view is kept: a table in memory costs less than the question whether to."""

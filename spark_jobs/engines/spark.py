@@ -33,7 +33,6 @@ class SparkEngine:
     """See `Engine`."""
 
     name = SPARK
-    concurrent = True
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

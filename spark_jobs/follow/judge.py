@@ -95,7 +95,9 @@ def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
     for name, columns in EMPTY_STATES.items():
         engine.table(name, columns, [])
     engine.define("logs", views.LOGS, args)
+    engine.define("unended", views.UNENDED, args)
     # Another partition's newer epoch proves nothing here: this partition may have been read a moment earlier.
+    engine.define("newest_epochs", JUDGED["newest_epochs"], args)
     engine.define("open_transactions", JUDGED["open_transactions"], args)
 
 

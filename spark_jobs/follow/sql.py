@@ -34,6 +34,10 @@ _COUNTED: Final = {
     "holes_before": "CAST(c.holes_before + coalesce(a.holes_base, 0) AS BIGINT)",
 }
 
+_OF_DIRECTORY: Final = """JOIN (SELECT log_dir, producer_id, max(newest_epoch) AS newest_epoch
+          FROM newest_epochs GROUP BY log_dir, producer_id) p ON p.log_dir = t.log_dir AND p.producer_id = t.producer_id"""
+_OF_PARTITION: Final = "p.log_dir = t.log_dir AND p.topic = t.topic AND p.partition = t.partition AND p.producer_id = t.producer_id"
+
 JUDGED: Final = {
     "raw_batches": f"""
         SELECT {_RAW_LIST}, true AS carried, merged FROM state WHERE tail
@@ -56,17 +60,12 @@ JUDGED: Final = {
         UNION ALL
         SELECT {", ".join(_RAW + _DERIVED)}, true, merged FROM state WHERE error IS NULL AND coalesce(crc_ok, true)
     """,
-    "open_transactions": views.OPEN_TRANSACTIONS.replace(
-        """SELECT log_dir, producer_id, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
-          FROM producer_batches GROUP BY log_dir, producer_id) p ON p.log_dir = t.log_dir AND p.producer_id = t.producer_id""",
-        f"""SELECT {_PRODUCER}, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
-          FROM producer_batches GROUP BY {_PRODUCER}) p
-        ON p.log_dir = t.log_dir AND p.topic = t.topic AND p.partition = t.partition AND p.producer_id = t.producer_id""",
-    ),
+    "newest_epochs": views.NEWEST_EPOCHS.replace("log_dir, producer_id", _PRODUCER),
+    "open_transactions": views.OPEN_TRANSACTIONS.replace(_OF_DIRECTORY, f"JOIN newest_epochs p ON {_OF_PARTITION}"),
 }
 """The views that differ from the whole log's. `raw_batches`: what arrives, after each partition's tail; `batches`: the same judged, with
 counts that go on from those remembered, and what is remembered of producers."""
-assert f"GROUP BY {_PRODUCER}" in JUDGED["open_transactions"]
+assert _OF_DIRECTORY in views.OPEN_TRANSACTIONS
 
 EMPTY_STATES: Final = {
     "states": "log_dir string, producer_id bigint, latest boolean, state string, started bigint, updated bigint, transactional_id string, "

@@ -1,17 +1,17 @@
 """What the HTML report draws: who wrote where in each partition, which transactions ran, and the batch headers behind the findings.
 
-Rules that hold here: everything is asked of the engine while its views still exist, and bounded, however long the log is: the partitions
-with findings first, then the largest; of each the first producers and transactions, with the number of those left out.
+Rules that hold here: everything is bounded, however long the log is: the partitions with findings first, then the largest; of each the
+first producers and transactions, with the number of those left out. Where partitions are judged apart, those drawn are read once more.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ottla.spark_jobs.engines import Engine
+from ottla.spark_jobs.engines import Engine, Row
 from ottla.spark_jobs.verdict import DirectoryVerdict, Finding
 
 PARTITIONS_MAX: Final = 24
@@ -19,6 +19,11 @@ SPANS_MAX: Final = 40
 TRANSACTIONS_MAX: Final = 200
 
 Place = tuple[str, int]
+Extent = tuple[str, str, int]
+"""A partition: log_dir, topic, partition."""
+Where = tuple[str, str, int, str, int]
+"""A finding: its partition, file and position."""
+Ask = Callable[[Sequence[Extent], Sequence[Where]], Mapping[str, Sequence[Row]]]
 
 BATCH_FIELDS: Final = (
     "base_offset",
@@ -42,7 +47,7 @@ BATCH_FIELDS: Final = (
 )
 """Header fields that a finding is shown with, those of the batches level."""
 
-_EXTENTS: Final = """
+EXTENTS: Final = """
     SELECT log_dir, topic, partition, min(base_offset) AS first_offset, max(last_offset) AS last_offset, sum(size_bytes) AS size_bytes
     FROM batches GROUP BY log_dir, topic, partition
 """
@@ -132,39 +137,51 @@ class Pictures:
     more_partitions: int = 0
 
 
-def collect(engine: Engine, verdicts: Iterable[DirectoryVerdict], *, transactional: bool, args: Mapping[str, Any]) -> dict[str, Pictures]:
-    """Ask the engine for the pictures of each judged directory. The views of the audit must still be there."""
-    found = {verdict.path: [finding for result in verdict.rules.values() for finding in result.samples] for verdict in verdicts}
-    pictures = {path: Pictures() for path in found}
-    drawn = _choose(engine, found, pictures, args)
+def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: Ask) -> dict[str, Pictures]:
+    """The pictures of each judged directory. `extents`: what EXTENTS gives of all partitions; `ask` runs `material` where those lie that
+    are drawn."""
+    findings = {verdict.path: [finding for result in verdict.rules.values() for finding in result.samples] for verdict in verdicts}
+    pictures = {path: Pictures() for path in findings}
+    drawn = _choose(findings, pictures, extents)
     if not drawn:
         return pictures
-    engine.table("drawn", "log_dir string, topic string, partition int", [(path, *place) for path, place in drawn])
-    for row in engine.rows(_SPANS, args):
+    found = {(path, each.topic, each.partition, each.file, each.position) for path, some in findings.items() for each in some if each.file}
+    told = ask([(path, *place) for path, place in drawn], sorted(found))
+    for row in told["spans"]:
         picture = drawn[row["log_dir"], (row["topic"], row["partition"])]
         names = ("producer_id", "producer_epoch", "first_offset", "last_offset", "batches", "records", "transactional")
         picture.spans.append(Span(*(row[name] for name in names)))
         picture.more_spans = row["total"] - len(picture.spans)
-    if transactional:
-        _add_transactions(engine, drawn, args)
-    places = sorted({(path, each.file, each.position) for path, findings in found.items() for each in findings if each.file})
-    if places:
-        engine.table("found", "log_dir string, file string, position bigint", places)
-        for row in engine.rows(_BATCHES, args):
-            pictures[row["log_dir"]].batches[row["file"], row["position"]] = {name: row[name] for name in BATCH_FIELDS}
+    _add_transactions(told.get("transactions", ()), drawn)
+    for row in told.get("batches", ()):
+        pictures[row["log_dir"]].batches[row["file"], row["position"]] = {name: row[name] for name in BATCH_FIELDS}
     return pictures
 
 
+def material(engine: Engine, drawn: Sequence[Extent], found: Sequence[Where], *, transactional: bool) -> dict[str, list[Row]]:
+    """What is drawn of some partitions, and the headers of batches with findings. Their views must be there; `transactions` if there are
+    any."""
+    engine.table("drawn", "log_dir string, topic string, partition int", drawn)
+    told = {"spans": engine.rows(_SPANS, {})}
+    if transactional:
+        told["transactions"] = engine.rows(_TRANSACTIONS, {})
+    if found:
+        places = sorted({(path, file, position) for path, _, _, file, position in found})
+        engine.table("found", "log_dir string, file string, position bigint", places)
+        told["batches"] = engine.rows(_BATCHES, {})
+    return told
+
+
 def _choose(
-    engine: Engine, found: Mapping[str, Sequence[Finding]], pictures: Mapping[str, Pictures], args: Mapping[str, Any]
+    findings: Mapping[str, Sequence[Finding]], pictures: Mapping[str, Pictures], extents: Iterable[Row]
 ) -> dict[tuple[str, Place], PartitionPicture]:
-    extents: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    for row in engine.rows(_EXTENTS, args):
-        extents[row["log_dir"]].append(row)
+    of_directory: dict[str, list[Row]] = defaultdict(list)
+    for row in extents:
+        of_directory[row["log_dir"]].append(row)
     drawn = {}
-    for path, rows in extents.items():
+    for path, rows in of_directory.items():
         of_place: dict[Place, list[Finding]] = defaultdict(list)
-        for finding in found.get(path, ()):
+        for finding in findings.get(path, ()):
             of_place[finding.topic, finding.partition].append(finding)
         rows.sort(key=lambda row: (-len(of_place[row["topic"], row["partition"]]), -row["size_bytes"], row["topic"], row["partition"]))
         for row in rows[:PARTITIONS_MAX]:
@@ -176,8 +193,8 @@ def _choose(
     return drawn
 
 
-def _add_transactions(engine: Engine, drawn: Mapping[tuple[str, Place], PartitionPicture], args: Mapping[str, Any]) -> None:
-    for row in engine.rows(_TRANSACTIONS, args):
+def _add_transactions(rows: Iterable[Row], drawn: Mapping[tuple[str, Place], PartitionPicture]) -> None:
+    for row in rows:
         picture = drawn[row["log_dir"], (row["topic"], row["partition"])]
         end = picture.last_offset if row["marker_offset"] is None else row["marker_offset"]
         picture.transactions.append(

@@ -36,8 +36,8 @@ __all__ = ["SIDE_FILES", "Filters", "Task", "arrow_schema", "plan", "read", "rea
 Task = list[Part] | list[SideFile]
 """What one task reads. It can be pickled and read on another machine that sees the same files."""
 
-Places = str | Path | Address | Sequence[str | Path | Address]
-"""One path, or several."""
+Places = str | Path | Address | LogDirectory | Sequence[str | Path | Address | LogDirectory]
+"""One path, or what was found there, or several."""
 WHOLE_BYTES: Final = 1 << 62
 """A part's size where nothing is cut, but for what lies outside the offsets wanted."""
 INTERNAL: Final = {"transactions": TRANSACTION_STATE, "offsets": CONSUMER_OFFSETS}

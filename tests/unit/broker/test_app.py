@@ -17,7 +17,7 @@ from tests.support.running_broker import HOST, RunningBroker
 from tests.support.topic_calls import create, produce
 
 
-def test_a_stop_answers_the_long_polls_that_wait_and_then_closes(tmp_path: Path) -> None:
+def test_a_stop_answers_waiting_long_polls_and_closes(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data") as running, running.client() as client:
         create(client, "t")
         produce(client, "t", b"x")
@@ -30,7 +30,7 @@ def test_a_stop_answers_the_long_polls_that_wait_and_then_closes(tmp_path: Path)
             client.read_frame()
 
 
-def test_a_clean_stop_leaves_the_marker_and_a_start_takes_it_away(tmp_path: Path) -> None:
+def test_a_clean_stop_writes_the_marker_and_a_start_removes_it(tmp_path: Path) -> None:
     marker = tmp_path / "data" / ".kafka_cleanshutdown"
     running = RunningBroker(tmp_path / "data").start()
     running.stop()
@@ -41,7 +41,7 @@ def test_a_clean_stop_leaves_the_marker_and_a_start_takes_it_away(tmp_path: Path
     assert not marker.exists()
 
 
-def test_a_directory_in_use_is_refused_and_can_be_used_afterwards(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_refused_and_usable_afterwards(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data"), pytest.raises(StartError, match=str(tmp_path / "data")):
         RunningBroker(tmp_path / "data").start()
     with RunningBroker(tmp_path / "data") as again, again.client() as client:
@@ -95,7 +95,7 @@ FOR_LATER = {
 }
 
 
-def test_a_broker_that_serves_has_loaded_no_library_that_its_first_requests_do_not_need(tmp_path: Path) -> None:
+def test_a_serving_broker_has_not_imported_unneeded_libraries(tmp_path: Path) -> None:
     argv = [sys.executable, "-c", SERVING, str(tmp_path / "data")]
     loaded = subprocess.run(argv, capture_output=True, text=True, check=True).stdout.split()
     assert "ottla.broker.app" in loaded
@@ -110,7 +110,7 @@ print(*sys.modules)
 """
 
 
-def test_a_broker_holds_no_library_that_few_requests_need() -> None:
+def test_a_broker_does_not_keep_rarely_used_libraries() -> None:
     loaded = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True).stdout.split()
     assert {"re2", "difflib", "xxhash", "lz4", "cramjam", "zstandard", "typer", "rich", "aiokafka", "ottla.broker.telemetry"}.isdisjoint(
         loaded

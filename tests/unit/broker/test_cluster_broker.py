@@ -48,7 +48,7 @@ async def refused(exit_codes: list[int]) -> tuple[str, list[str]]:
     return str(starting.exception()), [str(task) for task in asyncio.all_tasks() if task is not asyncio.current_task()]
 
 
-def test_a_member_that_no_controller_registers_ends_after_the_time_that_is_set_for_it_and_leaves_nothing_behind() -> None:
+def test_a_broker_that_cannot_register_stops_after_its_timeout() -> None:
     exit_codes: list[int] = []
     with asyncio.Runner(loop_factory=TimelessLoop) as runner:
         why, left = runner.run(refused(exit_codes))
@@ -70,11 +70,11 @@ def started_with(caplog: pytest.LogCaptureFixture, of_controller: str | None, of
     return [message for message in caplog.messages if "min.insync.replicas" in message]
 
 
-def test_a_min_insync_replicas_that_the_cluster_does_not_obey_is_told_at_the_start(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_min_insync_replicas_that_the_cluster_overrides_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     (told,) = started_with(caplog, None, "2")
     assert told.startswith("min.insync.replicas=2 in this broker's static configuration has no effect: the cluster's metadata has 1.")
     assert "--entity-default --add-config min.insync.replicas=2" in told
 
 
-def test_a_min_insync_replicas_that_is_the_clusters_is_not_worth_a_line(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_min_insync_replicas_equal_to_the_clusters_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     assert started_with(caplog, "2", "2") == started_with(caplog, "2", None) == started_with(caplog, None, None) == []

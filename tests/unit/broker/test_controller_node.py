@@ -40,7 +40,7 @@ async def ask(cluster: OwnedCluster, request: Message, version: int | None = Non
         client.close()
 
 
-def test_its_listener_has_the_limits_of_any() -> None:
+def test_a_controller_listener_has_the_usual_limits() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         node = Node(CONTROLLER, "c3000", 9093)
         held = NodeClient(node, cluster.network, clock=cluster.clock, timers=cluster.timers, random=cluster.random, client_id="held")
@@ -52,7 +52,7 @@ def test_its_listener_has_the_limits_of_any() -> None:
     run_owned(scene, 0, {"max.connections": "1"})
 
 
-def test_a_new_controller_begins_with_what_its_directory_was_formatted_with() -> None:
+def test_a_new_controller_starts_with_the_formatted_features() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         image = cluster.place.image
         assert image.features[METADATA_VERSION] == 30
@@ -62,7 +62,7 @@ def test_a_new_controller_begins_with_what_its_directory_was_formatted_with() ->
     alone(scene)
 
 
-def test_what_it_knew_is_there_after_a_power_loss_in_a_new_epoch() -> None:
+def test_metadata_survives_a_power_loss_in_a_new_epoch() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         answer = await ask(cluster, IncrementalAlterConfigsRequest([Resource(4, "", [Change("log.retention.ms", 0, "1000")])]))
         assert answer.responses[0].error_code == ErrorCode.NONE
@@ -75,7 +75,7 @@ def test_what_it_knew_is_there_after_a_power_loss_in_a_new_epoch() -> None:
     alone(scene)
 
 
-def test_it_tells_what_it_serves_and_of_which_cluster_it_is_the_controller() -> None:
+def test_a_controller_answers_api_versions_and_describe_cluster() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         told = await ask(cluster, ApiVersionsRequest("test", "1"))
         finalized = {feature.name: feature.max_version_level for feature in told.finalized_features}
@@ -98,7 +98,7 @@ def test_it_tells_what_it_serves_and_of_which_cluster_it_is_the_controller() -> 
         (b"\0\x13", bytes(4), ErrorCode.UNSUPPORTED_VERSION),  # cut short
     ],
 )
-def test_what_no_envelope_may_hold_is_refused(request_data: bytes, address: bytes, error: ErrorCode) -> None:
+def test_an_envelope_with_a_disallowed_request_is_refused(request_data: bytes, address: bytes, error: ErrorCode) -> None:
     async def scene(cluster: OwnedCluster) -> None:
         answer = await ask(cluster, EnvelopeRequest(request_data, principal_bytes("User", "ANONYMOUS"), address))
         assert (answer.error_code, answer.response_data) == (error, None)
@@ -106,7 +106,7 @@ def test_what_no_envelope_may_hold_is_refused(request_data: bytes, address: byte
     alone(scene)
 
 
-def test_a_directory_that_was_not_formatted_is_refused_and_left_as_it_is() -> None:
+def test_an_unformatted_directory_is_refused_and_not_changed() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await cluster.done(cluster.place.stop())
         files = cluster.place.files
@@ -120,7 +120,7 @@ def test_a_directory_that_was_not_formatted_is_refused_and_left_as_it_is() -> No
     alone(scene)
 
 
-def test_a_new_topic_is_described_with_the_defaults_that_were_changed_for_all_brokers() -> None:
+def test_a_new_topic_is_described_with_cluster_wide_defaults() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         async def retention(topic: str) -> str:
             (made,) = (await ask(cluster, CreateTopicsRequest([CreatableTopic(topic, 1, 1)]))).topics
@@ -145,7 +145,7 @@ def test_a_clean_stop_leaves_the_marker() -> None:
     alone(scene)
 
 
-def test_a_request_that_is_refused_whole_is_refused_at_each_of_its_partitions() -> None:
+def test_a_top_level_error_is_returned_for_each_partition() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         elections = await ask(cluster, ElectLeadersRequest(7, [TopicPartitions("t", [0, 1])]))
         assert elections.error_code == ErrorCode.INVALID_REQUEST
@@ -158,7 +158,7 @@ def test_a_request_that_is_refused_whole_is_refused_at_each_of_its_partitions() 
     alone(scene)
 
 
-def test_levels_that_cannot_be_had_are_refused_in_kafkas_words() -> None:
+def test_unsupported_levels_are_refused_with_kafkas_message() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[FeatureUpdateKey("metadata.version", 99)]))
         assert answer.error_code == ErrorCode.INVALID_UPDATE_VERSION
@@ -167,7 +167,7 @@ def test_levels_that_cannot_be_had_are_refused_in_kafkas_words() -> None:
     alone(scene)
 
 
-def test_what_allows_a_downgrade_in_version_0_lowers_no_level() -> None:
+def test_allow_downgrade_of_version_0_does_not_downgrade() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         lower = FeatureUpdateKey("transaction.version", 1, allow_downgrade=True)
         answer = await ask(cluster, UpdateFeaturesRequest(feature_updates=[lower]), 0)

@@ -19,7 +19,7 @@ NOW_MS = 1_800_000_000_000
 YEAR_MS = 365 * 86_400_000
 
 
-def test_a_broker_with_a_lock_of_its_own_is_open_for_its_users_and_nobody_else(tmp_path: Path) -> None:
+def test_a_broker_with_development_security_accepts_only_its_users(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "data", tls=True, users={"alice": 'se"cret', "bob": "b"}) as broker:
         properties = broker.client_properties("librdkafka", "bob", "PLAIN")
         context = ssl.create_default_context(cafile=properties["ssl.ca.location"])
@@ -38,7 +38,7 @@ def test_a_broker_with_a_lock_of_its_own_is_open_for_its_users_and_nobody_else(t
                 assert (authenticate(connection, scram.final(bytes(first.auth_bytes))).error_code == 0) is comes_in
 
 
-def test_the_certificate_is_kept_until_it_is_old_or_the_names_are_others(tmp_path: Path) -> None:
+def test_the_certificate_is_kept_until_it_is_old_or_the_names_change(tmp_path: Path) -> None:
     def made(now_ms: int, *names: str) -> bytes:
         return own_tls(tmp_path / "tls", names, now_ms).server.read_bytes()
 
@@ -51,7 +51,7 @@ def test_the_certificate_is_kept_until_it_is_old_or_the_names_are_others(tmp_pat
     assert "PRIVATE" not in (tmp_path / "tls" / "ca.pem").read_text()
 
 
-def test_a_damaged_certificate_is_made_anew(tmp_path: Path) -> None:
+def test_a_damaged_certificate_is_replaced(tmp_path: Path) -> None:
     files = own_tls(tmp_path / "tls", ["localhost"], NOW_MS)
     files.server.write_text("nonsense")
     ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(own_tls(tmp_path / "tls", ["localhost"], NOW_MS).server)
@@ -66,7 +66,7 @@ def test_a_damaged_certificate_is_made_anew(tmp_path: Path) -> None:
         ("PLAINTEXT", True, {}, "--tls is given"),
     ],
 )
-def test_a_lock_that_other_settings_undo_stops_the_start(
+def test_contradictory_security_settings_stop_the_start(
     tmp_path: Path, protocol: str, tls: bool, users: dict[str, str], words: str
 ) -> None:
     settings = {"listener.security.protocol.map": f"SECURE:{protocol}"}
@@ -86,7 +86,7 @@ def test_a_lock_that_other_settings_undo_stops_the_start(
         (ClientConnection("h:1", "/ca", "ann", "p"), "SASL_SSL"),
     ],
 )
-def test_the_protocol_follows_from_what_is_asked_for(connection: ClientConnection, protocol: str) -> None:
+def test_the_security_protocol_follows_from_the_options(connection: ClientConnection, protocol: str) -> None:
     assert connection.protocol == protocol
     for kind in ("java", "librdkafka"):
         assert client_properties(kind, connection)["security.protocol"] == protocol
@@ -103,7 +103,7 @@ def test_a_password_with_quotes_goes_through_a_file_of_properties_and_jaas() -> 
     assert module.options == {"username": "ann", "password": password}
 
 
-def test_another_kind_of_client_and_another_user_are_refused(tmp_path: Path) -> None:
+def test_an_unknown_client_kind_or_user_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'ruby' is not a kind of client: allowed are java, librdkafka, kafka-python, aiokafka"):
         client_properties("ruby", ClientConnection("h:1"))
     lock = make_development_security(tmp_path / "data", NOW_MS, tls=False, users={"alice": "a"})
@@ -114,7 +114,7 @@ def test_another_kind_of_client_and_another_user_are_refused(tmp_path: Path) -> 
     assert not (tmp_path / "data.tls").exists()
 
 
-def test_what_is_told_has_each_world_of_clients(tmp_path: Path) -> None:
+def test_the_printed_settings_cover_every_kind_of_client(tmp_path: Path) -> None:
     told = make_development_security(tmp_path / "data", NOW_MS, tls=True, users={"alice": "a"}).told("h:1")
     for word in ("sasl.jaas.config=", "ssl.ca.location=", "sasl_plain_username='alice'", "ssl_context=ssl.create_default_context("):
         assert word in told

@@ -30,7 +30,7 @@ def controller(directory: Path, **given: str) -> BrokerSettings:
     return settings_of(directory, process_roles="controller", listeners="CONTROLLER://localhost:9093", **given)
 
 
-def test_a_new_directory_is_formatted_once_for_the_cluster_that_is_named(tmp_path: Path) -> None:
+def test_a_new_directory_is_formatted_once_with_the_given_cluster_id(tmp_path: Path) -> None:
     broker = settings_of(tmp_path / "data", process_roles="broker", cluster_id=CLUSTER)
     assert format_where_new(broker, 1)
     meta = decode_meta((tmp_path / "data" / "meta.properties").read_bytes())
@@ -39,7 +39,7 @@ def test_a_new_directory_is_formatted_once_for_the_cluster_that_is_named(tmp_pat
     assert not format_where_new(broker, 1)
 
 
-def test_a_controller_that_nothing_names_is_its_quorums_voter(tmp_path: Path) -> None:
+def test_a_controller_without_configured_voters_is_the_only_voter(tmp_path: Path) -> None:
     assert format_where_new(controller(tmp_path / "dynamic", cluster_id=CLUSTER), 1)
     assert (tmp_path / "dynamic" / QUORUM_OF_ONE).exists()
     named = controller(
@@ -57,7 +57,7 @@ def test_the_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
         format_where_new(controller(tmp_path, cluster_id=CLUSTER), 1)
 
 
-def test_nothing_is_formatted_for_nobody(tmp_path: Path) -> None:
+def test_a_node_without_a_role_is_not_formatted(tmp_path: Path) -> None:
     assert not format_where_new(controller(tmp_path / "a"), 1)
     assert not format_where_new(load({"log.dir": str(tmp_path / "b"), "cluster.id": CLUSTER}, {}, None).settings, 1)
     assert list(tmp_path.iterdir()) == []

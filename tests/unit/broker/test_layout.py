@@ -15,7 +15,7 @@ from ottla.broker.storage.meta_properties import decode_meta
 DATA = Path("/data")
 
 
-def test_ports_follow_each_other_with_the_controller_behind_and_port_0_stays_free_for_all() -> None:
+def test_ports_are_consecutive_with_the_controllers_last() -> None:
     layout = Layout(DATA, 3, port=9092)
     assert layout.broker_settings(2, 9095)["listeners"] == "PLAINTEXT://127.0.0.1:9093"
     assert layout.controller_settings()["listeners"] == "CONTROLLER://127.0.0.1:9095"
@@ -24,7 +24,7 @@ def test_ports_follow_each_other_with_the_controller_behind_and_port_0_stays_fre
     assert Layout(DATA, 3, "::1").broker_settings(1, 9095)["listeners"] == "PLAINTEXT://[::1]:9092"
 
 
-def test_directories_are_made_once_and_keep_their_cluster() -> None:
+def test_directories_are_formatted_once_and_keep_their_cluster_id() -> None:
     files, layout = MemoryFiles(), Layout(DATA, 2)
     layout.format(files, Random(1).randbytes, 0)
     ids = {decode_meta(files.read_bytes(path / "meta.properties")) for path in (layout.directory_of(1), layout.directory_of(2))}
@@ -34,7 +34,7 @@ def test_directories_are_made_once_and_keep_their_cluster() -> None:
     assert {each.cluster_id for each in ids} == {third.cluster_id}
 
 
-def test_a_controllers_directory_that_cannot_be_read_is_refused() -> None:
+def test_an_unreadable_controller_directory_is_refused() -> None:
     files, layout = MemoryFiles(), Layout(DATA, 1)
     files.make_dir(layout.controller_directory)
     files.write(layout.controller_directory / "meta.properties", b"version=9", sync=True)
@@ -43,7 +43,7 @@ def test_a_controllers_directory_that_cannot_be_read_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("brokers", "replicas", "in_sync"), [(1, "1", "1"), (2, "2", "2"), (5, "3", "2")])
-def test_topics_of_the_cluster_itself_have_as_many_replicas_as_there_are_brokers_for(brokers: int, replicas: str, in_sync: str) -> None:
+def test_internal_topics_have_up_to_three_replicas(brokers: int, replicas: str, in_sync: str) -> None:
     given = {"node.id": str(CONTROLLER_ID)}
     assert fitted(given, {}, brokers) == {
         "offsets.topic.replication.factor": replicas,

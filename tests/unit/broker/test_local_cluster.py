@@ -85,7 +85,7 @@ def run(scene: Coroutine[Any, Any, None]) -> None:
         runner.run(scene)
 
 
-def test_the_brokers_of_a_new_directory_are_one_cluster_and_still_so_after_a_restart() -> None:
+def test_the_brokers_of_a_new_directory_form_one_cluster_over_a_restart() -> None:
     async def scene() -> None:
         machine = Machine()
         cluster = machine.cluster()
@@ -109,13 +109,13 @@ def test_the_brokers_of_a_new_directory_are_one_cluster_and_still_so_after_a_res
     run(scene())
 
 
-def test_a_brokers_lock_that_is_no_good_is_told_before_anything_is_begun() -> None:
+def test_an_invalid_security_setting_is_refused_before_the_start() -> None:
     machine = Machine(listener_security_protocol_map="SECURE:SSL,CONTROLLER:PLAINTEXT", inter_broker_listener_name="SECURE")
     with pytest.raises(SettingsError, match="a listener with TLS needs a key and a certificate"):
         machine.cluster(listener="SECURE")
 
 
-def test_nodes_log_in_to_each_other_where_users_do() -> None:
+def test_nodes_authenticate_to_each_other_with_sasl() -> None:
     async def scene() -> None:
         machine = Machine(authorizer_class_name=STANDARD_AUTHORIZER)
         lock = cluster_security(make_development_security(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
@@ -143,7 +143,7 @@ def test_nodes_log_in_to_each_other_where_users_do() -> None:
     run(scene())
 
 
-def test_a_broker_with_a_wrong_password_says_so_and_tries_until_it_gives_up(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_broker_with_a_wrong_password_retries_until_its_timeout(caplog: pytest.LogCaptureFixture) -> None:
     async def scene() -> None:
         machine = Machine(initial_broker_registration_timeout_ms="6000")
         lock = cluster_security(make_development_security(DATA, 0, tls=False, users={"alice": "a"}), "CONTROLLER", "between us")
@@ -159,7 +159,7 @@ def test_a_broker_with_a_wrong_password_says_so_and_tries_until_it_gives_up(capl
     assert "between us" not in caplog.text
 
 
-def test_with_port_0_all_have_free_ones_and_find_each_other() -> None:
+def test_with_port_0_all_nodes_get_free_ports_and_connect() -> None:
     async def scene() -> None:
         machine = Machine()
         for _ in range(2):
@@ -171,7 +171,7 @@ def test_with_port_0_all_have_free_ones_and_find_each_other() -> None:
     run(scene())
 
 
-def test_where_one_of_them_cannot_start_none_is_left() -> None:
+def test_a_node_that_fails_to_start_stops_the_others() -> None:
     async def scene() -> None:
         machine = Machine()
         taken = machine.network.listen("127.0.0.1", 9093)
@@ -186,7 +186,7 @@ def test_where_one_of_them_cannot_start_none_is_left() -> None:
     run(scene())
 
 
-def test_the_directory_of_one_node_is_refused() -> None:
+def test_a_single_nodes_directory_is_refused() -> None:
     async def scene() -> None:
         machine = Machine()
         machine.files.make_dir(DATA)
@@ -197,14 +197,14 @@ def test_the_directory_of_one_node_is_refused() -> None:
     run(scene())
 
 
-def test_what_is_wrong_with_a_setting_is_told_before_anything_is_begun() -> None:
+def test_an_invalid_setting_is_refused_before_the_start() -> None:
     machine = Machine(replica_fetch_wait_max_ms="40000")
     with pytest.raises(SettingsError, match=r"replica\.fetch\.wait\.max\.ms"):
         machine.cluster(listener="SECURE")
     assert machine.files.scan(Path("/")) == []
 
 
-def test_a_host_that_nobody_can_dial_is_refused_before_anything_is_begun() -> None:
+def test_an_unroutable_host_is_refused_before_the_start() -> None:
     machine = Machine()
     with pytest.raises(SettingsError, match=r"advertised\.listeners is required: PLAINTEXT listens at 0\.0\.0\.0"):
         LocalCluster(Layout(DATA, 2, host="0.0.0.0"), machine.settings_of, Faults, machine.environment, machine.exit_codes.append)

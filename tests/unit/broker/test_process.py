@@ -36,7 +36,7 @@ sys.exit(run_node(Node, Path(sys.argv[1])))
 """
 
 
-def test_a_node_is_started_told_of_and_stopped_by_a_signal(tmp_path: Path) -> None:
+def test_a_node_is_started_announced_and_stopped_by_a_signal(tmp_path: Path) -> None:
     port_file = tmp_path / "ports"
     process = subprocess.Popen([sys.executable, "-c", PROGRAM, str(port_file)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None

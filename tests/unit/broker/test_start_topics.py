@@ -9,7 +9,7 @@ from ottla.broker.core.settings_load import SettingsError
 from ottla.broker.start_topics import parsed_topics
 
 
-def test_a_list_of_topics_is_read_with_and_without_numbers() -> None:
+def test_a_topic_list_is_parsed_with_and_without_partition_counts() -> None:
     assert parsed_topics(" a:3:1,b\nc.d-e_f:1:1:compact ") == [
         NewTopic("a", 3, 1, configs=[]),
         NewTopic("b", -1, -1, configs=[]),
@@ -19,6 +19,6 @@ def test_a_list_of_topics_is_read_with_and_without_numbers() -> None:
 
 
 @pytest.mark.parametrize("text", ["a:many", ":1:1", "a:1:1:compact:more"])
-def test_what_is_no_topic_stops_the_start(text: str) -> None:
+def test_an_invalid_topic_stops_the_start(text: str) -> None:
     with pytest.raises(SettingsError, match="expected NAME"):
         parsed_topics(text)

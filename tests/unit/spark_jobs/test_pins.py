@@ -44,7 +44,7 @@ def begin(root: Path) -> Callable[[], None]:
 
 def test_a_transaction_that_ends_while_its_log_is_judged_is_open_and_not_torn(tmp_path: Path) -> None:
     end = begin(tmp_path)
-    verdict = judge(tmp_path, lambda step: end() if step == "reading" else None)
+    verdict = judge(tmp_path, lambda step: end() if step == "judging" else None)
     assert told(verdict) == [("hanging-transaction", "info", "open")] * 2
     assert told(judge(tmp_path)) == []
 
@@ -82,7 +82,7 @@ def test_a_segment_that_retention_removes_meanwhile_is_no_violation(tmp_path: Pa
     head = log.file
     log.roll()
     log.data(pid=1, seq=5)
-    verdict = judge(tmp_path, lambda step: head.unlink(missing_ok=True) if step == "planning" else None)
+    verdict = judge(tmp_path, lambda step: head.unlink(missing_ok=True) if step == "judging" else None)
     assert told(verdict) == [("crc", "info", "removed while reading")]
     assert verdict.batches == 1
 

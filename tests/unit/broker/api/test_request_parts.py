@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ottla.broker.api.request_parts import PART_ELEMENTS, SPLITS, WHOLE, join, split, too_many, way_of
+from ottla.broker.api.request_parts import PART_ELEMENTS, SPLITS, WHOLE, join, split, split_of, too_many
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import request_class, response_class
 from ottla.protocol.fields import ArrayOf, wire_fields
@@ -27,7 +27,7 @@ from ottla.protocol.schema import Message
 
 
 def parts_of(request: Message) -> list[Any]:
-    way = way_of(request)
+    way = split_of(request)
     assert way is not None
     return list(split(request, way))
 
@@ -58,8 +58,8 @@ def test_every_maximum_belongs_to_an_array_of_the_message(key: int) -> None:
 
 
 def test_a_request_with_few_elements_is_not_split() -> None:
-    assert way_of(DeleteGroupsRequest(["g"] * PART_ELEMENTS)) is None
-    assert way_of(ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0)])])) is None
+    assert split_of(DeleteGroupsRequest(["g"] * PART_ELEMENTS)) is None
+    assert split_of(ListOffsetsRequest(topics=[ListOffsetsTopic("t", [ListOffsetsPartition(0)])])) is None
 
 
 def test_the_parts_have_every_element_once_and_few_each() -> None:

@@ -36,7 +36,7 @@ def test_a_topic_is_found_by_name_and_by_id() -> None:
     assert catalog.topic_by_id(OTHER) is None
 
 
-def test_a_removed_topic_is_gone_with_its_configs_and_its_claim_on_colliding_names() -> None:
+def test_removing_a_topic_removes_its_configs_and_frees_colliding_names() -> None:
     catalog = with_topic()
     catalog.apply([ConfigRecord(ResourceType.TOPIC, "a.b", "retention.ms", "1")])
     catalog.apply([RemoveTopicRecord(ID)])
@@ -47,7 +47,7 @@ def test_a_removed_topic_is_gone_with_its_configs_and_its_claim_on_colliding_nam
     assert catalog.configs(ResourceType.TOPIC, "a.b") == {}
 
 
-def test_a_name_that_is_created_again_has_its_new_id_only() -> None:
+def test_a_recreated_topic_has_only_its_new_id() -> None:
     catalog = with_topic()
     catalog.apply([RemoveTopicRecord(ID)])
     catalog.apply([TopicRecord("a.b", OTHER)])
@@ -55,13 +55,13 @@ def test_a_name_that_is_created_again_has_its_new_id_only() -> None:
     assert catalog.topic_by_id(OTHER) is catalog.topic("a.b")
 
 
-def test_a_colliding_topic_is_named_and_only_when_the_name_has_such_characters() -> None:
+def test_a_colliding_topic_is_found_only_for_names_with_dots_or_underscores() -> None:
     catalog = with_topic()
     assert catalog.colliding("a_b") == "a.b"
     assert catalog.colliding("a-b") is None
 
 
-def test_naming_a_leader_raises_the_leader_epoch_and_any_change_the_partition_epoch() -> None:
+def test_setting_a_leader_raises_the_leader_epoch_and_any_change_the_partition_epoch() -> None:
     catalog = with_topic()
     catalog.apply([PartitionChangeRecord(partition_id=0, topic_id=ID, leader=1)])
     catalog.apply([PartitionChangeRecord(partition_id=0, topic_id=ID, isr=[])])
@@ -71,7 +71,7 @@ def test_naming_a_leader_raises_the_leader_epoch_and_any_change_the_partition_ep
     assert (state.leader, state.leader_epoch, state.partition_epoch, state.isr) == (1, 1, 2, ())
 
 
-def test_what_contradicts_the_records_before_it_changes_nothing() -> None:
+def test_a_record_that_contradicts_earlier_ones_changes_nothing() -> None:
     catalog = with_topic()
     before = catalog.image
     with pytest.raises(InconsistentRecord):
@@ -87,7 +87,7 @@ def test_a_null_value_deletes_a_config_and_the_last_one_its_resource() -> None:
     assert catalog.configured_resources(ResourceType.BROKER) == []
 
 
-def test_the_next_producer_id_is_the_first_before_any_block_was_given() -> None:
+def test_the_next_producer_id_is_0_before_any_block_is_allocated() -> None:
     catalog = Catalog()
     assert catalog.next_producer_id == 0
     catalog.apply([ProducerIdsRecord(1, -1, 2000)])
@@ -102,7 +102,7 @@ def test_features_are_kept_by_name() -> None:
     assert catalog.features == {}
 
 
-def test_records_that_are_applied_together_count_as_one_change_and_say_what_they_changed() -> None:
+def test_records_applied_together_are_one_change() -> None:
     catalog = with_topic()
     before, count = catalog.image, catalog.changes
     changes = catalog.apply([RemoveTopicRecord(ID), TopicRecord("a.b", OTHER), ConfigRecord(ResourceType.BROKER, "1", "x", "y")])
@@ -112,7 +112,7 @@ def test_records_that_are_applied_together_count_as_one_change_and_say_what_they
     assert catalog.changes == count + 1, "of topics"
 
 
-def test_what_is_published_takes_the_place_of_what_there_was() -> None:
+def test_a_published_image_replaces_the_previous_one() -> None:
     catalog = with_topic()
     image = made_of(TopicRecord("c.d", OTHER))
     catalog.publish(image, difference(catalog.image, image))
@@ -120,13 +120,13 @@ def test_what_is_published_takes_the_place_of_what_there_was() -> None:
     assert (catalog.colliding("a_b"), catalog.colliding("c_d")) == (None, "c.d")
 
 
-def test_a_name_that_moves_from_one_id_to_another_at_once_still_collides() -> None:
+def test_a_name_recreated_in_one_change_still_collides() -> None:
     catalog = with_topic()
     catalog.apply([RemoveTopicRecord(ID), TopicRecord("a.b", OTHER)])
     assert catalog.colliding("a_b") == "a.b"
 
 
-def test_a_partition_without_leader_and_one_that_is_not_there_have_no_leader() -> None:
+def test_an_unknown_partition_has_no_leader() -> None:
     catalog = Catalog()
     catalog.apply([TopicRecord("t", ID), PartitionRecord(0, ID, [4], [4], leader=4), PartitionRecord(1, ID, [4], [4], leader=-1)])
     assert [catalog.leader_of(place) for place in (("t", 0), ("t", 1), ("t", 2), ("u", 0))] == [4, -1, -1, -1]

@@ -24,12 +24,12 @@ def test_equal_images_have_no_difference() -> None:
     assert difference(BEFORE, again) == ImageChanges()
 
 
-def test_a_changed_topic_is_told_before_and_after_with_the_partitions_that_changed() -> None:
+def test_a_changed_topic_has_its_old_and_new_image_and_changed_partitions() -> None:
     after = made_of(PartitionChangeRecord(1, ID, leader=1), PartitionRecord(2, ID, [1], [1]), image=BEFORE)
     assert difference(BEFORE, after).topics == {ID: TopicChange(BEFORE.topics[ID], after.topics[ID], frozenset({1, 2}))}
 
 
-def test_a_name_that_was_created_again_is_one_topic_gone_and_one_new() -> None:
+def test_a_recreated_topic_is_one_deleted_and_one_new_topic() -> None:
     after = made_of(RemoveTopicRecord(ID), TopicRecord("a", OTHER), PartitionRecord(0, OTHER, [1], [1]), image=BEFORE)
     assert difference(BEFORE, after).topics == {
         ID: TopicChange(BEFORE.topics[ID], None, frozenset({0, 1})),
@@ -37,14 +37,14 @@ def test_a_name_that_was_created_again_is_one_topic_gone_and_one_new() -> None:
     }
 
 
-def test_what_is_gone_is_told_without_a_value() -> None:
+def test_a_removed_entry_has_no_value() -> None:
     after = made_of(UnregisterBrokerRecord(1), ConfigRecord(2, "a", "x", "1"), ProducerIdsRecord(1, 1, 1000), image=BEFORE)
     changes = difference(BEFORE, after)
     assert (changes.brokers, changes.configs, changes.next_producer_id) == ({1: None}, {(2, "a"): {"x": "1"}}, 1000)
     assert difference(after, BEFORE).configs == {(2, "a"): None}
 
 
-def test_a_map_is_compared_by_its_values() -> None:
+def test_a_map_difference_compares_values() -> None:
     assert map_difference({1: "a", 2: "b", 3: "c"}, {1: "a", 2: "x", 4: "d"}) == {2: "x", 4: "d", 3: None}
 
 
@@ -56,11 +56,11 @@ def elected(leader: int, isr: list[int], elr: list[int]) -> list[tuple[str, int,
     return [(topic.name, index, was.isr) for topic, index, was in unclean_elections(difference(before, after))]
 
 
-def test_a_leader_that_was_neither_in_sync_nor_eligible_is_elected_uncleanly() -> None:
+def test_electing_a_replica_outside_isr_and_elr_is_unclean() -> None:
     assert elected(3, [1, 2], []) == [("a", 0, (1, 2))]
     assert elected(2, [1, 2], []) == elected(3, [1], [3]) == elected(1, [1], []) == elected(-1, [1], []) == []
 
 
-def test_a_new_topic_and_one_that_is_gone_have_no_election() -> None:
+def test_a_new_or_deleted_topic_has_no_election() -> None:
     made = made_of(TopicRecord("a", ID), PartitionRecord(0, ID, [1], [1], leader=1))
     assert list(unclean_elections(difference(EMPTY, made))) == list(unclean_elections(difference(made, EMPTY))) == []

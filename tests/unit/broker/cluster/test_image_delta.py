@@ -46,13 +46,13 @@ def test_a_delta_shares_every_part_that_it_does_not_change() -> None:
     assert made_of(FeatureLevelRecord("x", 1), image=TOPICS).topics is TOPICS.topics
 
 
-def test_a_topic_that_is_removed_takes_its_settings_with_it_even_those_of_the_same_delta() -> None:
+def test_removing_a_topic_removes_its_configs_also_of_the_same_delta() -> None:
     assert made_of(RemoveTopicRecord(ID), image=TOPICS).configs == {}
     image = made_of(TopicRecord("c", THIRD), ConfigRecord(2, "c", "x", "1"), RemoveTopicRecord(THIRD), image=TOPICS)
     assert image == TOPICS
 
 
-def test_what_comes_and_goes_within_a_delta_is_no_change() -> None:
+def test_a_topic_created_and_deleted_in_one_delta_is_no_change() -> None:
     delta = ImageDelta(TOPICS)
     for record in (TopicRecord("c", THIRD), RemoveTopicRecord(THIRD), FeatureLevelRecord("x", 1), FeatureLevelRecord("x", 0)):
         delta.apply(record)
@@ -67,11 +67,11 @@ def test_eligible_leader_replicas_of_one_topic_or_of_all_are_cleared() -> None:
     assert [every.topics[topic_id].partitions[0].last_known_elr for topic_id in (ID, OTHER)] == [(), ()]
 
 
-def test_a_configuration_without_values_is_none() -> None:
+def test_a_resource_without_configs_is_absent() -> None:
     assert made_of(ConfigRecord(2, "a", "x", None), ConfigRecord(4, "", "y", None), image=TOPICS).configs == {}
 
 
-def test_quotas_of_an_entity_are_the_same_in_whatever_order_it_is_told() -> None:
+def test_the_order_of_a_quota_entitys_parts_does_not_matter() -> None:
     user, client = QuotaEntity("user", "u"), QuotaEntity("client-id", None)
     image = made_of(ClientQuotaRecord([user, client], "x", 1.0), ClientQuotaRecord([client, user], "y", 2.0))
     assert image.client_quotas == {frozenset({("user", "u"), ("client-id", None)}): {"x": 1.0, "y": 2.0}}
@@ -79,14 +79,14 @@ def test_quotas_of_an_entity_are_the_same_in_whatever_order_it_is_told() -> None
     assert made_of(*removed, image=image) == EMPTY
 
 
-def test_the_old_records_of_fencing_mean_what_the_new_one_means() -> None:
+def test_fence_and_unfence_records_equal_the_registration_change_record() -> None:
     image = made_of(RegisterBrokerRecord(1, broker_epoch=7))
     unfenced = made_of(UnfenceBrokerRecord(1, 7), image=image)
     assert unfenced == made_of(BrokerRegistrationChangeRecord(1, 7, fenced=-1), image=image)
     assert made_of(FenceBrokerRecord(1, 7), image=unfenced) == image
 
 
-def test_the_level_of_kraft_version_has_no_place_in_an_image() -> None:
+def test_kraft_version_is_not_part_of_an_image() -> None:
     assert made_of(FeatureLevelRecord("kraft.version", 1)) == EMPTY
 
 
@@ -114,12 +114,12 @@ def test_a_record_that_contradicts_the_image_is_refused(record: MetadataRecord) 
         ImageDelta(TOPICS).apply(record)
 
 
-def test_a_change_of_another_incarnation_of_the_broker_is_refused() -> None:
+def test_a_registration_change_of_another_broker_epoch_is_refused() -> None:
     with pytest.raises(InconsistentRecord, match="has epoch 7"):
         made_of(RegisterBrokerRecord(1, broker_epoch=7), BrokerRegistrationChangeRecord(1, 6, fenced=1))
 
 
-def test_a_map_delta_leaves_its_map_alone() -> None:
+def test_a_map_delta_does_not_change_its_map() -> None:
     base = {"a": 1, "b": 2}
     delta = MapDelta(base)
     assert delta.finish() is base

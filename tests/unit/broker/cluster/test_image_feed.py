@@ -35,7 +35,7 @@ def control(base: int, key: bytes = LEADER_CHANGE, value: bytes = b"") -> bytes:
     return build_batch([SimpleRecord(key, value, 1000)], base_offset=base, leader_epoch=4, control=True)
 
 
-def test_several_batches_are_told_together_once_all_that_is_committed_was_loaded() -> None:
+def test_committed_batches_are_published_together_when_all_are_loaded() -> None:
     feed = ImageFeed()
     assert feed.load(control(0) + data(1, LEVEL), committed=3) == []
     (told,) = feed.load(data(2, A), committed=3)
@@ -44,7 +44,7 @@ def test_several_batches_are_told_together_once_all_that_is_committed_was_loaded
     assert feed.next_offset == 3
 
 
-def test_what_was_loaded_before_the_leader_was_found_is_told_when_it_says_how_far_is_committed() -> None:
+def test_records_loaded_before_the_high_watermark_is_known_are_published_later() -> None:
     feed = ImageFeed()
     assert feed.load(data(0, LEVEL, A), committed=None) == []
     (told,) = feed.load(b"", committed=2)
@@ -52,20 +52,20 @@ def test_what_was_loaded_before_the_leader_was_found_is_told_when_it_says_how_fa
     assert feed.load(b"", committed=2) == []
 
 
-def test_a_log_without_a_record_of_a_controller_is_not_told() -> None:
+def test_a_log_without_controller_records_is_not_published() -> None:
     feed = ImageFeed()
     assert feed.load(control(0), committed=1) == []
     assert len(feed.load(data(1, LEVEL), committed=2)) == 1
 
 
-def test_an_open_transaction_keeps_the_first_image_back() -> None:
+def test_the_first_image_waits_for_an_open_transaction() -> None:
     feed = ImageFeed()
     assert feed.load(data(0, LEVEL) + data(1, BeginTransactionRecord(), A), committed=3) == []
     (told,) = feed.load(data(3, EndTransactionRecord()), committed=4)
     assert told.image.configs == {(2, "t"): {"a": "1"}}
 
 
-def test_a_snapshot_replaces_all_and_is_told_like_a_change() -> None:
+def test_a_snapshot_replaces_the_image_and_is_published_as_a_change() -> None:
     feed = ImageFeed()
     feed.load(data(0, LEVEL, A), committed=2)
     feed.load(b"", committed=2)
@@ -75,14 +75,14 @@ def test_a_snapshot_replaces_all_and_is_told_like_a_change() -> None:
     assert feed.bytes_since_snapshot == 0
 
 
-def test_the_snapshot_that_a_format_makes_names_only_the_quorum() -> None:
+def test_the_bootstrap_snapshot_has_only_the_voters() -> None:
     feed = ImageFeed()
     assert feed.load_snapshot(SnapshotId(0, 0), Snapshot(0, [], 1, VotersRecord()), committed=0) == []
     assert (feed.quorum.kraft_version, feed.quorum.voters) == (1, VotersRecord())
     assert feed.load(b"", committed=0) == []
 
 
-def test_control_records_say_who_votes() -> None:
+def test_control_records_define_the_voters() -> None:
     feed = ImageFeed()
     voters = VotersRecord(0, [Voter(3, b"d" * 16)])
     feed.load(control(0, KRAFT_VERSION, encode(KRaftVersionRecord(0, 1), 0)) + control(1, VOTERS, encode(voters, 0)), None)
@@ -99,11 +99,11 @@ def test_control_records_say_who_votes() -> None:
     ],
     ids=["checksum", "control record of a kind that is not known", "voters cut short", "kind"],
 )
-def test_what_cannot_be_read_ends_it(batch: bytes) -> None:
+def test_an_unreadable_record_stops_the_feed(batch: bytes) -> None:
     with pytest.raises(ProtocolError):
         ImageFeed().load(batch, None)
 
 
-def test_a_damaged_batch_is_named_by_its_offset() -> None:
+def test_a_damaged_batch_is_reported_with_its_offset() -> None:
     with pytest.raises(UnreadableMetadata, match="offset 12 "):
         ImageFeed().load(data(12, LEVEL)[:-1] + b"\xff", None)

@@ -27,7 +27,7 @@ from tests.support.metadata_images import level, made_of
 ID, DIRECTORY = b"i" * 16, b"d" * 16
 
 
-def test_parts_come_in_kafkas_order_with_the_level_first() -> None:
+def test_image_records_are_in_kafkas_order_with_features_first() -> None:
     records: list[MetadataRecord] = [
         level(30),
         FeatureLevelRecord("group.version", 1),
@@ -45,13 +45,13 @@ def test_parts_come_in_kafkas_order_with_the_level_first() -> None:
     assert list(to_records(made_of(*reversed(records[:5]), *records[5:]))) == records
 
 
-def test_quotas_are_in_the_order_of_what_they_are_for() -> None:
+def test_quota_records_are_ordered_by_entity() -> None:
     parts = [[QuotaEntity("ip", "1")], [QuotaEntity("user")], [QuotaEntity("user", "")], [QuotaEntity("user", "a")]]
     image = made_of(level(30), *(ClientQuotaRecord(part, "x", 1.0) for part in reversed(parts)))
     assert [record.entity for record in to_records(image) if isinstance(record, ClientQuotaRecord)] == parts
 
 
-def test_directories_that_are_not_known_are_left_out_of_a_log_without_directories() -> None:
+def test_unassigned_directories_are_omitted_at_older_levels() -> None:
     image = made_of(level(16), TopicRecord("a", ID), PartitionRecord(0, ID, [1], [1]))
     assert image.topics[ID].partitions[0].directories == (MIGRATING,)
     partition = list(to_records(image))[-1]
@@ -59,7 +59,7 @@ def test_directories_that_are_not_known_are_left_out_of_a_log_without_directorie
     assert partition.directories == []
 
 
-def test_eligible_leader_replicas_are_left_out_where_the_cluster_does_not_use_them() -> None:
+def test_eligible_leader_replicas_are_omitted_if_the_feature_is_off() -> None:
     image = made_of(level(30), TopicRecord("a", ID), PartitionRecord(0, ID, [1], [1], eligible_leader_replicas=[2]))
     without = list(to_records(image))[-1]
     assert isinstance(without, PartitionRecord)
@@ -78,12 +78,12 @@ def test_eligible_leader_replicas_are_left_out_where_the_cluster_does_not_use_th
         (7, [RegisterBrokerRecord(1, is_migrating_zk_broker=True)], "migration"),
     ],
 )
-def test_what_readers_of_the_level_would_lose_is_not_written(at: int, records: list[MetadataRecord], lost: str) -> None:
+def test_an_image_that_the_level_cannot_express_is_refused(at: int, records: list[MetadataRecord], lost: str) -> None:
     with pytest.raises(NotWritable, match=lost):
         list(to_records(made_of(level(at), *records)))
     list(to_records(made_of(level(30), *records)))
 
 
-def test_an_image_without_a_level_cannot_be_written() -> None:
+def test_an_image_without_a_metadata_version_cannot_be_written() -> None:
     with pytest.raises(KeyError):
         list(to_records(EMPTY))

@@ -67,12 +67,12 @@ class Told:
         return self
 
 
-def test_every_state_has_its_moves_and_leads_to_the_end() -> None:
+def test_every_state_has_defined_transitions_and_reaches_the_end() -> None:
     assert set(MOVES) == set(State)
     assert all(State.SHUTTING_DOWN in moves for state, moves in MOVES.items() if state is not State.SHUTTING_DOWN)
 
 
-def test_a_registration_says_who_and_where_with_all_features_and_directories_in_kafkas_order() -> None:
+def test_a_registration_request_has_all_fields_in_kafkas_order() -> None:
     request = Told(rack="r", previous_epoch=9).registers()
     assert (request.broker_id, request.cluster_id, request.incarnation_id, request.rack) == (5, "cluster", b"\x07" * 16, "r")
     assert [(at.name, at.host, at.port, at.security_protocol) for at in request.listeners] == [("PLAINTEXT", "h", 9092, 0)]
@@ -89,7 +89,7 @@ def test_a_registration_says_who_and_where_with_all_features_and_directories_in_
     }
 
 
-def test_a_heartbeat_follows_a_registration_at_once_with_its_epoch_and_what_was_published() -> None:
+def test_a_heartbeat_follows_the_registration_at_once() -> None:
     told = Told().registered()
     beat = told.beats(offset=33)
     assert (beat.broker_id, beat.broker_epoch, beat.current_metadata_offset) == (5, EPOCH, 33)
@@ -97,7 +97,7 @@ def test_a_heartbeat_follows_a_registration_at_once_with_its_epoch_and_what_was_
     assert told.life.epoch == EPOCH
 
 
-def test_from_metadata_version_30_on_a_broker_that_has_caught_up_says_that_its_directories_take_new_replicas() -> None:
+def test_a_caught_up_broker_reports_cordoned_directories_from_metadata_version_30() -> None:
     old, new = Told(), Told()
     old.life.metadata_level, new.life.metadata_level = 29, 30
     assert new.registered().beats().cordoned_log_dirs is None, "it has not read all settings yet"
@@ -109,7 +109,7 @@ def test_from_metadata_version_30_on_a_broker_that_has_caught_up_says_that_its_d
 
 
 @pytest.mark.parametrize("error", [ErrorCode.DUPLICATE_BROKER_REGISTRATION, ErrorCode.INCONSISTENT_CLUSTER_ID, None])
-def test_a_registration_that_failed_is_sent_again_after_the_interval(error: ErrorCode | None) -> None:
+def test_a_failed_registration_is_retried_after_the_interval(error: ErrorCode | None) -> None:
     told = Told()
     first = told.registers()
     told.life.answered(None if error is None else BrokerRegistrationResponse(error_code=error), told.now)
@@ -117,7 +117,7 @@ def test_a_registration_that_failed_is_sent_again_after_the_interval(error: Erro
     assert told.is_in(State.STARTING)
 
 
-def test_a_broker_that_was_never_registered_gives_up_and_one_that_was_does_not() -> None:
+def test_only_the_first_registration_times_out() -> None:
     told = Told()
     assert told.life.gives_up_ms == told.now + 60_000
     assert told.life.gives_up(told.now + 59_999) is None
@@ -125,7 +125,7 @@ def test_a_broker_that_was_never_registered_gives_up_and_one_that_was_does_not()
     assert told.registered().life.gives_up_ms is None
 
 
-def test_a_broker_asks_every_10_ms_until_it_has_caught_up() -> None:
+def test_a_broker_sends_heartbeats_every_10_ms_until_it_has_caught_up() -> None:
     told = Told().registered()
     told.beats()
     told.hears(caught_up=False)
@@ -136,7 +136,7 @@ def test_a_broker_asks_every_10_ms_until_it_has_caught_up() -> None:
     assert told.beats(10).want_fence
 
 
-def test_a_broker_that_is_ready_says_so_at_once_and_runs_when_it_is_unfenced() -> None:
+def test_a_ready_broker_requests_unfencing_at_once() -> None:
     told = Told().recovering()
     told.life.ready_to_unfence(told.now)
     assert not told.beats().want_fence
@@ -148,7 +148,7 @@ def test_a_broker_that_is_ready_says_so_at_once_and_runs_when_it_is_unfenced() -
     told.beats(INTERVAL)
 
 
-def test_what_is_to_be_said_while_a_request_is_under_way_is_said_when_it_is_answered() -> None:
+def test_news_during_a_request_is_sent_after_its_response() -> None:
     told = Told().recovering()
     told.beats(10)
     told.life.ready_to_unfence(told.now)
@@ -157,7 +157,7 @@ def test_what_is_to_be_said_while_a_request_is_under_way_is_said_when_it_is_answ
     assert not told.beats().want_fence
 
 
-def test_nothing_is_said_at_once_after_a_failure() -> None:
+def test_a_failed_request_is_not_repeated_at_once() -> None:
     told = Told().recovering()
     told.beats(10)
     told.life.ready_to_unfence(told.now)
@@ -165,7 +165,7 @@ def test_nothing_is_said_at_once_after_a_failure() -> None:
     assert not told.beats(INTERVAL).want_fence
 
 
-def test_a_fenced_or_stale_broker_beats_on_as_it_was() -> None:
+def test_a_fenced_or_stale_broker_continues_its_heartbeats() -> None:
     told = Told().running()
     told.beats(INTERVAL)
     told.hears(fenced=True)
@@ -177,7 +177,7 @@ def test_a_fenced_or_stale_broker_beats_on_as_it_was() -> None:
     assert (beat.broker_epoch, beat.want_fence) == (EPOCH, False)
 
 
-def test_a_controlled_shutdown_is_asked_for_until_the_controller_agrees() -> None:
+def test_a_controlled_shutdown_is_requested_until_the_controller_agrees() -> None:
     told = Told().running()
     told.life.begin_controlled_shutdown(told.now)
     assert told.beats().want_shut_down
@@ -191,13 +191,13 @@ def test_a_controlled_shutdown_is_asked_for_until_the_controller_agrees() -> Non
     assert (told.life.state, told.life.due_ms) == (State.SHUTTING_DOWN, None)
 
 
-def test_a_broker_that_does_not_run_yet_ends_without_asking() -> None:
+def test_a_broker_that_is_not_running_stops_without_a_request() -> None:
     told = Told().recovering()
     told.life.begin_controlled_shutdown(told.now)
     assert (told.life.state, told.life.due_ms) == (State.SHUTTING_DOWN, None)
 
 
-def test_an_answer_that_comes_after_the_end_changes_nothing() -> None:
+def test_a_response_after_the_end_is_ignored() -> None:
     told = Told().running()
     told.beats(INTERVAL)
     told.life.end()
@@ -205,7 +205,7 @@ def test_an_answer_that_comes_after_the_end_changes_nothing() -> None:
     assert (told.life.state, told.life.due_ms, told.life.gives_up_ms) == (State.SHUTTING_DOWN, None, None)
 
 
-def test_a_failed_directory_is_told_at_once_and_ever_after() -> None:
+def test_a_failed_directory_is_reported_at_once_and_in_every_heartbeat() -> None:
     told = Told().running()
     told.life.directory_failed(OTHER, told.now)
     assert told.beats().offline_log_dirs == [OTHER]
@@ -214,7 +214,7 @@ def test_a_failed_directory_is_told_at_once_and_ever_after() -> None:
     assert told.beats().offline_log_dirs == [OTHER, DIRECTORY]
 
 
-def test_a_failed_directory_of_which_no_controller_hears_ends_the_broker() -> None:
+def test_a_failed_directory_that_cannot_be_reported_stops_the_broker() -> None:
     told = Told().running()
     told.life.directory_failed(OTHER, told.now)
     end = told.now + 30_000
@@ -227,7 +227,7 @@ def test_a_failed_directory_of_which_no_controller_hears_ends_the_broker() -> No
     assert told.life.gives_up(end) is None
 
 
-def test_a_directory_that_fails_while_a_heartbeat_is_under_way_is_not_yet_told() -> None:
+def test_a_directory_that_fails_during_a_heartbeat_is_not_yet_reported() -> None:
     told = Told().running()
     told.beats(INTERVAL)
     told.life.directory_failed(OTHER, told.now)
@@ -236,7 +236,7 @@ def test_a_directory_that_fails_while_a_heartbeat_is_under_way_is_not_yet_told()
     assert told.beats().offline_log_dirs == [OTHER]
 
 
-def test_a_broker_that_registers_again_stays_the_same_incarnation() -> None:
+def test_a_repeated_registration_keeps_the_incarnation_id() -> None:
     told = Told().running()
     told.life.register_again(told.now)
     assert told.registers().incarnation_id == b"\x07" * 16
@@ -248,7 +248,7 @@ def test_a_broker_that_registers_again_stays_the_same_incarnation() -> None:
 @pytest.mark.parametrize(
     ("level", "directories", "again"), [(17, (), True), (16, (), False), (17, (DIRECTORY,), False), (30, (), True), (30, None, False)]
 )
-def test_only_a_registration_without_directories_is_sent_again(level: int, directories: tuple[bytes, ...] | None, again: bool) -> None:
+def test_only_a_registration_without_directories_is_repeated(level: int, directories: tuple[bytes, ...] | None, again: bool) -> None:
     def registration(known: tuple[bytes, ...]) -> BrokerRegistration:
         return BrokerRegistration(5, EPOCH, b"\x07" * 16, {}, {}, None, False, False, False, known, None)
 

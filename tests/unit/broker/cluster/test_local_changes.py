@@ -37,13 +37,13 @@ def moved(**changes: object) -> PartitionChangeRecord:
 PLACE = [("t", ID, 0)]
 
 
-def test_a_new_partition_is_led_or_followed_by_who_has_a_replica() -> None:
+def test_a_new_local_partition_is_led_or_followed() -> None:
     followed = PartitionRecord(1, ID, [2, 1], [2, 1], leader=2, leader_epoch=0, partition_epoch=0)
     elsewhere = PartitionRecord(2, ID, [2, 3], [2, 3], leader=2, leader_epoch=0, partition_epoch=0)
     assert told(*BORN, followed, elsewhere, image=EMPTY) == {"leaders": PLACE, "elected": PLACE, "followers": [("t", ID, 1)]}
 
 
-def test_a_leader_whose_in_sync_set_changes_leads_on_and_is_not_elected() -> None:
+def test_an_isr_change_keeps_the_leader_without_an_election() -> None:
     assert told(moved(isr=[1])) == {"leaders": PLACE}
 
 
@@ -51,33 +51,33 @@ def test_the_same_leader_in_a_new_epoch_is_elected() -> None:
     assert told(moved(leader=1)) == {"leaders": PLACE, "elected": PLACE}
 
 
-def test_a_leader_that_is_one_no_more_follows_whoever_leads_or_nobody() -> None:
+def test_a_former_leader_follows_the_new_one_or_none() -> None:
     assert told(moved(leader=2)) == {"followers": PLACE}
     assert told(moved(leader=-1)) == {"followers": PLACE}
 
 
-def test_what_happened_in_between_is_not_told() -> None:
+def test_intermediate_changes_are_not_reported() -> None:
     assert told(moved(leader=2), moved(leader=1)) == {"leaders": PLACE, "elected": PLACE}
 
 
-def test_a_replica_that_was_assigned_elsewhere_is_removed_as_it_was() -> None:
+def test_a_reassigned_replica_is_removed() -> None:
     assert told(moved(replicas=[2, 3], leader=2)) == {"removed": PLACE}
     (gone,) = local_changes(difference(THERE, made_of(moved(replicas=[2], leader=2), image=THERE)), NODE).removed
     assert gone.partition.replicas == (1, 2)
 
 
-def test_the_replicas_of_a_deleted_topic_are_removed_and_only_those_that_were_here() -> None:
+def test_only_local_replicas_of_a_deleted_topic_are_removed() -> None:
     elsewhere = PartitionRecord(1, ID, [2], [2], leader=2, leader_epoch=0, partition_epoch=0)
     assert told(RemoveTopicRecord(ID), image=made_of(elsewhere, image=THERE)) == {"removed": PLACE}
 
 
-def test_a_name_that_is_created_again_is_removed_under_its_old_id_and_led_under_the_new_one() -> None:
+def test_a_recreated_topic_is_removed_by_its_old_id_and_led_by_its_new_id() -> None:
     again = PartitionRecord(0, NEW_ID, [1], [1], leader=1, leader_epoch=0, partition_epoch=0)
     new = [("t", NEW_ID, 0)]
     assert told(RemoveTopicRecord(ID), TopicRecord("t", NEW_ID), again) == {"removed": PLACE, "leaders": new, "elected": new}
 
 
-def test_a_topic_that_came_and_went_in_between_leaves_no_trace() -> None:
+def test_a_topic_created_and_deleted_between_images_is_no_change() -> None:
     assert told(*BORN, RemoveTopicRecord(ID), image=EMPTY) == {}
 
 
@@ -86,6 +86,6 @@ def test_a_partition_of_the_same_partition_epoch_has_not_changed() -> None:
     assert told(again) == {}
 
 
-def test_settings_and_the_partitions_of_others_are_nothing_to_do() -> None:
+def test_configs_and_remote_partitions_cause_no_local_changes() -> None:
     elsewhere = PartitionRecord(1, ID, [2], [2], leader=2, leader_epoch=0, partition_epoch=0)
     assert told(ConfigRecord(2, "t", "retention.ms", "1"), elsewhere) == {}

@@ -32,7 +32,7 @@ def test_several_batches_are_one_image() -> None:
     assert loader.load([]) == []
 
 
-def test_records_that_say_nothing_move_the_offset() -> None:
+def test_no_op_records_advance_the_offset() -> None:
     loader = MetadataLoader()
     loader.load([batch(0, X)])
     image = loader.published.image
@@ -41,7 +41,7 @@ def test_records_that_say_nothing_move_the_offset() -> None:
     assert published.provenance.offset == 2
 
 
-def test_what_came_before_a_transaction_comes_out_where_it_begins() -> None:
+def test_records_before_a_transaction_are_published_at_its_begin() -> None:
     loader = MetadataLoader()
     (published,) = loader.load([batch(0, X, BeginTransactionRecord("t"), Y)])
     assert (list(published.image.features), published.provenance) == (["x"], Provenance(0, 4, 1000, batch_aligned=False))
@@ -51,20 +51,20 @@ def test_what_came_before_a_transaction_comes_out_where_it_begins() -> None:
     assert (sorted(ended.changes.features), ended.provenance.offset, ended.provenance.batch_aligned) == (["y", "z"], 4, True)
 
 
-def test_a_transaction_that_begins_a_batch_leaves_what_came_before_on_the_end_of_one() -> None:
+def test_a_transaction_at_a_batchs_start_publishes_the_previous_batches() -> None:
     loader = MetadataLoader()
     (published,) = loader.load([batch(0, X), batch(1, BeginTransactionRecord(), Y)])
     assert published.provenance == Provenance(0, 4, 1000, batch_aligned=True)
 
 
-def test_an_aborted_transaction_leaves_nothing_behind_in_what_follows_it() -> None:
+def test_an_aborted_transaction_has_no_effect() -> None:
     loader = MetadataLoader()
     told = loader.load([batch(0, X), batch(1, BeginTransactionRecord(), Y), batch(3, AbortTransactionRecord(), Z)])
     assert [sorted(published.image.features) for published in told] == [["x"], ["x", "z"]]
     assert told[-1].changes.features == {"z": 1}
 
 
-def test_a_snapshot_ends_the_transaction_that_the_log_was_in() -> None:
+def test_a_snapshot_discards_an_open_transaction() -> None:
     loader = MetadataLoader()
     loader.load([batch(0, X), batch(1, BeginTransactionRecord(), Y)])
     published = loader.load_snapshot([Z], 10, 5, 77)
@@ -78,6 +78,6 @@ def test_a_snapshot_ends_the_transaction_that_the_log_was_in() -> None:
     [[EndTransactionRecord()], [AbortTransactionRecord()], [BeginTransactionRecord(), X, BeginTransactionRecord()]],
     ids=["end", "abort", "begin"],
 )
-def test_a_transaction_that_ends_or_begins_out_of_place_is_refused(records: list[MetadataRecord]) -> None:
+def test_unbalanced_transaction_records_are_refused(records: list[MetadataRecord]) -> None:
     with pytest.raises(InconsistentRecord):
         MetadataLoader().load([batch(0, *records)])

@@ -102,7 +102,7 @@ def asked(state: ObserverState, now_ms: int = 0) -> Ask:
     return step
 
 
-def test_the_first_request_goes_to_a_bootstrap_server_and_says_where_the_log_is() -> None:
+def test_the_first_fetch_goes_to_a_bootstrap_server() -> None:
     step = asked(observer(leader=1, epoch=6))
     assert step.peer == SEED
     assert isinstance(step.request, FetchRequest)
@@ -113,24 +113,24 @@ def test_the_first_request_goes_to_a_bootstrap_server_and_says_where_the_log_is(
     assert (step.request.max_wait_ms, step.request.min_bytes, step.request.session_epoch) == (500, 0, -1)
 
 
-def test_a_log_of_a_newer_epoch_than_the_election_that_was_kept_counts() -> None:
+def test_a_log_with_a_newer_epoch_than_quorum_state_counts() -> None:
     state = observer(leader=1, epoch=4, bootstrap=(ONE,))
     assert (state.election, state.leader) == (Election(5, -1), None)
 
 
-def test_a_fresh_observer_learns_the_leader_from_its_first_refusal_and_asks_there() -> None:
+def test_a_new_observer_learns_the_leader_from_the_first_error() -> None:
     state = observer(epoch=0, log=Log([]))
     assert state.answered(SEED, answer(ErrorCode.FENCED_LEADER_EPOCH), 0) == [SaveElection(Election(5, 1))]
     assert asked(state).peer == ONE
 
 
-def test_the_leader_of_its_own_epoch_is_taken_from_an_answer_whose_records_count_at_once() -> None:
+def test_a_response_of_the_current_epoch_sets_the_leader_and_its_records_count() -> None:
     state = observer()
     actions = state.answered(SEED, answer(records=b"r"), 0)
     assert actions == [SaveElection(Election(5, 1)), AppendRecords(b"r", 5, 15)]
 
 
-def test_an_answer_of_a_newer_epoch_counts_only_for_its_leader() -> None:
+def test_a_response_of_a_newer_epoch_only_sets_the_leader() -> None:
     state = follower()
     assert state.answered(ONE, answer(epoch=6, leader=2, endpoints=(TWO,), records=b"r"), 0) == [SaveElection(Election(6, 2))]
     assert state.answered(TWO, answer(ErrorCode.FENCED_LEADER_EPOCH, epoch=7, leader=-1), 0) == [SaveElection(Election(7, -1))]
@@ -148,7 +148,7 @@ def test_an_answer_of_a_newer_epoch_counts_only_for_its_leader() -> None:
     ],
     ids=["older epoch", "behind", "knows nothing newer", "not ready", "not ready at all"],
 )
-def test_who_has_nothing_new_to_say_is_left_alone_for_20_ms(told: FetchResponse) -> None:
+def test_a_response_without_news_is_followed_by_a_20_ms_pause(told: FetchResponse) -> None:
     state = follower()
     assert state.answered(ONE, told, 100) == []
     assert asked(state, 119).peer == TWO
@@ -160,7 +160,7 @@ def test_who_has_nothing_new_to_say_is_left_alone_for_20_ms(told: FetchResponse)
     [answer(ErrorCode.UNKNOWN_SERVER_ERROR), FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID), FetchResponse(), answer(999)],
     ids=["of the partition", "of the request", "without a partition", "unknown"],
 )
-def test_an_error_that_asking_again_may_mend_is_told_and_asked_again(told: FetchResponse) -> None:
+def test_a_retriable_error_is_logged_and_retried(told: FetchResponse) -> None:
     state = follower()
     (action,) = state.answered(ONE, told, 0)
     assert isinstance(action, Trouble)
@@ -179,7 +179,7 @@ def test_an_error_that_asking_again_may_mend_is_told_and_asked_again(told: Fetch
     ],
     ids=["not allowed", "invalid", "two leaders", "itself", "below the high watermark", "its own end is below the high watermark"],
 )
-def test_what_cannot_be_ends_it(told: FetchResponse) -> None:
+def test_a_fatal_error_stops_the_observer(told: FetchResponse) -> None:
     state = follower(Log(high_watermark=12))
     with pytest.raises(QuorumFault):
         state.answered(ONE, told, 0)
@@ -190,11 +190,11 @@ def test_what_cannot_be_ends_it(told: FetchResponse) -> None:
     [(5, 17, 17), (5, 25, 20), (4, 12, 10), (3, 8, 8), (9, 18, 20), (0, 4, 4)],
     ids=["same epoch", "longer", "an epoch that is not here", "an older one", "a newer one", "the first"],
 )
-def test_a_log_is_cut_where_it_parts_from_the_leaders(epoch: int, end: int, offset: int) -> None:
+def test_a_diverging_log_is_truncated(epoch: int, end: int, offset: int) -> None:
     assert follower().answered(ONE, answer(diverging_epoch=EpochEndOffset(epoch, end)), 0) == [TruncateTo(offset)]
 
 
-def test_the_high_watermark_is_the_leaders_within_the_log_and_never_goes_back() -> None:
+def test_the_high_watermark_is_limited_to_the_log_and_never_decreases() -> None:
     state = follower()
     assert state.appended(-1) is None
     assert state.appended(12) == 12
@@ -206,7 +206,7 @@ def test_the_high_watermark_is_the_leaders_within_the_log_and_never_goes_back() 
     assert state.committed == 40
 
 
-def test_a_snapshot_comes_in_parts_from_where_the_last_one_ended() -> None:
+def test_a_snapshot_is_fetched_in_consecutive_parts() -> None:
     state = follower()
     wanted = answer(snapshot_id=ToldSnapshot(30, 4))
     assert state.answered(ONE, wanted, 0) == [BeginDownload(SnapshotId(30, 4))]
@@ -230,14 +230,14 @@ def test_a_snapshot_comes_in_parts_from_where_the_last_one_ended() -> None:
     ],
     ids=["gone", "without an id", "another epoch", "empty"],
 )
-def test_a_snapshot_that_does_not_come_is_dropped_or_asked_for_again(told: k59.FetchSnapshotResponse, actions: list[object]) -> None:
+def test_a_failed_snapshot_fetch_is_dropped_or_retried(told: k59.FetchSnapshotResponse, actions: list[object]) -> None:
     state = follower()
     state.answered(ONE, answer(snapshot_id=ToldSnapshot(30, 4)), 0)
     assert state.answered(ONE, told, 0) == actions
 
 
 @pytest.mark.parametrize("told", [part(position=1), part(end=31), part(size=2)], ids=["position", "id", "more than all"])
-def test_another_part_than_was_asked_for_ends_it(told: k59.FetchSnapshotResponse) -> None:
+def test_a_wrong_snapshot_part_stops_the_observer(told: k59.FetchSnapshotResponse) -> None:
     state = follower()
     state.answered(ONE, answer(snapshot_id=ToldSnapshot(30, 4)), 0)
     with pytest.raises(QuorumFault):
@@ -245,14 +245,14 @@ def test_another_part_than_was_asked_for_ends_it(told: k59.FetchSnapshotResponse
 
 
 @pytest.mark.parametrize("told", [ToldSnapshot(-1, 4), ToldSnapshot(30, -1), ToldSnapshot(9, 3)], ids=["end", "epoch", "known"])
-def test_a_snapshot_that_is_none_or_here_already_is_not_fetched(told: ToldSnapshot) -> None:
+def test_an_invalid_or_present_snapshot_is_not_fetched(told: ToldSnapshot) -> None:
     state = follower(Log(snapshots={SnapshotId(9, 3)}))
     (action,) = state.answered(ONE, answer(snapshot_id=told), 0)
     assert isinstance(action, Trouble)
     assert isinstance(asked(state, 20).request, FetchRequest)
 
 
-def test_a_leader_that_does_not_answer_is_left_alone_longer_each_time_and_others_are_asked_meanwhile() -> None:
+def test_a_silent_leader_is_retried_with_backoff_and_others_are_asked() -> None:
     state = follower()
     state.failed(ONE, 0)
     assert (asked(state, 19).peer, asked(state, 20).peer) == (TWO, ONE)
@@ -266,21 +266,21 @@ def test_a_leader_that_does_not_answer_is_left_alone_longer_each_time_and_others
     assert asked(state, 2020).peer == ONE
 
 
-def test_each_bootstrap_server_is_asked_by_some_observer_first() -> None:
+def test_observers_start_with_different_bootstrap_servers() -> None:
     def first(seed: int) -> QuorumNode:
         return asked(ObserverState(ME, (ONE, TWO, SEED), Log(), Election(5, -1), random=random.Random(seed))).peer
 
     assert {first(seed) for seed in range(30)} == {ONE, TWO, SEED}
 
 
-def test_the_address_of_a_voters_record_serves_where_an_answer_names_none() -> None:
+def test_the_voters_record_provides_a_missing_leader_endpoint() -> None:
     state = observer()
     assert state.answered(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == []
     state.know({1: ONE})
     assert state.answered(SEED, answer(ErrorCode.NOT_LEADER_OR_FOLLOWER, endpoints=()), 0) == [SaveElection(Election(5, 1))]
 
 
-def test_a_leader_whose_address_was_not_known_is_followed_when_the_log_names_the_voters() -> None:
+def test_a_leader_without_endpoint_is_used_when_the_voters_are_known() -> None:
     state = observer(leader=1)
     assert state.leader is None
     state.know({2: TWO})

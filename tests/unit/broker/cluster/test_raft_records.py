@@ -22,7 +22,7 @@ def test_control_records_have_the_bytes_of_kafkas_schemas() -> None:
     assert encode(KRaftVersionRecord(0, 1), 0).hex() == "0000" + "0001" + "00"
 
 
-def test_a_voter_is_written_with_its_directory_its_listeners_and_what_it_knows() -> None:
+def test_a_voters_record_has_directories_listeners_and_versions() -> None:
     directory = bytes(range(16))
     record = VotersRecord(0, [Voter(3, directory, [VoterEndpoint("C", "h", 9093)], KRaftVersionFeature(0, 1))])
     endpoint = "02" + "0243" + "0268" + "2385" + "00"
@@ -30,12 +30,12 @@ def test_a_voter_is_written_with_its_directory_its_listeners_and_what_it_knows()
     assert decode(VotersRecord, encode(record, 0), 0) == record
 
 
-def test_a_change_of_the_leader_names_it_and_who_voted() -> None:
+def test_a_leader_change_message_has_the_leader_and_the_voters() -> None:
     record = LeaderChangeMessage(0, 3000, [ElectionVoter(3000)], [ElectionVoter(3000)])
     assert encode(record, 0).hex() == "0000" + "00000bb8" + 2 * ("02" + "00000bb8" + "00") + "00"
 
 
-def test_control_records_of_one_batch_follow_each_other_under_their_types() -> None:
+def test_control_records_of_one_batch_have_their_types() -> None:
     batch = control_batch([LeaderChangeMessage(0, 1), KRaftVersionRecord(0, 1)], 5, 2, 1_000)
     header = read_header(batch)
     assert (header.base_offset, header.next_offset, header.partition_leader_epoch, header.is_control) == (5, 7, 2, True)

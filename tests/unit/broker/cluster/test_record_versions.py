@@ -56,10 +56,10 @@ def rises(record: MetadataRecord) -> dict[int, int]:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_record_is_written_in_the_version_that_readers_of_the_level_know(record: MetadataRecord, expected: dict[int, int]) -> None:
+def test_a_record_is_written_in_the_version_of_the_metadata_version(record: MetadataRecord, expected: dict[int, int]) -> None:
     assert rises(record) == expected
 
 
-def test_a_record_that_readers_of_the_level_do_not_know_is_not_written() -> None:
+def test_a_record_newer_than_the_metadata_version_is_not_written() -> None:
     with pytest.raises(NotWritable, match=r"RegisterControllerRecord cannot be written at metadata\.version 14"):
         version_of(RegisterControllerRecord(), 14)

@@ -20,17 +20,17 @@ from ottla.broker.cluster.release_levels import NAMES, UnknownLevel, bootstrap_l
         ("4.3-IV0", 30),
     ],
 )
-def test_a_release_is_its_last_level_of_metadata_version(release: str, level: int) -> None:
+def test_a_release_has_its_last_metadata_version(release: str, level: int) -> None:
     assert metadata_level(release) == level
 
 
-def test_every_level_has_a_name_that_leads_back_to_it() -> None:
+def test_every_metadata_version_is_found_by_its_name() -> None:
     assert [metadata_level(name) for name in NAMES] == list(range(7, 31))
     assert [level_name(level) for level in range(7, 31)] == NAMES
 
 
 @pytest.mark.parametrize("release", ["3.2", "4.4", "4.3-IV1", "", "four", "4"])
-def test_a_release_that_there_is_not_is_answered_with_those_that_there_are(release: str) -> None:
+def test_an_unknown_release_is_refused_with_the_list_of_releases(release: str) -> None:
     with pytest.raises(UnknownLevel, match=f"Unknown metadata.version '{release}'.* 3.3-IV3, .*4.3-IV0$"):
         metadata_level(release)
 
@@ -53,7 +53,7 @@ def test_a_new_cluster_has_the_features_of_its_release(release: str | None, on: 
     assert bootstrap_levels({}, release, dynamic_quorum=False)["kraft.version"] == 0
 
 
-def test_levels_that_are_asked_for_go_over_the_releases() -> None:
+def test_requested_feature_levels_override_the_releases() -> None:
     levels = bootstrap_levels({"group.version": 0, "metadata.version": 25}, None, dynamic_quorum=True)
     assert (levels["group.version"], levels["metadata.version"], levels["transaction.version"]) == (0, 25, 2)
 
@@ -73,12 +73,12 @@ def test_levels_that_are_asked_for_go_over_the_releases() -> None:
         ({"eligible.leader.replicas.version": 1}, "3.9", "depends on metadata.version level 23"),
     ],
 )
-def test_levels_that_no_cluster_can_have_are_refused(asked: dict[str, int], release: str | None, words: str) -> None:
+def test_impossible_feature_levels_are_refused(asked: dict[str, int], release: str | None, words: str) -> None:
     with pytest.raises(UnknownLevel, match=words):
         bootstrap_levels(asked, release, dynamic_quorum=True)
 
 
-def test_records_begin_with_metadata_version_and_name_no_level_that_is_off() -> None:
+def test_feature_records_start_with_metadata_version_and_omit_level_0() -> None:
     levels = {"transaction.version": 2, "kraft.version": 1, "group.version": 0, "metadata.version": 25, "share.version": 1}
     found = [(record.name, record.feature_level) for record in level_records(levels)]
     assert found == [("metadata.version", 25), ("share.version", 1), ("transaction.version", 2)]

@@ -26,7 +26,7 @@ def written(snapshot: Snapshot, level: int = 30) -> bytes:
     [Snapshot(17), Snapshot(17, RECORDS), Snapshot(17, RECORDS, 1), Snapshot(17, RECORDS, 1, VOTERS)],
     ids=["empty", "static voters", "dynamic without voters", "dynamic"],
 )
-def test_a_snapshot_survives_the_way_to_bytes_and_back(snapshot: Snapshot) -> None:
+def test_a_snapshot_round_trips_through_bytes(snapshot: Snapshot) -> None:
     assert read_snapshot(written(snapshot)) == snapshot
 
 
@@ -40,13 +40,13 @@ def test_its_batches_have_the_snapshots_epoch_and_offsets_from_zero() -> None:
     assert {(header.partition_leader_epoch, header.base_timestamp) for header in headers} == {(7, 5000)}
 
 
-def test_a_batch_takes_1024_records_at_a_time_as_long_as_they_fit() -> None:
+def test_a_snapshot_batch_has_up_to_1024_records() -> None:
     large = ConfigRecord(2, "a", "x", "v" * 3000)
     counts = [header.record_count for _, header in split_batches(written(Snapshot(0, [large] * 5000)))]
     assert counts == [1, 2048, 2048, 904, 1]
 
 
-def test_a_thousand_records_that_do_not_fit_are_several_batches() -> None:
+def test_records_that_do_not_fit_are_split_into_batches() -> None:
     large = ConfigRecord(2, "a", "x", "v" * 32_000)
     snapshot = Snapshot(0, [NoOpRecord(), *[large] * 600])
     batches = list(write_snapshot(snapshot, 7, 30, 0))
@@ -55,24 +55,24 @@ def test_a_thousand_records_that_do_not_fit_are_several_batches() -> None:
     assert read_snapshot(b"".join(batches)) == snapshot
 
 
-def test_records_are_written_at_the_level_that_is_asked_for() -> None:
+def test_records_are_written_at_the_requested_metadata_version() -> None:
     with pytest.raises(NotWritable):
         written(Snapshot(0, [RegisterControllerRecord(1)]), level=14)
 
 
-def test_voters_have_no_place_at_the_version_of_raft_that_names_none() -> None:
+def test_voters_are_not_written_at_kraft_version_0() -> None:
     with pytest.raises(ValueError, match="cannot name voters"):
         written(Snapshot(0, kraft_version=0, voters=VOTERS))
 
 
-def test_a_file_that_ends_anywhere_before_its_end_is_refused() -> None:
+def test_a_truncated_snapshot_is_refused() -> None:
     whole = written(Snapshot(17, RECORDS, 1, VOTERS))
     for size in range(len(whole)):
         with pytest.raises(ProtocolError):
             read_snapshot(whole[:size])
 
 
-def test_a_changed_byte_is_refused_wherever_a_checksum_covers_it() -> None:
+def test_a_changed_byte_under_a_checksum_is_refused() -> None:
     whole = bytearray(written(Snapshot(17, RECORDS)))
     for pos, header in split_batches(bytes(whole)):
         whole[pos + header.size_bytes - 1] ^= 1
@@ -81,7 +81,7 @@ def test_a_changed_byte_is_refused_wherever_a_checksum_covers_it() -> None:
         whole[pos + header.size_bytes - 1] ^= 1
 
 
-def test_a_file_without_its_header_or_with_more_after_its_footer_is_refused() -> None:
+def test_a_snapshot_without_header_or_with_data_after_the_footer_is_refused() -> None:
     head, body, foot = write_snapshot(Snapshot(17, RECORDS), 7, 30, 0)
     for batches in ([body, foot], [foot], [head, foot, body], [head, foot, head], [head, body]):
         with pytest.raises(CorruptMetadataSnapshot):

@@ -17,7 +17,7 @@ def test_a_new_id_is_a_random_uuid_of_version_4() -> None:
     assert drawn.variant == uuid.RFC_4122
 
 
-def test_an_id_whose_text_starts_with_a_dash_is_drawn_again() -> None:
+def test_an_id_whose_text_starts_with_a_dash_is_generated_again() -> None:
     dashed = b"\xf8" + bytes(15)
     good = b"\x01" * 16
     assert id_text(dashed).startswith("-")

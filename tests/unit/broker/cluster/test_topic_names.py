@@ -9,7 +9,7 @@ def test_names_collide_exactly_when_they_differ_in_dots_and_underscores() -> Non
     assert not has_collision_chars("a-b")
 
 
-def test_internal_topics_are_the_ones_the_broker_writes() -> None:
+def test_internal_topics_are_those_of_groups_and_transactions() -> None:
     assert is_internal("__consumer_offsets")
     assert is_internal("__transaction_state")
     assert not is_internal("__mine")

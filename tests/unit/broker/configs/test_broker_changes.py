@@ -38,7 +38,7 @@ def refusal(live: LiveCatalog, key: str, value: str | None, op: OpType = SET, na
         ("no.such", "5"),
     ],
 )
-def test_a_setting_that_kafka_changes_while_it_runs_is_kept_and_taken_back(live: LiveCatalog, key: str, value: str) -> None:
+def test_a_dynamic_config_can_be_set_and_deleted(live: LiveCatalog, key: str, value: str) -> None:
     assert refusal(live, key, value) is None
     assert live.catalog.configs(BROKER, "1") == {key: value}
     assert refusal(live, key, None, DELETE) is None
@@ -46,7 +46,7 @@ def test_a_setting_that_kafka_changes_while_it_runs_is_kept_and_taken_back(live:
 
 
 @pytest.mark.parametrize("key", ["no.such", "node.id", "ssl.client.auth"])
-def test_what_was_never_set_can_be_deleted(live: LiveCatalog, key: str) -> None:
+def test_an_unset_config_can_be_deleted(live: LiveCatalog, key: str) -> None:
     assert refusal(live, key, None, DELETE) is None
 
 
@@ -65,16 +65,16 @@ def test_what_was_never_set_can_be_deleted(live: LiveCatalog, key: str) -> None:
         ),
     ],
 )
-def test_a_setting_that_cannot_change_so_is_refused_in_kafkas_words(live: LiveCatalog, key: str, value: str, message: str) -> None:
+def test_an_invalid_dynamic_change_is_refused_with_kafkas_message(live: LiveCatalog, key: str, value: str, message: str) -> None:
     assert refusal(live, key, value) == (ErrorCode.INVALID_REQUEST, message)
 
 
 @pytest.mark.parametrize(("value", "allowed"), [("3", False), ("4", True), ("16", True), ("17", False)])
-def test_threads_are_halved_or_doubled_at_most(live: LiveCatalog, value: str, allowed: bool) -> None:
+def test_thread_counts_can_at_most_be_halved_or_doubled(live: LiveCatalog, value: str, allowed: bool) -> None:
     assert (refusal(live, "num.io.threads", value) is None) is allowed
 
 
-def test_threads_cannot_fall_back_to_less_than_half_by_a_deletion(live: LiveCatalog) -> None:
+def test_deleting_a_thread_count_cannot_more_than_halve_it(live: LiveCatalog) -> None:
     assert refusal(live, "num.io.threads", "16") is None
     assert refusal(live, "num.io.threads", "32") is None
     code, message = refusal(live, "num.io.threads", None, DELETE) or (ErrorCode.NONE, "")
@@ -83,16 +83,16 @@ def test_threads_cannot_fall_back_to_less_than_half_by_a_deletion(live: LiveCata
 
 
 @pytest.mark.parametrize(("value", "words"), [("0", "at least 1"), ("3", "more than double the current value 1")])
-def test_the_cleaners_threads_have_a_rule_of_their_own(live: LiveCatalog, value: str, words: str) -> None:
+def test_the_cleaners_thread_count_has_a_separate_rule(live: LiveCatalog, value: str, words: str) -> None:
     assert words in (refusal(live, "log.cleaner.threads", value) or (0, ""))[1]
 
 
-def test_each_of_the_cleaners_threads_has_more_than_a_mebibyte(live: LiveCatalog) -> None:
+def test_each_cleaner_thread_needs_more_than_one_mebibyte(live: LiveCatalog) -> None:
     assert refusal(live, "log.cleaner.dedupe.buffer.size", "2097152") is None
     assert "at least 1MB per cleaner thread" in (refusal(live, "log.cleaner.threads", "2") or (0, ""))[1]
 
 
-def test_one_listeners_settings_are_one_brokers(live: LiveCatalog) -> None:
+def test_listener_configs_are_per_broker(live: LiveCatalog) -> None:
     name = "listener.name.external.num.io.threads"
     assert refusal(live, name, "5", name="") == (
         ErrorCode.INVALID_REQUEST,
@@ -122,7 +122,7 @@ KEPT = {
 
 @pytest.mark.parametrize("prefix", ["", "listener.name.external."])
 @pytest.mark.parametrize(("key", "value"), KEPT.items())
-def test_a_setting_of_security_is_stored_for_one_broker_and_not_for_all(live: LiveCatalog, prefix: str, key: str, value: str) -> None:
+def test_a_security_config_is_per_broker(live: LiveCatalog, prefix: str, key: str, value: str) -> None:
     name = prefix + key
     assert refusal(live, name, value) is None
     assert live.catalog.configs(BROKER, "1") == {name: value}
@@ -133,14 +133,14 @@ def test_a_setting_of_security_is_stored_for_one_broker_and_not_for_all(live: Li
 @pytest.mark.parametrize(
     "key", ["connections.max.reauth.ms", "sasl.server.max.receive.size", "ssl.principal.mapping.rules", "security.providers"]
 )
-def test_a_setting_of_security_that_kafka_fixes_is_refused_without_a_listener(live: LiveCatalog, key: str) -> None:
+def test_a_static_security_config_needs_a_listener_prefix(live: LiveCatalog, key: str) -> None:
     assert refusal(live, key, "5") == (ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{key}]")
 
 
 @pytest.mark.parametrize(
     "key", ["controller.mutation.x", "share.coordinator.x", "controller.quorum.x", "zookeeper.connect", "inter.broker.protocol.version"]
 )
-def test_a_name_that_kafka_does_not_define_is_stored(live: LiveCatalog, key: str) -> None:
+def test_an_unknown_config_is_stored(live: LiveCatalog, key: str) -> None:
     assert refusal(live, key, "5") is None
     assert refusal(live, key, "5", name="") is None
 
@@ -148,7 +148,7 @@ def test_a_name_that_kafka_does_not_define_is_stored(live: LiveCatalog, key: str
 @pytest.mark.parametrize(
     "key", ["controller.quota.window.num", "share.coordinator.threads", "controller.quorum.voters", "queued.max.requests"]
 )
-def test_a_name_that_kafka_defines_and_fixes_is_refused(live: LiveCatalog, key: str) -> None:
+def test_a_static_config_is_refused(live: LiveCatalog, key: str) -> None:
     assert refusal(live, key, "5") == (ErrorCode.INVALID_REQUEST, f"Cannot update these configs dynamically: [{key}]")
 
 
@@ -157,12 +157,12 @@ def test_a_brokers_own_directory_can_be_cordoned(live: LiveCatalog, value: str) 
     assert refusal(live, "cordoned.log.dirs", value) is None
 
 
-def test_a_directory_of_another_place_cannot_be_cordoned(live: LiveCatalog) -> None:
+def test_an_unknown_directory_cannot_be_cordoned(live: LiveCatalog) -> None:
     text = "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : /nowhere"
     assert refusal(live, "cordoned.log.dirs", "ottla-data,/nowhere") == (ErrorCode.INVALID_REQUEST, text)
 
 
-def test_the_stores_of_one_listener_change_for_one_broker_and_are_written_again_as_they_are(live: LiveCatalog) -> None:
+def test_a_listeners_key_stores_are_per_broker_and_can_be_set_again(live: LiveCatalog) -> None:
     name = "listener.name.external.ssl.keystore.location"
     for times in (1, 2):
         assert refusal(live, name, "/store") is None
@@ -172,11 +172,11 @@ def test_the_stores_of_one_listener_change_for_one_broker_and_are_written_again_
 
 
 @pytest.mark.parametrize("op", [APPEND, SUBTRACT])
-def test_an_unknown_setting_is_no_list(live: LiveCatalog, op: OpType) -> None:
+def test_an_unknown_config_is_not_a_list(live: LiveCatalog, op: OpType) -> None:
     assert refusal(live, "no.such", "5", op) == (ErrorCode.INVALID_CONFIG, "Unknown config name: no.such")
 
 
-def test_the_key_of_one_listener_is_that_of_all() -> None:
+def test_a_listener_configs_definition_is_the_general_one() -> None:
     key = broker_key("listener.name.external.max.connections")
     assert key is not None
     assert (key.name, key.parse("5")) == ("listener.name.external.max.connections", 5)
@@ -194,7 +194,7 @@ def test_the_key_of_one_listener_is_that_of_all() -> None:
         ("sasl.oauthbearer.assertion.private.key.passphrase", True),
     ],
 )
-def test_the_passwords_of_a_listener_are_hidden(base: str, hidden: bool) -> None:
+def test_a_listeners_passwords_are_hidden(base: str, hidden: bool) -> None:
     key = broker_key(f"listener.name.external.{base}")
     assert key is not None
     assert key.sensitive is hidden

@@ -17,7 +17,7 @@ def put(catalog: Catalog, resource: str, value: str | None) -> None:
     catalog.apply([ConfigRecord(ResourceType.BROKER, resource, KEY, value)])
 
 
-def test_this_brokers_value_beats_all_brokers_beats_the_started_one_and_back_again() -> None:
+def test_a_per_broker_value_overrides_the_cluster_default_and_the_static_value() -> None:
     settings = BrokerSettings(message_max_bytes=10, explicit={KEY: "file"})
     catalog = Catalog()
     configs = BrokerConfigs(settings, catalog)
@@ -30,7 +30,7 @@ def test_this_brokers_value_beats_all_brokers_beats_the_started_one_and_back_aga
     assert configs.refresh() == set()
 
 
-def test_the_layers_come_in_the_order_of_precedence() -> None:
+def test_the_config_synonyms_are_in_order_of_precedence() -> None:
     catalog = Catalog()
     configs = BrokerConfigs(BrokerSettings(message_max_bytes=10, explicit={KEY: "file"}), catalog)
     put(catalog, "", "20")
@@ -43,7 +43,7 @@ def test_the_layers_come_in_the_order_of_precedence() -> None:
     ]
 
 
-def test_a_stored_value_overrules_what_the_broker_was_started_with() -> None:
+def test_a_stored_value_overrides_the_static_value() -> None:
     catalog = Catalog()
     configs = BrokerConfigs(BrokerSettings(message_max_bytes=10, explicit={KEY: "file"}), catalog)
     assert configs.overruled(KEY) is None
@@ -54,11 +54,11 @@ def test_a_stored_value_overrules_what_the_broker_was_started_with() -> None:
     assert BrokerConfigs(BrokerSettings(), catalog).overruled(KEY) is None, "nobody asked for another value"
 
 
-def test_a_setting_that_nobody_gave_and_that_has_no_default_has_no_layer() -> None:
+def test_an_unset_config_without_default_has_no_synonyms() -> None:
     assert BrokerConfigs(BrokerSettings(), Catalog()).layers("log.retention.ms") == []
 
 
-def test_what_kafka_has_no_default_for_has_the_layer_of_who_gave_it_alone() -> None:
+def test_a_config_without_default_has_only_the_given_synonym() -> None:
     given = {"node.id": "0", "log.dirs": "data"}
     configs = BrokerConfigs(load(given, {}, None).settings, Catalog())
     assert {name: configs.layers(name) for name in given} == {
@@ -67,21 +67,21 @@ def test_what_kafka_has_no_default_for_has_the_layer_of_who_gave_it_alone() -> N
     assert [configs.layers(name) for name in ("process.roles", "advertised.listeners", "controller.listener.names")] == [[], [], []]
 
 
-def test_a_stored_value_that_is_not_allowed_is_passed_over() -> None:
+def test_an_invalid_stored_value_is_ignored() -> None:
     settings, catalog = BrokerSettings(), Catalog()
     put(catalog, "", "many")
     assert BrokerConfigs(settings, catalog).refresh() == set()
     assert settings.message_max_bytes == 1_048_588
 
 
-def test_a_stored_value_of_a_setting_that_cannot_change_while_running_is_passed_over() -> None:
+def test_a_stored_value_of_a_static_config_is_ignored() -> None:
     settings, catalog = BrokerSettings(), Catalog()
     catalog.apply([ConfigRecord(ResourceType.BROKER, "", "num.partitions", "9")])
     BrokerConfigs(settings, catalog).refresh()
     assert settings.num_partitions == 1
 
 
-def test_what_one_listener_may_have_goes_back_to_what_it_was_started_with() -> None:
+def test_deleting_a_listener_limit_restores_the_static_value() -> None:
     inner, outer = (f"listener.name.{name}.max.connections" for name in ("inner", "outer"))
     settings = load({inner: "5"}, {}, None).settings
     catalog = Catalog()
@@ -96,12 +96,12 @@ def test_what_one_listener_may_have_goes_back_to_what_it_was_started_with() -> N
     assert configs.layers(inner) == [(inner, "5", ConfigSource.STATIC_BROKER)]
 
 
-def test_what_one_listener_may_have_is_a_number() -> None:
+def test_a_listener_limit_must_be_a_number() -> None:
     with pytest.raises(SettingsError, match=r"listener\.name\.inner\.max\.connections"):
         load({"listener.name.inner.max.connections": "-1"}, {}, None)
 
 
-def test_what_locks_a_listener_is_described_without_its_passwords() -> None:
+def test_a_listeners_security_configs_are_described_without_passwords() -> None:
     name = "listener.name.secure.plain.sasl.jaas.config"
     loaded = load({"listeners": "SECURE://127.0.0.1:0", "listener.security.protocol.map": "SECURE:SASL_PLAINTEXT", name: "hush!"}, {}, None)
     configs = BrokerConfigs(loaded.settings, Catalog())

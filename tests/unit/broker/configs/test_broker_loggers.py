@@ -23,7 +23,7 @@ def loggers() -> Iterator[BrokerLoggers]:
     loggers.reset()
 
 
-def test_a_level_that_is_set_moves_the_part_of_the_broker_that_does_the_same(loggers: BrokerLoggers) -> None:
+def test_setting_a_kafka_loggers_level_changes_the_matching_module(loggers: BrokerLoggers) -> None:
     loggers.change([ConfigOp(REPLICAS, SET, "DEBUG")])
     assert loggers.levels()[REPLICAS] == "DEBUG"
     assert logging.getLogger(OWN).level == logging.DEBUG
@@ -32,19 +32,19 @@ def test_a_level_that_is_set_moves_the_part_of_the_broker_that_does_the_same(log
     assert loggers.levels()[REPLICAS] == loggers.levels()["root"]
 
 
-def test_a_logger_without_a_level_has_that_of_the_nearest_above_it(loggers: BrokerLoggers) -> None:
+def test_a_logger_without_a_level_inherits_its_parents(loggers: BrokerLoggers) -> None:
     loggers.change([ConfigOp("root", SET, "ERROR"), ConfigOp("kafka", SET, "TRACE")])
     levels = loggers.levels()
     assert (levels[REPLICAS], levels["org.apache.kafka"], levels["kafka.request.logger"]) == ("TRACE", "ERROR", "TRACE")
 
 
 @pytest.mark.parametrize("own", sorted({own for own in COUNTERPARTS.values() if own is not None} - {PEERS}))
-def test_the_counterpart_of_a_logger_of_kafkas_is_a_module_that_logs_or_a_package(own: str) -> None:
+def test_a_kafka_logger_maps_to_a_module_that_logs_or_a_package(own: str) -> None:
     module = importlib.import_module(own)
     assert hasattr(module, "__path__") or isinstance(getattr(module, "logger", None), logging.Logger)
 
 
-def test_a_reset_gives_every_logger_back_what_it_had(loggers: BrokerLoggers) -> None:
+def test_a_reset_restores_every_loggers_level(loggers: BrokerLoggers) -> None:
     before = logging.getLogger().level
     loggers.change([ConfigOp("root", SET, "FATAL"), ConfigOp(REPLICAS, SET, "TRACE")])
     loggers.reset()
@@ -71,13 +71,13 @@ def test_a_reset_gives_every_logger_back_what_it_had(loggers: BrokerLoggers) -> 
         ),
     ],
 )
-def test_a_change_that_kafka_refuses_is_refused_in_its_words(op: ConfigOp, code: ErrorCode, message: str) -> None:
+def test_an_invalid_logger_change_is_refused_with_kafkas_message(op: ConfigOp, code: ErrorCode, message: str) -> None:
     with pytest.raises(Rejected) as refused:
         check_levels("1", [op], 1)
     assert (refused.value.code, refused.value.message) == (code, message)
 
 
-def test_kafkas_own_loggers_follow_the_nearest_one_above() -> None:
+def test_kafkas_loggers_inherit_from_the_nearest_parent() -> None:
     loggers = BrokerLoggers()
     named = ("kafka.server.ControllerServer", "kafka.log.LogCleaner", "kafka.server.KafkaRequestHandler", "kafka.cluster.Replica")
     try:

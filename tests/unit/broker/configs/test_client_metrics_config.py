@@ -18,7 +18,7 @@ from ottla.protocol.error_codes import ErrorCode
         {"match": " client_id = a ,client_source_port=1"},
     ],
 )
-def test_a_subscription_that_kafka_takes_is_taken(overrides: dict[str, str]) -> None:
+def test_a_valid_subscription_is_accepted(overrides: dict[str, str]) -> None:
     check_metrics_configs("m", overrides)
 
 
@@ -37,13 +37,13 @@ def test_a_subscription_that_kafka_takes_is_taken(overrides: dict[str, str]) -> 
         ({"match": "client_id=("}, ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_one_that_it_refuses_is_refused_with_its_error(overrides: dict[str, str], code: ErrorCode) -> None:
+def test_an_invalid_subscription_gets_kafkas_error(overrides: dict[str, str], code: ErrorCode) -> None:
     with pytest.raises(Rejected) as refused:
         check_metrics_configs("m", overrides)
     assert refused.value.code is code
 
 
-def test_a_subscription_has_a_name() -> None:
+def test_a_subscription_needs_a_name() -> None:
     with pytest.raises(Rejected) as refused:
         check_metrics_configs("", {})
     assert refused.value.code is ErrorCode.INVALID_REQUEST

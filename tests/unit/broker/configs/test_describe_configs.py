@@ -41,15 +41,15 @@ class Described:
 
 
 @pytest.mark.parametrize("keys", [None, []])
-def test_no_keys_mean_all_keys_of_a_topic_but_unset_internal_ones(keys: list[str] | None) -> None:
+def test_without_keys_all_topic_configs_except_unset_internal_ones_are_described(keys: list[str] | None) -> None:
     assert set(Described().entries(TOPIC, "t", keys)) == set(TOPIC_KEYS) - {"internal.segment.bytes"}
 
 
-def test_named_keys_are_answered_and_unknown_ones_left_out() -> None:
+def test_only_known_keys_are_described() -> None:
     assert list(Described().entries(TOPIC, "t", ["flush.ms", "no.such"])) == ["flush.ms"]
 
 
-def test_an_override_heads_the_chain_of_its_synonyms() -> None:
+def test_a_topic_override_is_the_first_synonym() -> None:
     described = Described(BrokerSettings(message_max_bytes=10, explicit={"message.max.bytes": "file"}))
     described.put(TOPIC, "t", "max.message.bytes", "5")
     entry = described.entries(TOPIC, "t")["max.message.bytes"]
@@ -75,12 +75,12 @@ def test_a_topic_default_given_in_another_unit_has_its_value_and_no_source() -> 
 
 
 @pytest.mark.parametrize(("kind", "name"), [(TOPIC, "t"), (BROKER, "1"), (ResourceType.GROUP, "g"), (LOGGER, "1")])
-def test_settings_come_in_order_of_their_names(kind: int, name: str) -> None:
+def test_configs_are_sorted_by_name(kind: int, name: str) -> None:
     names = list(Described().entries(kind, name))
     assert names == sorted(names)
 
 
-def test_a_setting_without_effect_is_described_as_it_was_set() -> None:
+def test_a_config_without_effect_is_described_with_its_value() -> None:
     described = Described(BrokerSettings(kept={"num.io.threads": 4}, explicit={"num.io.threads": "file"}))
     described.put(BROKER, "1", "num.io.threads", "6")
     entry = described.entries(BROKER, "1")["num.io.threads"]
@@ -88,7 +88,7 @@ def test_a_setting_without_effect_is_described_as_it_was_set() -> None:
     assert [value for _, value, _ in entry.synonyms] == ["6", "4", "8"]
 
 
-def test_a_setting_that_is_shown_only_when_somebody_gave_it_is_shown_then() -> None:
+def test_an_internal_config_is_described_only_if_set() -> None:
     described = Described()
     assert "leader.replication.throttled.rate" not in described.entries(BROKER, "1")
     described.put(BROKER, "1", "leader.replication.throttled.rate", "1000")
@@ -96,7 +96,7 @@ def test_a_setting_that_is_shown_only_when_somebody_gave_it_is_shown_then() -> N
 
 
 @pytest.mark.parametrize(("resource", "source"), [("1", ConfigSource.DYNAMIC_BROKER), ("", ConfigSource.DYNAMIC_DEFAULT_BROKER)])
-def test_the_value_of_an_unknown_setting_is_hidden_for_it_may_be_a_password(resource: str, source: ConfigSource) -> None:
+def test_an_unknown_configs_value_is_hidden(resource: str, source: ConfigSource) -> None:
     described = Described()
     described.put(BROKER, resource, "no.such", "secret")
     entry = described.entries(BROKER, resource)["no.such"]
@@ -104,7 +104,7 @@ def test_the_value_of_an_unknown_setting_is_hidden_for_it_may_be_a_password(reso
     assert entry.synonyms == (("no.such", None, source),)
 
 
-def test_a_setting_of_one_listener_stands_before_that_of_all() -> None:
+def test_a_listener_config_precedes_the_general_one() -> None:
     described = Described()
     described.put(BROKER, "1", "listener.name.external.max.connections", "5")
     entry = described.entries(BROKER, "1")["listener.name.external.max.connections"]
@@ -115,14 +115,14 @@ def test_a_setting_of_one_listener_stands_before_that_of_all() -> None:
     ]
 
 
-def test_a_topic_follows_a_broker_setting_that_changed_while_running() -> None:
+def test_a_topic_uses_a_changed_broker_default() -> None:
     described = Described()
     described.put(BROKER, "", "message.max.bytes", "99")
     entry = described.entries(TOPIC, "t")["max.message.bytes"]
     assert (entry.value, entry.source) == ("99", ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
 
-def test_this_broker_tells_all_its_settings_and_which_can_change() -> None:
+def test_this_brokers_configs_are_described_with_read_only_flags() -> None:
     entries = Described().entries(BROKER, "1")
     assert set(entries) == {name for name, key in (BROKER_KEYS | STORED_SETTINGS).items() if not key.internal}
     assert "internal.segment.bytes" not in entries
@@ -132,7 +132,7 @@ def test_this_broker_tells_all_its_settings_and_which_can_change() -> None:
     assert entries["log.retention.ms"].value is None
 
 
-def test_the_default_broker_tells_only_what_was_set_for_all() -> None:
+def test_the_default_broker_resource_has_only_cluster_wide_configs() -> None:
     described = Described()
     described.put(BROKER, "", "message.max.bytes", "99")
     described.put(BROKER, "1", "log.retention.ms", "1")
@@ -142,7 +142,7 @@ def test_the_default_broker_tells_only_what_was_set_for_all() -> None:
     ]
 
 
-def test_loggers_tell_their_level() -> None:
+def test_loggers_are_described_with_their_levels() -> None:
     described = Described()
     described.broker.loggers.change([ConfigOp("kafka.authorizer.logger", OpType.SET, "ERROR")])
     entries = described.entries(LOGGER, "1")
@@ -150,7 +150,7 @@ def test_loggers_tell_their_level() -> None:
     assert entries["root"].source is ConfigSource.DYNAMIC_BROKER_LOGGER
 
 
-def test_a_subscription_to_metrics_tells_its_settings_and_the_defaults_of_the_rest() -> None:
+def test_a_client_metrics_subscription_is_described_with_defaults() -> None:
     described = Described()
     described.put(ResourceType.CLIENT_METRICS, "m", "interval.ms", "1000")
     told = {name: (entry.value, entry.source) for name, entry in described.entries(ResourceType.CLIENT_METRICS, "m").items()}
@@ -161,12 +161,12 @@ def test_a_subscription_to_metrics_tells_its_settings_and_the_defaults_of_the_re
     }
 
 
-def test_a_setting_of_a_group_that_no_broker_has_comes_from_its_own_default() -> None:
+def test_a_group_config_without_broker_config_has_its_default() -> None:
     entry = Described().entries(ResourceType.GROUP, "g")["share.isolation.level"]
     assert entry.synonyms == (("share.isolation.level", "read_uncommitted", ConfigSource.DEFAULT),)
 
 
-def test_a_group_runs_with_the_brokers_settings_unless_it_has_its_own() -> None:
+def test_a_group_uses_the_brokers_configs_unless_overridden() -> None:
     described = Described()
     described.put(ResourceType.GROUP, "g", "consumer.session.timeout.ms", "50000")
     own = described.entries(ResourceType.GROUP, "g")["consumer.session.timeout.ms"]
@@ -195,7 +195,7 @@ def test_a_group_runs_with_the_brokers_settings_unless_it_has_its_own() -> None:
         (3, "x", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_resource_that_is_not_here_is_refused(kind: int, name: str, code: ErrorCode) -> None:
+def test_an_unknown_resource_is_refused(kind: int, name: str, code: ErrorCode) -> None:
     assert Described().refused(kind, name) is code
 
 

@@ -39,7 +39,7 @@ def test_a_value_within_the_brokers_bounds_is_allowed(value: str) -> None:
         {"consumer.assignment.interval.ms": "15001"},
     ],
 )
-def test_others_and_unknown_keys_are_not(overrides: dict[str, str]) -> None:
+def test_invalid_values_and_unknown_keys_are_refused(overrides: dict[str, str]) -> None:
     with pytest.raises(Rejected) as refused:
         check_group_configs(overrides, BrokerSettings())
     assert refused.value.code is ErrorCode.INVALID_CONFIG
@@ -70,20 +70,20 @@ def test_every_setting_of_kafkas_groups_is_known(name: str, value: str) -> None:
     assert described_group_value(name, {name: value}, BrokerSettings()) == value
 
 
-def test_a_value_out_of_bounds_is_told_in_kafkas_words() -> None:
+def test_a_value_out_of_bounds_gets_kafkas_message() -> None:
     with pytest.raises(Rejected) as refused:
         check_group_configs({SESSION_TIMEOUT_MS: "1"}, BrokerSettings())
     assert refused.value.message == "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms"
 
 
-def test_a_session_that_ends_before_the_next_heartbeat_is_refused() -> None:
+def test_a_session_timeout_below_the_heartbeat_interval_is_refused() -> None:
     settings = BrokerSettings(group_consumer_min_session_timeout_ms=1_000)
     check_group_configs({SESSION_TIMEOUT_MS: "5001"}, settings)
     with pytest.raises(Rejected):
         check_group_configs({SESSION_TIMEOUT_MS: "5000"}, settings)
 
 
-def test_what_a_group_lacks_is_the_brokers() -> None:
+def test_an_unset_group_config_falls_back_to_the_broker() -> None:
     settings = BrokerSettings(group_consumer_heartbeat_interval_ms=7_000)
     assert effective_group_values({SESSION_TIMEOUT_MS: "50000"}, settings) == {
         SESSION_TIMEOUT_MS: 50_000,
@@ -92,16 +92,16 @@ def test_what_a_group_lacks_is_the_brokers() -> None:
     }
 
 
-def test_a_group_may_be_assigned_without_a_pause() -> None:
+def test_the_assignment_interval_may_be_0() -> None:
     check_group_configs({ASSIGNMENT_INTERVAL_MS: "0"}, BrokerSettings())
     assert effective_group_values({ASSIGNMENT_INTERVAL_MS: "0"}, BrokerSettings())[ASSIGNMENT_INTERVAL_MS] == 0
 
 
-def test_a_broker_wide_value_that_was_changed_meanwhile_is_held_within_the_bounds_too() -> None:
+def test_a_changed_broker_default_is_limited_to_the_bounds() -> None:
     settings = BrokerSettings(group_consumer_assignment_interval_ms=20_000)
     assert effective_group_values({}, settings)[ASSIGNMENT_INTERVAL_MS] == 15_000
 
 
-def test_a_value_from_before_the_bounds_moved_is_held_within_them() -> None:
+def test_a_stored_value_is_limited_to_changed_bounds() -> None:
     settings = BrokerSettings(group_consumer_max_session_timeout_ms=50_000)
     assert effective_group_values({SESSION_TIMEOUT_MS: "60000", "share.x": "1"}, settings)[SESSION_TIMEOUT_MS] == 50_000

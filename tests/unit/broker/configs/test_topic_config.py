@@ -13,17 +13,17 @@ def test_a_topic_without_overrides_runs_with_the_brokers_settings() -> None:
     assert (config.retention_ms, config.max_message_bytes, config.compacts, config.deletes) == (7_200_000, 7, True, True)
 
 
-def test_an_override_wins_over_the_broker() -> None:
+def test_a_topic_config_overrides_the_broker() -> None:
     config = effective_log_config({"retention.ms": "-1", "cleanup.policy": "compact"}, BrokerSettings(log_retention_ms=5))
     assert (config.retention_ms, config.deletes) == (-1, False)
 
 
-def test_internal_segment_bytes_wins_over_segment_bytes() -> None:
+def test_internal_segment_bytes_overrides_segment_bytes() -> None:
     assert effective_log_config({"internal.segment.bytes": "100"}, BrokerSettings()).segment_bytes == 100
     assert effective_log_config({}, BrokerSettings(internal_segment_bytes=50)).segment_bytes == 50
 
 
-def test_an_override_that_only_another_broker_knows_is_passed_over() -> None:
+def test_an_unknown_topic_config_is_ignored() -> None:
     assert effective_log_config({"future.key": "1"}, BrokerSettings()) == effective_log_config({}, BrokerSettings())
 
 
@@ -38,14 +38,14 @@ def test_an_override_that_only_another_broker_knows_is_passed_over() -> None:
         {"message.timestamp.type": "Yesterday"},
     ],
 )
-def test_an_override_that_no_topic_could_run_with_is_an_invalid_config(overrides: dict[str, str]) -> None:
+def test_an_invalid_topic_config_is_refused(overrides: dict[str, str]) -> None:
     with pytest.raises(Rejected) as refused:
         check_topic_configs(overrides, BrokerSettings())
     assert refused.value.code is ErrorCode.INVALID_CONFIG
     assert next(iter(overrides)) in refused.value.message
 
 
-def test_the_offsets_topic_is_compacted_and_has_the_brokers_size_and_number() -> None:
+def test_the_offsets_topic_is_compacted_and_uses_the_brokers_settings() -> None:
     settings = BrokerSettings(offsets_topic_segment_bytes=2_000_000, offsets_topic_num_partitions=7)
     configs = internal_topic_configs("__consumer_offsets", settings)
     check_topic_configs(configs, settings)
@@ -60,5 +60,5 @@ def test_the_transaction_topic_is_compacted_and_its_configs_are_valid() -> None:
     assert configs["compression.type"] == "uncompressed"
 
 
-def test_other_topics_have_no_configs_of_their_own() -> None:
+def test_other_topics_have_no_internal_configs() -> None:
     assert internal_topic_configs("flights", BrokerSettings()) == {}

@@ -38,7 +38,7 @@ def names(controller: LiveController) -> list[str]:
     return sorted(acl.resource_name for acl in controller.state.image.acls.values())
 
 
-def test_an_acl_is_made_once() -> None:
+def test_an_existing_acl_is_not_created_again() -> None:
     controller = LiveController()
     assert create(controller, acl(), acl(), acl(operation=WRITE)) == [None, None, None]
     assert create(controller, acl()) == [None]
@@ -67,7 +67,7 @@ def test_an_acl_is_made_once() -> None:
         acl("a", resource_type=CLUSTER),
     ],
 )
-def test_an_acl_that_there_cannot_be_is_refused_alone(wrong: AclCreation) -> None:
+def test_an_invalid_acl_is_refused_without_the_others(wrong: AclCreation) -> None:
     controller = LiveController()
     error, other = create(controller, wrong, acl("kafka-cluster", resource_type=CLUSTER))
     assert error is not None
@@ -106,7 +106,7 @@ def test_a_filter_matches_by_pattern_type(found_by: DeleteAclsFilter, expected: 
     assert sorted([*names(controller), *expected]) == before
 
 
-def test_two_filters_that_find_one_acl_delete_it_once() -> None:
+def test_overlapping_filters_delete_an_acl_once() -> None:
     controller = LiveController()
     create(controller, acl())
     (acl_id,) = controller.state.image.acls
@@ -118,7 +118,7 @@ def test_two_filters_that_find_one_acl_delete_it_once() -> None:
 @pytest.mark.parametrize(
     "wrong", [wanted(resource_type_filter=0), wanted(pattern=0), wanted(operation=0), wanted(permission_type=0), wanted(operation=99)]
 )
-def test_a_filter_that_nobody_understands_finds_nothing(wrong: DeleteAclsFilter) -> None:
+def test_an_invalid_filter_finds_nothing(wrong: DeleteAclsFilter) -> None:
     controller = LiveController()
     create(controller, acl())
     refused, found = controller.run(delete_acls(controller.state.image, [wrong, wanted()]))
@@ -127,7 +127,7 @@ def test_a_filter_that_nobody_understands_finds_nothing(wrong: DeleteAclsFilter)
     assert (len(refused.found), len(found.found)) == (0, 1)
 
 
-def test_one_request_makes_and_deletes_no_more_than_one_batch_holds() -> None:
+def test_one_request_changes_at_most_one_batch_of_acls() -> None:
     controller = LiveController()
     many = [acl(f"t{index}") for index in range(ACLS_PER_REQUEST_MAX + 1)]
     with pytest.raises(Rejected) as refused:

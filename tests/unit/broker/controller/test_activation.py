@@ -28,7 +28,7 @@ def empty() -> ControllerState:
     return ControllerState(CLUSTER_ID, BrokerSettings(node_id=CONTROLLER, min_insync_replicas=2), Random(1), voters=[CONTROLLER])
 
 
-def test_a_log_that_is_new_begins_with_the_newest_level_of_metadata(empty: ControllerState) -> None:
+def test_a_new_log_starts_with_the_newest_metadata_version(empty: ControllerState) -> None:
     assert activate(empty).records == [
         BeginTransactionRecord("Bootstrap records"),
         FeatureLevelRecord(METADATA_VERSION, 30),
@@ -36,7 +36,7 @@ def test_a_log_that_is_new_begins_with_the_newest_level_of_metadata(empty: Contr
     ]
 
 
-def test_a_log_begins_with_what_a_kafka_of_today_begins_with(empty: ControllerState) -> None:
+def test_a_new_log_starts_with_the_records_of_kafka_4_3(empty: ControllerState) -> None:
     formatted = list(level_records(bootstrap_levels({}, None, dynamic_quorum=True)))
     effects = activate(empty, formatted)
     assert effects.records == [
@@ -55,24 +55,24 @@ def test_a_log_begins_with_what_a_kafka_of_today_begins_with(empty: ControllerSt
     assert empty.metadata_level == 30
 
 
-def test_users_that_the_directory_was_formatted_with_are_there_from_the_beginning(empty: ControllerState) -> None:
+def test_a_new_log_contains_the_users_of_the_format(empty: ControllerState) -> None:
     user = UserScramCredentialRecord("alice", 1, b"salt", b"stored", b"server", 4096)
     empty.carry_out(activate(empty, [FeatureLevelRecord(METADATA_VERSION, 30), user]), 1)
     assert empty.image.scram == {(1, "alice"): user}
 
 
-def test_below_the_level_that_has_transactions_a_log_begins_with_one_batch(empty: ControllerState) -> None:
+def test_older_metadata_versions_start_the_log_without_a_transaction(empty: ControllerState) -> None:
     assert activate(empty, [FeatureLevelRecord(METADATA_VERSION, 12)]).records == [FeatureLevelRecord(METADATA_VERSION, 12)]
 
 
-def test_a_beginning_that_was_not_carried_through_is_aborted_and_made_again(empty: ControllerState) -> None:
+def test_an_incomplete_bootstrap_is_aborted_and_repeated(empty: ControllerState) -> None:
     records = activate(empty, in_transaction=True).records
     assert records[:2] == [AbortTransactionRecord("Controller failover"), BeginTransactionRecord("Bootstrap records")]
 
 
-def test_a_log_with_metadata_is_left_as_it_is() -> None:
+def test_a_log_with_metadata_is_not_changed() -> None:
     assert activate(LiveController().state).records == []
 
 
-def test_a_transaction_that_nobody_will_end_is_aborted() -> None:
+def test_an_open_metadata_transaction_is_aborted_on_activation() -> None:
     assert activate(LiveController().state, in_transaction=True).records == [AbortTransactionRecord("Controller failover")]

@@ -30,17 +30,17 @@ def change(live: LiveCatalog, *ops: tuple[str, int, str | None], name: str = "t"
     return code
 
 
-def test_an_incremental_change_leaves_the_rest_alone(live: LiveCatalog) -> None:
+def test_an_incremental_change_keeps_other_configs(live: LiveCatalog) -> None:
     assert change(live, ("flush.ms", SET, "9"), ("retention.ms", DELETE, None)) is ErrorCode.NONE
     assert live.catalog.configs(TOPIC, "t") == {"cleanup.policy": "compact", "flush.ms": "9"}
 
 
-def test_a_replacing_change_deletes_what_it_does_not_name(live: LiveCatalog) -> None:
+def test_a_replacing_change_deletes_other_configs(live: LiveCatalog) -> None:
     assert alter(live, AlterResource(TOPIC, "t", [ConfigOp("flush.ms", SET, "9")], replace=True)) == [ErrorCode.NONE]
     assert live.catalog.configs(TOPIC, "t") == {"flush.ms": "9"}
 
 
-def test_a_list_is_appended_to_and_subtracted_from_without_doubles(live: LiveCatalog) -> None:
+def test_a_list_config_supports_append_and_subtract_without_duplicates(live: LiveCatalog) -> None:
     assert change(live, ("cleanup.policy", APPEND, "delete,compact")) is ErrorCode.NONE
     assert live.catalog.configs(TOPIC, "t")["cleanup.policy"] == "compact,delete"
     assert change(live, ("cleanup.policy", SUBTRACT, "compact")) is ErrorCode.NONE
@@ -53,12 +53,12 @@ def test_appending_to_an_unset_list_starts_from_the_default(live: LiveCatalog) -
 
 
 @pytest.mark.parametrize(("edit", "code"), [("", ErrorCode.INVALID_CONFIG), (",", ErrorCode.NONE), ("delete,,", ErrorCode.NONE)])
-def test_an_empty_item_is_appended_where_java_splits_one_off(live: LiveCatalog, edit: str, code: ErrorCode) -> None:
+def test_an_empty_item_is_appended_as_in_java(live: LiveCatalog, edit: str, code: ErrorCode) -> None:
     assert change(live, ("cleanup.policy", APPEND, edit)) is code
 
 
 @pytest.mark.parametrize("op", [APPEND, SUBTRACT])
-def test_only_lists_are_appended_to(live: LiveCatalog, op: int) -> None:
+def test_append_needs_a_list_config(live: LiveCatalog, op: int) -> None:
     assert change(live, ("retention.ms", op, "1")) is ErrorCode.INVALID_CONFIG
 
 
@@ -78,7 +78,7 @@ def test_a_bad_change_is_refused_and_changes_nothing(live: LiveCatalog, ops: lis
     assert live.catalog.configs(TOPIC, "t") == before
 
 
-def test_a_resource_named_twice_is_refused_both_times_and_others_go_through(live: LiveCatalog) -> None:
+def test_a_duplicate_resource_is_refused_and_others_are_applied(live: LiveCatalog) -> None:
     ops = [ConfigOp("flush.ms", SET, "1")]
     resources = [AlterResource(TOPIC, "t", ops), AlterResource(TOPIC, "u", ops), AlterResource(TOPIC, "t", [])]
     assert alter(live, *resources) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE, ErrorCode.INVALID_REQUEST]
@@ -88,12 +88,12 @@ def test_a_resource_named_twice_is_refused_both_times_and_others_go_through(live
     ("name", "code"),
     [("", ErrorCode.INVALID_REQUEST), ("a b", ErrorCode.INVALID_TOPIC_EXCEPTION), ("no", ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
 )
-def test_a_topic_that_is_not_there_cannot_be_changed(live: LiveCatalog, name: str, code: ErrorCode) -> None:
+def test_an_unknown_topics_configs_cannot_be_changed(live: LiveCatalog, name: str, code: ErrorCode) -> None:
     assert change(live, ("flush.ms", SET, "1"), name=name) is code
 
 
 @pytest.mark.parametrize("name", ["", "1"])
-def test_a_dynamic_broker_setting_is_kept_for_all_brokers_or_this_one(live: LiveCatalog, name: str) -> None:
+def test_a_dynamic_config_is_stored_for_all_brokers_or_this_one(live: LiveCatalog, name: str) -> None:
     assert change(live, ("message.max.bytes", SET, "77"), name=name, kind=BROKER) is ErrorCode.NONE
     assert live.catalog.configs(BROKER, name) == {"message.max.bytes": "77"}
 
@@ -107,11 +107,11 @@ def test_a_dynamic_broker_setting_is_kept_for_all_brokers_or_this_one(live: Live
         ("1", "message.max.bytes", "many", ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_a_broker_setting_that_cannot_change_is_refused(live: LiveCatalog, name: str, key: str, value: str, code: ErrorCode) -> None:
+def test_a_static_broker_config_is_refused(live: LiveCatalog, name: str, key: str, value: str, code: ErrorCode) -> None:
     assert change(live, (key, SET, value), name=name, kind=BROKER) is code
 
 
-def test_a_setting_of_a_group_is_kept_and_taken_back(live: LiveCatalog) -> None:
+def test_a_group_config_is_stored_and_deleted(live: LiveCatalog) -> None:
     assert change(live, (SESSION, SET, "50000"), (HEARTBEAT, SET, "6000"), name="g", kind=GROUP) is ErrorCode.NONE
     assert live.catalog.configs(GROUP, "g") == {SESSION: "50000", HEARTBEAT: "6000"}
     assert change(live, (SESSION, DELETE, None), name="g", kind=GROUP) is ErrorCode.NONE
@@ -126,23 +126,23 @@ def test_a_setting_of_a_group_is_kept_and_taken_back(live: LiveCatalog) -> None:
         ("g", "consumer.session.timeout.ms", "soon", ErrorCode.INVALID_CONFIG),
     ],
 )
-def test_a_setting_that_a_group_cannot_have_is_refused(live: LiveCatalog, name: str, key: str, value: str, code: ErrorCode) -> None:
+def test_an_invalid_group_config_is_refused(live: LiveCatalog, name: str, key: str, value: str, code: ErrorCode) -> None:
     assert change(live, (key, SET, value), name=name, kind=GROUP) is code
     assert live.catalog.configs(GROUP, name) == {}
 
 
 @pytest.mark.parametrize("kind", [0, 1, 3, 127])
-def test_other_kinds_of_resources_cannot_be_altered(live: LiveCatalog, kind: int) -> None:
+def test_other_resource_types_cannot_be_altered(live: LiveCatalog, kind: int) -> None:
     assert change(live, ("x", SET, "1"), kind=kind) is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("replace", [True, False])
-def test_levels_of_loggers_are_no_metadata(live: LiveCatalog, replace: bool) -> None:
+def test_logger_levels_are_not_metadata(live: LiveCatalog, replace: bool) -> None:
     resource = AlterResource(ResourceType.BROKER_LOGGER, "1", [ConfigOp("root", SET, "DEBUG")], replace=replace)
     assert alter(live, resource) == [ErrorCode.INVALID_REQUEST]
 
 
-def test_a_subscription_to_metrics_is_kept(live: LiveCatalog) -> None:
+def test_a_client_metrics_subscription_is_stored(live: LiveCatalog) -> None:
     metrics = ResourceType.CLIENT_METRICS
     assert change(live, ("interval.ms", SET, "1000"), ("metrics", SET, "*"), name="m", kind=metrics) is ErrorCode.NONE
     assert live.catalog.configs(metrics, "m") == {"interval.ms": "1000", "metrics": "*"}

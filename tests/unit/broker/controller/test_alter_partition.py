@@ -46,24 +46,24 @@ def ask(live: LiveController, asked: PartitionData, *, by: int = 1, topic_id: by
     return result
 
 
-def test_a_leader_shrinks_and_grows_its_in_sync_set_and_is_told_what_it_is_now(live: LiveController) -> None:
+def test_a_leader_changes_its_isr_and_gets_the_new_state(live: LiveController) -> None:
     assert ask(live, wanted([1, 2])) == PartitionResult(0, ErrorCode.NONE, 1, 0, [1, 2], RECOVERED, 1)
     assert ask(live, wanted([1, 2, 3], partition_epoch=1)) == PartitionResult(0, ErrorCode.NONE, 1, 0, [1, 2, 3], RECOVERED, 2)
     assert live.partition("a").isr == (1, 2, 3)
 
 
-def test_version_2_names_the_members_without_their_epochs(live: LiveController) -> None:
+def test_version_2_has_isr_members_without_epochs(live: LiveController) -> None:
     assert ask(live, PartitionData(0, LEADER_EPOCH, new_isr=[1, 3])).isr == [1, 3]
 
 
-def test_the_set_there_is_already_is_no_change(live: LiveController) -> None:
+def test_the_current_isr_is_no_change(live: LiveController) -> None:
     before = live.next_offset
     assert ask(live, wanted([1, 2, 3])) == PartitionResult(0, ErrorCode.NONE, 1, 0, [1, 2, 3], RECOVERED, 0)
     assert live.next_offset == before
 
 
 @pytest.mark.parametrize("epoch", [-1, 77])
-def test_a_broker_of_another_epoch_is_refused_whole(live: LiveController, epoch: int) -> None:
+def test_a_request_with_another_broker_epoch_is_refused_entirely(live: LiveController, epoch: int) -> None:
     with pytest.raises(Rejected) as refused:
         alter_partition(live.state, AlterPartitionRequest(1, epoch, [TopicData(ID, [wanted([1])])]))
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
@@ -85,7 +85,7 @@ def test_a_broker_of_another_epoch_is_refused_whole(live: LiveController, epoch:
         (wanted([1], leader_recovery_state=9), ErrorCode.INVALID_REQUEST),
     ],
 )
-def test_the_first_thing_that_is_wrong_is_what_a_leader_is_told(asked: PartitionData, code: ErrorCode) -> None:
+def test_the_first_failed_check_gives_the_error(asked: PartitionData, code: ErrorCode) -> None:
     """Leader and partition epoch are 5; each request is wrong in more ways than one where that can be."""
     live = LiveController()
     for broker_id in (1, 2, 3, 4):
@@ -100,15 +100,15 @@ def test_the_first_thing_that_is_wrong_is_what_a_leader_is_told(asked: Partition
 
 
 @pytest.mark.parametrize("topic_id", [bytes(16), b"?" * 16])
-def test_an_unknown_topic_is_unknown_by_its_id(live: LiveController, topic_id: bytes) -> None:
+def test_an_unknown_topic_is_unknown_topic_id(live: LiveController, topic_id: bytes) -> None:
     assert ask(live, wanted([1]), topic_id=topic_id) == PartitionResult(0, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
-def test_only_the_leader_is_heard(live: LiveController) -> None:
+def test_only_the_leader_may_change_the_isr(live: LiveController) -> None:
     assert ask(live, wanted([1, 2]), by=2).error_code == ErrorCode.INVALID_REQUEST
 
 
-def test_who_leads_an_older_epoch_is_told_so_before_that_another_leads(live: LiveController) -> None:
+def test_an_older_leader_epoch_is_checked_before_the_leader(live: LiveController) -> None:
     live.write(PartitionChangeRecord(0, ID, leader=2))
     assert ask(live, wanted([1])).error_code == ErrorCode.FENCED_LEADER_EPOCH
 
@@ -116,13 +116,13 @@ def test_who_leads_an_older_epoch_is_told_so_before_that_another_leads(live: Liv
 @pytest.mark.parametrize(
     "change", [{"fenced": 1}, {"in_controlled_shutdown": 1}, None], ids=["fenced", "shutting down", "not registered any more"]
 )
-def test_who_is_not_active_does_not_join(live: LiveController, change: dict[str, int] | None) -> None:
+def test_an_inactive_broker_cannot_join_the_isr(live: LiveController, change: dict[str, int] | None) -> None:
     epoch = live.broker(3).epoch
     live.write(UnregisterBrokerRecord(3, epoch) if change is None else BrokerRegistrationChangeRecord(3, epoch, **change))
     assert ask(live, wanted([1, 3])).error_code == ErrorCode.INELIGIBLE_REPLICA
 
 
-def test_only_the_process_that_caught_up_joins(live: LiveController) -> None:
+def test_another_broker_epoch_cannot_join_the_isr(live: LiveController) -> None:
     epochs = {broker_id: live.broker(broker_id).epoch for broker_id in (1, 2, 3)}
     stale = [BrokerState(1, epochs[1]), BrokerState(2, epochs[2] - 1)]
     assert ask(live, wanted([], new_isr_with_epochs=stale)).error_code == ErrorCode.INELIGIBLE_REPLICA
@@ -130,7 +130,7 @@ def test_only_the_process_that_caught_up_joins(live: LiveController) -> None:
     assert ask(live, wanted([], new_isr_with_epochs=known)).isr == [1, 2]
 
 
-def test_a_leader_that_recovers_is_alone_in_sync_until_it_has(live: LiveController) -> None:
+def test_a_recovering_leader_stays_alone_in_the_isr(live: LiveController) -> None:
     live.write(PartitionChangeRecord(0, ID, isr=[1], leader=1, leader_recovery_state=RECOVERING))
     now = {"leader_epoch": 1, "partition_epoch": 1}
     assert ask(live, wanted([1, 2], leader_recovery_state=RECOVERING, **now)).error_code == ErrorCode.INVALID_REQUEST
@@ -139,14 +139,14 @@ def test_a_leader_that_recovers_is_alone_in_sync_until_it_has(live: LiveControll
     assert (result.leader_recovery_state, result.isr, live.partition("a").leader_recovery_state) == (RECOVERED, [1, 2], RECOVERED)
 
 
-def test_a_change_that_ends_the_leadership_with_a_move_is_made_and_told_as_a_new_leader(live: LiveController) -> None:
+def test_an_isr_change_that_completes_a_move_can_elect_a_new_leader(live: LiveController) -> None:
     live.write(PartitionChangeRecord(0, ID, replicas=[4, 2, 3, 1], directories=[], removing_replicas=[1], adding_replicas=[4]))
     assert ask(live, wanted([1, 2, 3, 4], partition_epoch=1)) == PartitionResult(0, ErrorCode.NEW_LEADER_ELECTED)
     now = live.partition("a")
     assert (now.leader, now.isr, now.replicas, now.removing_replicas, now.adding_replicas) == (4, (2, 3, 4), (4, 2, 3), (), ())
 
 
-def test_a_leader_whose_directory_failed_is_replaced_by_the_set_it_asks_for(live: LiveController) -> None:
+def test_a_leader_with_a_failed_directory_is_replaced_from_the_requested_isr(live: LiveController) -> None:
     live.write(ConfigRecord(2, "a", "unclean.leader.election.enable", "true"))
     live.write(BrokerRegistrationChangeRecord(1, live.broker(1).epoch, log_dirs=[b"o" * 16]))
     assert ask(live, wanted([1])).error_code == ErrorCode.NEW_LEADER_ELECTED

@@ -28,20 +28,20 @@ def ask(live: LiveController, place: bytes, topic_id: bytes, *indexes: int) -> l
     return [each.error_code for each in answer.topics[0].partitions]
 
 
-def test_a_replica_lies_where_its_broker_says(live: LiveController) -> None:
+def test_a_replica_has_the_directory_its_broker_reports(live: LiveController) -> None:
     topic_id = live.state.image.topic_ids["a"]
     assert ask(live, directory(11), topic_id, 0) == [ErrorCode.NONE]
     now = live.partition("a")
     assert (now.directories, now.leader, now.leader_epoch, now.partition_epoch) == ((directory(11), directory(20)), 1, 0, 1)
 
 
-def test_what_is_said_twice_changes_nothing(live: LiveController) -> None:
+def test_a_repeated_assignment_changes_nothing(live: LiveController) -> None:
     before = live.next_offset
     assert ask(live, directory(10), live.state.image.topic_ids["a"], 0) == [ErrorCode.NONE]
     assert live.next_offset == before
 
 
-def test_what_a_broker_does_not_have_is_refused_by_itself(live: LiveController) -> None:
+def test_an_unknown_replica_is_refused_without_the_others(live: LiveController) -> None:
     topic_id = live.state.image.topic_ids["a"]
     assert ask(live, directory(11), topic_id, 1, 0, 9) == [
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -69,7 +69,7 @@ def test_a_broker_of_another_epoch_is_refused(live: LiveController) -> None:
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_below_metadata_version_17_there_are_no_directories() -> None:
+def test_assignments_are_refused_below_metadata_version_17() -> None:
     live = LiveController(level=16)
     with pytest.raises(Rejected) as refused:
         assign_directories(live.state, AssignReplicasToDirsRequest(1, 1))

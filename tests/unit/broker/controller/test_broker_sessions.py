@@ -12,7 +12,7 @@ def sessions() -> BrokerSessions:
     return BrokerSessions(session_timeout_ms=9_000)
 
 
-def test_a_session_is_over_one_moment_after_its_timeout(sessions: BrokerSessions) -> None:
+def test_a_session_expires_after_its_timeout(sessions: BrokerSessions) -> None:
     sessions.touch(Contact(1, 5), 100)
     assert sessions.is_valid(Contact(1, 5), 9_100)
     assert sessions.expired(9_100) is None
@@ -20,14 +20,14 @@ def test_a_session_is_over_one_moment_after_its_timeout(sessions: BrokerSessions
     assert sessions.expired(9_101) == Contact(1, 5)
 
 
-def test_who_beats_with_another_epoch_keeps_no_session_alive(sessions: BrokerSessions) -> None:
+def test_a_heartbeat_of_another_epoch_extends_no_session(sessions: BrokerSessions) -> None:
     sessions.touch(Contact(1, 5), 0)
     sessions.touch(Contact(1, 4), 9_000)
     assert not sessions.is_valid(Contact(1, 5), 9_001)
     assert sessions.expired(9_001) == Contact(1, 5)
 
 
-def test_the_session_that_was_silent_for_the_longest_ends_first(sessions: BrokerSessions) -> None:
+def test_sessions_expire_in_the_order_of_their_last_heartbeat(sessions: BrokerSessions) -> None:
     for broker_id in 1, 2, 3:
         sessions.touch(Contact(broker_id, 0), broker_id)
     sessions.touch(Contact(1, 0), 4)
@@ -38,7 +38,7 @@ def test_the_session_that_was_silent_for_the_longest_ends_first(sessions: Broker
     assert sessions.expired(20_000) == Contact(1, 0)
 
 
-def test_a_broker_that_shuts_down_ends_when_every_active_one_has_read_what_moved(sessions: BrokerSessions) -> None:
+def test_a_shutdown_completes_when_active_brokers_have_the_metadata(sessions: BrokerSessions) -> None:
     for broker_id in 1, 2, 3, 4:
         sessions.register(broker_id, fenced=broker_id == 4)
         sessions.told(broker_id, fenced=broker_id == 4, offset=10)
@@ -51,7 +51,7 @@ def test_a_broker_that_shuts_down_ends_when_every_active_one_has_read_what_moved
     assert sessions.may_end(1)
 
 
-def test_the_first_offset_of_a_shutdown_counts(sessions: BrokerSessions) -> None:
+def test_a_shutdown_keeps_its_first_offset(sessions: BrokerSessions) -> None:
     for broker_id in 1, 2:
         sessions.register(broker_id, fenced=False)
     sessions.shut_down_at(1, 20)
@@ -60,14 +60,14 @@ def test_the_first_offset_of_a_shutdown_counts(sessions: BrokerSessions) -> None
     assert sessions.may_end(1)
 
 
-def test_a_broker_that_is_fenced_is_not_shutting_down_any_more(sessions: BrokerSessions) -> None:
+def test_fencing_ends_a_controlled_shutdown(sessions: BrokerSessions) -> None:
     sessions.register(1, fenced=False)
     sessions.shut_down_at(1, 20)
     sessions.register(1, fenced=True)
     assert sessions.state(1) is BrokerState.FENCED
 
 
-def test_a_changed_registration_makes_what_its_broker_had_read_unknown_until_it_beats(sessions: BrokerSessions) -> None:
+def test_a_changed_registration_resets_the_brokers_metadata_offset(sessions: BrokerSessions) -> None:
     for broker_id in 1, 2:
         sessions.register(broker_id, fenced=False)
         sessions.told(broker_id, fenced=False, offset=50)
@@ -77,14 +77,14 @@ def test_a_changed_registration_makes_what_its_broker_had_read_unknown_until_it_
     assert not sessions.may_end(1)
 
 
-def test_a_broker_that_shuts_down_gets_no_new_replicas(sessions: BrokerSessions) -> None:
+def test_a_broker_in_controlled_shutdown_gets_no_new_replicas(sessions: BrokerSessions) -> None:
     for broker_id in 1, 2, 3:
         sessions.register(broker_id, fenced=broker_id == 3)
     sessions.shut_down_at(1, 20)
     assert sessions.usable() == {2: False, 3: True}
 
 
-def test_time_in_which_the_controller_did_not_run_ends_no_session(sessions: BrokerSessions) -> None:
+def test_a_controller_stall_expires_no_session(sessions: BrokerSessions) -> None:
     sessions.touch(Contact(1, 0), 0)
     sessions.touch(Contact(2, 0), 5_000)
     sessions.not_listened(20_000, 25_000)
@@ -96,7 +96,7 @@ def test_time_in_which_the_controller_did_not_run_ends_no_session(sessions: Brok
     assert sessions.expired(34_001) == Contact(2, 0)
 
 
-def test_a_heartbeat_after_a_stall_begins_no_session_in_the_future(sessions: BrokerSessions) -> None:
+def test_a_heartbeat_after_a_stall_starts_its_session_now(sessions: BrokerSessions) -> None:
     sessions.touch(Contact(1, 0), 20_000)
     sessions.not_listened(15_000, 20_100)
     assert sessions.is_valid(Contact(1, 0), 29_100)

@@ -32,14 +32,14 @@ def problem(*parts: Part, **ops: float | None) -> str:
 
 
 @pytest.mark.parametrize("parts", [[ALICE], [APP], [ALICE, APP], [("user", None)], [ALICE, ("client-id", None)]])
-def test_a_quota_is_of_a_user_and_a_client_id(parts: list[Part]) -> None:
+def test_a_quota_has_a_user_and_a_client_id(parts: list[Part]) -> None:
     controller = LiveController()
     assert alter(controller, entry(*parts, producer_byte_rate=1024.0, request_percentage=12.5)) == [None]
     assert controller.state.image.client_quotas == {frozenset(parts): {"producer_byte_rate": 1024.0, "request_percentage": 12.5}}
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", None])
-def test_a_quota_is_of_an_address_alone(address: str | None) -> None:
+def test_an_ip_quota_has_no_other_part(address: str | None) -> None:
     controller = LiveController()
     assert alter(controller, entry(("ip", address), connection_creation_rate=10.0)) == [None]
     assert "IP entity shouldnot be combined" in problem(("ip", address), ALICE, connection_creation_rate=10.0)
@@ -51,7 +51,7 @@ def test_the_parts_of_an_entity_are_written_in_kafkas_order() -> None:
     assert controller.log[-1] == ClientQuotaRecord([QuotaEntity(*APP), QuotaEntity(*ALICE)], "consumer_byte_rate", 5.0)
 
 
-def test_what_is_as_it_was_makes_no_record() -> None:
+def test_an_unchanged_quota_makes_no_record() -> None:
     controller = LiveController()
     for _ in range(2):
         alter(controller, entry(ALICE, consumer_byte_rate=5.0, producer_byte_rate=None))
@@ -82,25 +82,25 @@ def test_a_quota_is_removed() -> None:
         ([ALICE], {"consumer_byte_rate": 2.0**64}, "too large for a LONG"),
     ],
 )
-def test_a_quota_that_there_cannot_be_is_refused(parts: list[Part], ops: dict[str, float | None], expected: str) -> None:
+def test_an_invalid_quota_is_refused(parts: list[Part], ops: dict[str, float | None], expected: str) -> None:
     assert expected in problem(*parts, **ops)
 
 
-def test_one_entitys_mistake_refuses_it_whole_and_no_other() -> None:
+def test_an_invalid_entry_refuses_only_its_entity() -> None:
     controller = LiveController()
     errors = alter(controller, entry(ALICE, consumer_byte_rate=5.0, a_b=1.0), entry(APP, consumer_byte_rate=5.0))
     assert [error is None for error in errors] == [False, True]
     assert controller.state.image.client_quotas == {frozenset([APP]): {"consumer_byte_rate": 5.0}}
 
 
-def test_who_is_named_again_is_told_so_and_the_first_is_done() -> None:
+def test_a_duplicate_entity_is_refused_and_the_first_is_applied() -> None:
     controller = LiveController()
     (error,) = alter(controller, entry(ALICE, consumer_byte_rate=5.0), entry(ALICE, consumer_byte_rate=6.0))
     assert error is not None
     assert controller.state.image.client_quotas == {frozenset([ALICE]): {"consumer_byte_rate": 5.0}}
 
 
-def test_a_key_that_is_named_twice_refuses_its_entity() -> None:
+def test_a_duplicate_key_refuses_its_entity() -> None:
     controller = LiveController()
     twice = entry(ALICE, consumer_byte_rate=5.0)
     twice.ops *= 2

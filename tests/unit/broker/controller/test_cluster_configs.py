@@ -46,7 +46,7 @@ def controller() -> LiveController:
     return controller
 
 
-def test_resources_are_decided_apart(controller: LiveController) -> None:
+def test_each_resource_is_decided_separately(controller: LiveController) -> None:
     records, errors = decide(
         controller, resource(TOPIC, "a", retention_ms="5"), resource(TOPIC, "b", retention_ms="5"), resource(GROUP, "g", a_b="1")
     )
@@ -54,36 +54,36 @@ def test_resources_are_decided_apart(controller: LiveController) -> None:
     assert [code_of(error) for error in errors] == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.INVALID_CONFIG]
 
 
-def test_a_resource_that_is_named_twice_is_refused_in_both_places(controller: LiveController) -> None:
+def test_a_duplicate_resource_is_refused_twice(controller: LiveController) -> None:
     twice = resource(TOPIC, "a", retention_ms="5")
     records, errors = decide(controller, twice, twice)
     assert records == []
     assert [code_of(error) for error in errors] == [ErrorCode.INVALID_REQUEST] * 2
 
 
-def test_null_deletes_for_who_asks_the_controller_itself(controller: LiveController) -> None:
+def test_null_deletes_a_config_at_the_controller_endpoint(controller: LiveController) -> None:
     controller.write(ConfigRecord(TOPIC, "a", "retention.ms", "5"))
     null = AlterResource(TOPIC, "a", [ConfigOp("retention.ms", OpType.SET, None)])
     assert decide(controller, null, forwarded=False) == ([ConfigRecord(TOPIC, "a", "retention.ms", None)], [None])
 
 
 @pytest.mark.parametrize("op", [OpType.APPEND, OpType.SUBTRACT])
-def test_null_is_no_part_of_a_list(controller: LiveController, op: OpType) -> None:
+def test_null_cannot_be_appended_to_a_list(controller: LiveController, op: OpType) -> None:
     asked = AlterResource(TOPIC, "a", [ConfigOp("cleanup.policy", op, None)])
     assert problem(controller, asked, forwarded=False)[0] is ErrorCode.INVALID_REQUEST
 
 
-def test_a_type_that_nobody_knows_is_not_supported(controller: LiveController) -> None:
+def test_an_unknown_resource_type_is_unsupported(controller: LiveController) -> None:
     assert problem(controller, resource(99, "a", x="1")) == (ErrorCode.UNSUPPORTED_VERSION, "Unknown resource type 99.")
 
 
 @pytest.mark.parametrize("kind", [TOPIC, GROUP])
-def test_that_a_setting_is_no_list_is_told_before_that_its_resource_has_no_name(controller: LiveController, kind: int) -> None:
+def test_append_to_a_non_list_is_checked_before_the_resource_name(controller: LiveController, kind: int) -> None:
     asked = AlterResource(kind, "", [ConfigOp("retention.ms", OpType.SUBTRACT, "5")])
     assert problem(controller, asked)[0] is ErrorCode.INVALID_CONFIG
 
 
-def test_what_is_as_it_was_is_written_for_brokers_alone(controller: LiveController) -> None:
+def test_unchanged_configs_are_written_only_for_brokers(controller: LiveController) -> None:
     for _ in range(2):
         asked = resource(TOPIC, "a", retention_ms="5"), resource(BROKER, "1", log_cleaner_threads="2", max_connections=None)
         records, _ = decide(controller, *asked)
@@ -91,14 +91,14 @@ def test_what_is_as_it_was_is_written_for_brokers_alone(controller: LiveControll
     assert records == [ConfigRecord(BROKER, "1", "log.cleaner.threads", "2"), ConfigRecord(BROKER, "1", "max.connections", None)]
 
 
-def test_what_is_replaced_stands_before_what_is_deleted(controller: LiveController) -> None:
+def test_replaced_configs_come_before_deleted_ones(controller: LiveController) -> None:
     controller.write(ConfigRecord(TOPIC, "a", "cleanup.policy", "compact"), ConfigRecord(TOPIC, "a", "retention.ms", "5"))
     records, _ = decide(controller, resource(TOPIC, "a", replace=True, segment_ms="9", retention_ms="5"))
     assert records == [ConfigRecord(TOPIC, "a", "segment.ms", "9"), ConfigRecord(TOPIC, "a", "cleanup.policy", None)]
 
 
 @pytest.mark.parametrize("name", ["", "1", str(CONTROLLER), "77"])
-def test_settings_are_those_of_all_brokers_or_of_a_node_of_the_cluster(controller: LiveController, name: str) -> None:
+def test_broker_configs_are_for_all_brokers_or_one_registered_node(controller: LiveController, name: str) -> None:
     controller.write(RegisterControllerRecord(77))
     records, _ = decide(controller, resource(BROKER, name, log_cleaner_threads="2"))
     assert records == [ConfigRecord(BROKER, name, "log.cleaner.threads", "2")]
@@ -108,15 +108,15 @@ def test_settings_are_those_of_all_brokers_or_of_a_node_of_the_cluster(controlle
     ("name", "code"),
     [("2", ErrorCode.BROKER_ID_NOT_REGISTERED), ("one", ErrorCode.INVALID_REQUEST), ("-1", ErrorCode.INVALID_REQUEST)],
 )
-def test_a_node_that_there_is_not_has_no_settings(controller: LiveController, name: str, code: ErrorCode) -> None:
+def test_an_unknown_nodes_configs_are_refused(controller: LiveController, name: str, code: ErrorCode) -> None:
     assert problem(controller, resource(BROKER, name, log_cleaner_threads="2"))[0] is code
 
 
-def test_loggers_have_no_settings_in_the_metadata(controller: LiveController) -> None:
+def test_logger_configs_are_refused(controller: LiveController) -> None:
     assert problem(controller, resource(LOGGER, "1", a="INFO"))[0] is ErrorCode.INVALID_REQUEST
 
 
-def test_a_list_of_a_broker_is_appended_to(controller: LiveController) -> None:
+def test_append_works_for_broker_configs(controller: LiveController) -> None:
     controller.write(ConfigRecord(BROKER, "1", CORDONED, "/a"))
     asked = AlterResource(BROKER, "1", [ConfigOp("log.cleanup.policy", OpType.APPEND, "compact")])
     assert decide(controller, asked)[0] == [ConfigRecord(BROKER, "1", "log.cleanup.policy", "delete,compact")]
@@ -124,14 +124,14 @@ def test_a_list_of_a_broker_is_appended_to(controller: LiveController) -> None:
     assert "its type is not LIST" in problem(controller, unknown)[1]
 
 
-def test_a_value_is_no_longer_than_a_record_can_say(controller: LiveController) -> None:
+def test_a_config_value_has_a_maximum_length(controller: LiveController) -> None:
     decide(controller, resource(BROKER, "1", a_b="x" * 32_767))
     code, message = problem(controller, resource(BROKER, "1", a_b="x" * 32_768))
     assert code is ErrorCode.INVALID_CONFIG
     assert "exceeds the maximum value size" in message
 
 
-def test_with_eligible_leader_replicas_a_change_of_the_needed_ones_makes_none_eligible() -> None:
+def test_changing_min_insync_replicas_clears_eligible_leader_replicas() -> None:
     controller = LiveController(features={ELR_VERSION: 1})
     controller.add_topic("a", replicas(1, 2, isr=(1,))._replace(elr=(2,)))
     records, _ = decide(controller, resource(TOPIC, "a", min_insync_replicas="2"), resource(BROKER, "", min_insync_replicas="3"))
@@ -140,12 +140,12 @@ def test_with_eligible_leader_replicas_a_change_of_the_needed_ones_makes_none_el
     assert controller.partition("a").elr == ()
 
 
-def test_without_eligible_leader_replicas_nothing_follows(controller: LiveController) -> None:
+def test_min_insync_replicas_clears_nothing_without_eligible_leader_replicas(controller: LiveController) -> None:
     records, _ = decide(controller, resource(TOPIC, "a", min_insync_replicas="2"))
     assert records == [ConfigRecord(TOPIC, "a", MIN_ISR, "2")]
 
 
-def test_with_eligible_leader_replicas_the_needed_ones_are_the_same_for_all_brokers() -> None:
+def test_min_insync_replicas_is_cluster_wide_with_eligible_leader_replicas() -> None:
     controller = LiveController(features={ELR_VERSION: 1})
     controller.add_broker(1)
     controller.write(ConfigRecord(BROKER, "", MIN_ISR, "2"), ConfigRecord(BROKER, "1", MIN_ISR, "2"))
@@ -155,7 +155,7 @@ def test_with_eligible_leader_replicas_the_needed_ones_are_the_same_for_all_brok
     assert "cannot be removed" in problem(controller, resource(BROKER, "", replace=True, log_cleaner_threads="2"))[1]
 
 
-def test_directories_are_cordoned_through_their_broker_which_alone_knows_them(controller: LiveController) -> None:
+def test_cordoned_directories_are_set_only_at_their_broker(controller: LiveController) -> None:
     asked = resource(BROKER, "1", cordoned_log_dirs="/a,/b")
     assert "must be a subset" in problem(controller, asked, forwarded=False)[1]
     controller.write(*decide(controller, asked, forwarded=True)[0])
@@ -166,21 +166,21 @@ def test_directories_are_cordoned_through_their_broker_which_alone_knows_them(co
     ]
 
 
-def test_directories_are_not_cordoned_below_the_level_that_has_that() -> None:
+def test_cordoned_directories_need_their_metadata_version() -> None:
     controller = LiveController(level=29)
     controller.add_broker(1)
     assert "requires metadata.version" in problem(controller, resource(BROKER, "1", cordoned_log_dirs="/a"))[1]
 
 
 @pytest.mark.parametrize("text", ["many", "0", "", "2147483648"])
-def test_how_many_replicas_are_needed_is_a_number_for_who_asks_the_controller_itself(controller: LiveController, text: str) -> None:
+def test_min_insync_replicas_must_be_a_number_at_the_controller_endpoint(controller: LiveController, text: str) -> None:
     for broker in ("", "1"):
         code, message = problem(controller, resource(BROKER, broker, min_insync_replicas=text), forwarded=False)
         assert code == ErrorCode.INVALID_CONFIG
         assert MIN_ISR in message
 
 
-def test_a_number_of_replicas_that_is_none_is_passed_over_where_a_log_has_it(controller: LiveController) -> None:
+def test_an_invalid_min_insync_replicas_in_the_log_is_ignored(controller: LiveController) -> None:
     """As a controller of Kafka's may have written it."""
     controller.write(ConfigRecord(BROKER, "", MIN_ISR, "many"))
     topic = controller.state.catalog.topic("a")

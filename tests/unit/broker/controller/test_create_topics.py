@@ -32,13 +32,13 @@ def test_a_created_topic_has_its_partitions_on_this_node_in_epoch_0(live: LiveCa
     assert topic.partitions == dict.fromkeys(range(3), PartitionRegistration((NODE,), (ZERO_ID,), (NODE,), NODE, 0, 0))
 
 
-def test_the_records_of_a_topic_are_topic_then_configs_then_partitions(live: LiveCatalog) -> None:
+def test_a_topics_records_are_topic_configs_and_partitions_in_order(live: LiveCatalog) -> None:
     effects = create_topics(live.catalog, [NewTopic("t", 2, configs=[("flush.ms", "1")])], PLACEMENT, lambda _: None, live.new_id)
     assert [type(record) for record in effects.records] == [TopicRecord, ConfigRecord, PartitionRecord, PartitionRecord]
     assert live.catalog.topic("t") is None, "deciding changed the state"
 
 
-def test_minus_one_takes_the_brokers_defaults(live: LiveCatalog) -> None:
+def test_counts_of_minus_1_use_the_brokers_defaults(live: LiveCatalog) -> None:
     (created,) = live.create(NewTopic("t"), placement=Placement.on_one(NODE, num_partitions=4))
     assert (created.num_partitions, created.replication_factor) == (4, 1)
 
@@ -48,7 +48,7 @@ def test_an_illegal_name_is_an_invalid_topic(live: LiveCatalog, name: str) -> No
     assert codes(live, NewTopic(name)) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_an_existing_name_already_exists_whatever_else_is_wrong(live: LiveCatalog) -> None:
+def test_an_existing_name_is_checked_first(live: LiveCatalog) -> None:
     live.create(NewTopic("a.b"))
     assert codes(live, NewTopic("a.b", 0, configs=[("x", None)])) == [ErrorCode.TOPIC_ALREADY_EXISTS]
 
@@ -58,7 +58,7 @@ def test_a_name_that_collides_with_an_existing_one_is_an_invalid_topic(live: Liv
     assert codes(live, NewTopic("a_b")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]
 
 
-def test_a_name_twice_in_a_request_is_refused_once_and_creates_nothing(live: LiveCatalog) -> None:
+def test_a_duplicate_name_is_refused_once_and_creates_nothing(live: LiveCatalog) -> None:
     assert codes(live, NewTopic("a"), NewTopic("b"), NewTopic("a")) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     assert live.catalog.topic("a") is None
     assert live.catalog.topic("b") is not None
@@ -82,7 +82,7 @@ def test_a_replication_factor_that_one_broker_cannot_meet_is_invalid(live: LiveC
     "configs",
     [[("retention.ms", None)], [("no.such.key", "1")], [("retention.ms", "soon")], [("segment.bytes", "13")], [("cleanup.policy", "x")]],
 )
-def test_a_null_unknown_or_bad_config_is_invalid(live: LiveCatalog, configs: list[tuple[str, str | None]]) -> None:
+def test_a_null_unknown_or_invalid_config_is_refused(live: LiveCatalog, configs: list[tuple[str, str | None]]) -> None:
     assert codes(live, NewTopic("t", 1, configs=configs)) == [ErrorCode.INVALID_CONFIG]
 
 
@@ -99,7 +99,7 @@ def test_a_null_unknown_or_bad_config_is_invalid(live: LiveCatalog, configs: lis
         ([(1, [NODE])], ErrorCode.INVALID_REPLICA_ASSIGNMENT),
     ],
 )
-def test_a_manual_assignment_names_this_broker_once_for_consecutive_partitions(
+def test_a_manual_assignment_has_this_broker_for_consecutive_partitions(
     live: LiveCatalog, assignments: list[tuple[int, list[int]]], code: ErrorCode
 ) -> None:
     assert codes(live, NewTopic("t", assignments=assignments)) == [code]
@@ -110,7 +110,7 @@ def test_a_manual_assignment_beside_counts_is_an_invalid_request(live: LiveCatal
     assert codes(live, NewTopic("t", count, factor, [(0, [NODE])])) == [ErrorCode.INVALID_REQUEST]
 
 
-def test_more_than_ten_thousand_partitions_in_one_request_are_refused_whole(live: LiveCatalog) -> None:
+def test_more_than_ten_thousand_partitions_refuse_the_request(live: LiveCatalog) -> None:
     with pytest.raises(Rejected) as refused:
         live.create(NewTopic("a", 6_000), NewTopic("b", 4_001))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
@@ -121,7 +121,7 @@ def grow(live: LiveCatalog, *topics: MorePartitions) -> dict[str, ErrorCode]:
     return {name: code_of(error) for name, error in live.run(create_partitions(live.catalog, topics, PLACEMENT))}
 
 
-def test_a_topic_grows_by_the_missing_partitions_only(live: LiveCatalog) -> None:
+def test_create_partitions_adds_only_the_missing_partitions(live: LiveCatalog) -> None:
     live.create(NewTopic("t", 2))
     assert grow(live, MorePartitions("t", 5)) == {"t": ErrorCode.NONE}
     topic = live.catalog.topic("t")
@@ -130,7 +130,7 @@ def test_a_topic_grows_by_the_missing_partitions_only(live: LiveCatalog) -> None
 
 
 @pytest.mark.parametrize("count", [2, 1, 0, -1])
-def test_a_topic_does_not_shrink_or_stay(live: LiveCatalog, count: int) -> None:
+def test_create_partitions_needs_a_larger_count(live: LiveCatalog, count: int) -> None:
     live.create(NewTopic("t", 2))
     assert grow(live, MorePartitions("t", count)) == {"t": ErrorCode.INVALID_PARTITIONS}
 
@@ -160,6 +160,6 @@ def test_partitions_of_unknown_repeated_and_internal_topics_are_refused(live: Li
     }
 
 
-def test_growth_beyond_ten_thousand_partitions_in_one_request_is_refused(live: LiveCatalog) -> None:
+def test_more_than_ten_thousand_new_partitions_refuse_the_request(live: LiveCatalog) -> None:
     live.create(NewTopic("a", 1), NewTopic("b", 1))
     assert grow(live, MorePartitions("a", 10_001), MorePartitions("b", 2)) == {"a": ErrorCode.NONE, "b": ErrorCode.POLICY_VIOLATION}

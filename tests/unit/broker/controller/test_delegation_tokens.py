@@ -47,7 +47,7 @@ def expire(controller: LiveController, proof: bytes, period_ms: int = -1, *, who
     return controller.run(expire_token(controller.state.image, RULES, who, ExpireDelegationTokenRequest(proof, period_ms), now))
 
 
-def test_a_token_is_of_its_owner_and_proved_by_the_secret() -> None:
+def test_a_token_has_its_owner_and_an_hmac_of_the_secret() -> None:
     controller = LiveController()
     token = made(controller, request(owner="carol"))
     assert controller.log[-1] == token.record
@@ -58,19 +58,19 @@ def test_a_token_is_of_its_owner_and_proved_by_the_secret() -> None:
     assert token.hmac == hmac.digest(b"secret", token.record.token_id.encode(), "sha512")
 
 
-def test_who_asks_is_the_owner_where_none_is_named() -> None:
+def test_the_requester_is_the_default_owner() -> None:
     assert made(LiveController()).record.owner == "User:alice"
 
 
 @pytest.mark.parametrize(
     ("asked", "lasts", "expires"), [(0, 10_000, 1_000), (500, 500, 500), (5_000, 5_000, 1_000), (20_000, 10_000, 1_000)]
 )
-def test_a_token_lasts_no_longer_than_it_may(asked: int, lasts: int, expires: int) -> None:
+def test_a_token_lifetime_is_limited(asked: int, lasts: int, expires: int) -> None:
     record = made(LiveController(), request(asked)).record
     assert (record.max_timestamp, record.expiration_timestamp) == (NOW + lasts, NOW + expires)
 
 
-def test_only_users_renew() -> None:
+def test_renewers_must_be_users() -> None:
     with pytest.raises(Rejected) as refused:
         made(LiveController(), request(renewer_type="Group"))
     assert refused.value.code is ErrorCode.INVALID_PRINCIPAL_TYPE
@@ -80,7 +80,7 @@ def test_only_users_renew() -> None:
     ("rules", "level", "code"),
     [(TokenRules(), 30, ErrorCode.DELEGATION_TOKEN_AUTH_DISABLED), (RULES, 13, ErrorCode.UNSUPPORTED_VERSION)],
 )
-def test_without_a_secret_or_the_level_that_has_them_there_are_no_tokens(rules: TokenRules, level: int, code: ErrorCode) -> None:
+def test_tokens_need_a_secret_and_their_metadata_version(rules: TokenRules, level: int, code: ErrorCode) -> None:
     image = LiveController(level=level).state.image
     for decide in (
         lambda: create_token(image, rules, ALICE, request(), NOW, random_bytes=bytes),
@@ -93,7 +93,7 @@ def test_without_a_secret_or_the_level_that_has_them_there_are_no_tokens(rules: 
 
 
 @pytest.mark.parametrize("who", [ALICE, BOB])
-def test_owner_and_renewers_renew_a_token_up_to_its_end(who: Principal) -> None:
+def test_owner_and_renewers_can_renew_until_the_maximum(who: Principal) -> None:
     controller = LiveController()
     token = made(controller)
     assert renew(controller, token.hmac, 300, who=who, now=NOW + 500) == NOW + 800
@@ -102,13 +102,13 @@ def test_owner_and_renewers_renew_a_token_up_to_its_end(who: Principal) -> None:
     assert controller.state.image.delegation_tokens[token.record.token_id].expiration_timestamp == NOW + 1_700
 
 
-def test_a_token_is_not_renewed_beyond_its_last_moment() -> None:
+def test_a_token_is_not_renewed_beyond_its_maximum() -> None:
     controller = LiveController()
     token = made(controller, request(1_200))
     assert renew(controller, token.hmac, now=NOW + 900) == NOW + 1_200
 
 
-def test_a_token_ends_when_its_owner_says() -> None:
+def test_the_owner_can_expire_a_token() -> None:
     controller = LiveController()
     token = made(controller)
     assert expire(controller, token.hmac, 100, now=NOW + 10) == NOW + 110
@@ -118,7 +118,7 @@ def test_a_token_ends_when_its_owner_says() -> None:
 
 
 @pytest.mark.parametrize("change", [renew, expire])
-def test_a_token_is_changed_by_those_who_may_while_it_lasts(change: object) -> None:
+def test_only_owner_and_renewers_change_an_unexpired_token(change: object) -> None:
     controller = LiveController()
     token = made(controller)
     act = renew if change is renew else expire

@@ -25,14 +25,14 @@ def codes(live: LiveCatalog, *refs: TopicRef) -> list[ErrorCode]:
     return [code_of(deleted.error) for deleted in live.run(delete_topics(live.catalog, refs))]
 
 
-def test_a_topic_is_deleted_by_name_or_by_id_and_answered_with_both(live: LiveCatalog) -> None:
+def test_deletion_by_name_or_id_is_answered_with_both(live: LiveCatalog) -> None:
     a, b = id_of(live, "a"), id_of(live, "b")
     answers = live.run(delete_topics(live.catalog, [TopicRef("a"), TopicRef(None, b)]))
     assert answers == [DeletedTopic("a", a), DeletedTopic("b", b)]
     assert [topic.name for topic in live.catalog.topics()] == ["__consumer_offsets"]
 
 
-def test_unknown_names_and_ids_have_errors_of_their_own(live: LiveCatalog) -> None:
+def test_unknown_names_and_ids_have_different_errors(live: LiveCatalog) -> None:
     assert codes(live, TopicRef("no"), TopicRef(None, b"\x09" * 16)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID]
 
 
@@ -48,7 +48,7 @@ def test_a_name_or_id_given_twice_is_refused_and_nothing_deleted(live: LiveCatal
 
 
 @pytest.mark.parametrize("by_name_first", [True, False])
-def test_a_topic_asked_for_by_name_and_by_id_is_refused_with_one_answer_and_not_deleted(live: LiveCatalog, by_name_first: bool) -> None:
+def test_a_topic_requested_by_name_and_by_id_is_refused_once(live: LiveCatalog, by_name_first: bool) -> None:
     topic_id = id_of(live, "a")
     refs = [TopicRef("a"), TopicRef(None, topic_id)]
     (answer,) = live.run(delete_topics(live.catalog, refs if by_name_first else refs[::-1]))
@@ -56,10 +56,10 @@ def test_a_topic_asked_for_by_name_and_by_id_is_refused_with_one_answer_and_not_
     assert live.catalog.topic("a") is not None
 
 
-def test_an_id_is_answered_also_beside_its_name_given_twice(live: LiveCatalog) -> None:
+def test_an_id_is_answered_even_if_its_name_is_duplicate(live: LiveCatalog) -> None:
     assert codes(live, TopicRef("a"), TopicRef("a"), TopicRef(None, id_of(live, "a"))) == [ErrorCode.INVALID_REQUEST, ErrorCode.NONE]
     assert live.catalog.topic("a") is None
 
 
-def test_an_internal_topic_is_not_deletable(live: LiveCatalog) -> None:
+def test_an_internal_topic_cannot_be_deleted(live: LiveCatalog) -> None:
     assert codes(live, TopicRef("__consumer_offsets")) == [ErrorCode.INVALID_TOPIC_EXCEPTION]

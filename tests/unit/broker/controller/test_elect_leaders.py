@@ -44,13 +44,13 @@ def of(*indexes: int) -> list[TopicPartitions]:
     return [TopicPartitions("a", list(indexes))]
 
 
-def test_a_preferred_replica_that_is_in_sync_leads_again() -> None:
+def test_an_in_sync_preferred_replica_is_elected() -> None:
     live = cluster(replicas(1, 2, leader=2))
     assert ask(live, PREFERRED, of(0)) == {("a", 0): (ErrorCode.NONE, None)}
     assert (live.partition("a").leader, live.partition("a").leader_epoch) == (1, 1)
 
 
-def test_why_there_was_no_election_is_told_of_each_partition() -> None:
+def test_each_partition_has_its_election_error() -> None:
     live = cluster(replicas(1, 2), replicas(1, 2, isr=(2,)), fenced=[1])
     assert ask(live, PREFERRED, [*of(0, 1, 7), TopicPartitions("b", [0])]) == {
         ("a", 0): (ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."),
@@ -60,7 +60,7 @@ def test_why_there_was_no_election_is_told_of_each_partition() -> None:
     }
 
 
-def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
+def test_an_unclean_election_needs_a_partition_without_a_leader() -> None:
     live = cluster(replicas(1, 2, isr=(1,), leader=NO_LEADER), replicas(2, 1), replicas(1, isr=(1,), leader=NO_LEADER), fenced=[1])
     assert ask(live, UNCLEAN, of(0, 1, 2)) == {
         ("a", 0): (ErrorCode.NONE, None),
@@ -70,13 +70,13 @@ def test_an_unclean_election_is_for_partitions_without_a_leader() -> None:
     assert (live.partition("a").leader, live.partition("a").isr, live.partition("a").leader_recovery_state) == (2, (2,), 1)
 
 
-def test_another_than_the_preferred_replica_may_lead_what_nobody_leads() -> None:
+def test_a_leaderless_partition_may_elect_another_than_the_preferred_replica() -> None:
     live = cluster(replicas(1, 2, isr=(1, 2), leader=NO_LEADER), fenced=[1])
     assert ask(live, PREFERRED, of(0)) == {("a", 0): (ErrorCode.NONE, None)}
     assert live.partition("a").leader == 2
 
 
-def test_an_election_of_all_answers_only_for_those_that_needed_one() -> None:
+def test_an_election_of_all_partitions_omits_those_not_needed() -> None:
     live = cluster(replicas(1, 2), replicas(2, 1, leader=1))
     live.add_topic("b", replicas(1))
     response = live.run(elect_leaders(live.state, ElectLeadersRequest(PREFERRED, None)))
@@ -84,24 +84,24 @@ def test_an_election_of_all_answers_only_for_those_that_needed_one() -> None:
     assert found == {"a": [1], "b": []}
 
 
-def test_there_are_two_kinds_of_election() -> None:
+def test_an_unknown_election_type_is_refused() -> None:
     with pytest.raises(Rejected) as refused:
         elect_leaders(cluster().state, ElectLeadersRequest(2, None))
     assert (refused.value.code, refused.value.message) == (ErrorCode.INVALID_REQUEST, "Unknown election type 2")
 
 
-def test_nothing_is_asked_of_no_kind_of_election() -> None:
+def test_an_empty_election_request_ignores_its_type() -> None:
     assert ask(cluster(replicas(1, 2)), 2, []) == {}
 
 
-def test_more_elections_than_a_batch_holds_are_refused_whole() -> None:
+def test_more_elections_than_a_batch_holds_refuse_the_request() -> None:
     live = cluster(*[replicas(1, 2, leader=2)] * 10_001)
     with pytest.raises(Rejected) as refused:
         elect_leaders(live.state, ElectLeadersRequest(PREFERRED, None))
     assert refused.value.code is ErrorCode.POLICY_VIOLATION
 
 
-def test_leaders_are_balanced_some_at_a_time() -> None:
+def test_leaders_are_rebalanced_in_limited_numbers() -> None:
     live = cluster(*[replicas(1, 2, leader=2)] * (ELECTIONS_AT_ONCE_MAX + 1), replicas(2, 1, isr=(1,)))
     assert live.run(balance_leaders(live.state)) is True
     assert live.run(balance_leaders(live.state)) is False
@@ -109,7 +109,7 @@ def test_leaders_are_balanced_some_at_a_time() -> None:
     assert [has_preferred_leader(live.partition("a", index)) for index in (0, 1_000, 1_001)] == [True, True, False]
 
 
-def test_topics_that_allow_it_are_led_uncleanly_after_a_while() -> None:
+def test_unclean_elections_run_periodically_for_topics_that_allow_them() -> None:
     leaderless = replicas(1, 2, isr=(1,), leader=NO_LEADER)
     live = cluster(leaderless, replicas(2, 1), fenced=[1])
     live.add_topic("b", leaderless)

@@ -37,27 +37,27 @@ def problem(controller: LiveController, *updates: FeatureUpdate) -> str:
     return refused.value.message
 
 
-def test_levels_go_up_together() -> None:
+def test_several_features_are_upgraded_together() -> None:
     controller = LiveController(level=25)
     updates = FeatureUpdate(METADATA_VERSION, 30), FeatureUpdate(GROUPS, 1)
     controller.run(update_features(controller.state, updates))
     assert controller.state.image.features == {METADATA_VERSION: 30, GROUPS: 1}
 
 
-def test_one_feature_that_is_refused_refuses_all() -> None:
+def test_one_refused_feature_refuses_the_request() -> None:
     controller = LiveController(level=25)
     message = problem(controller, FeatureUpdate(METADATA_VERSION, 30), FeatureUpdate(GROUPS, 7))
     assert message == f"Invalid update version 7 for feature group.version. Local controller {CONTROLLER} only supports versions 0-1"
 
 
-def test_a_feature_that_nobody_knows_is_refused_at_every_level() -> None:
+def test_an_unknown_feature_is_refused() -> None:
     controller = LiveController()
     assert f"Local controller {CONTROLLER} does not support this feature." in problem(controller, FeatureUpdate("a.b", 1))
     assert "Feature a.b not found." in problem(controller, FeatureUpdate("a.b", 0, UpgradeType.SAFE_DOWNGRADE))
 
 
 @pytest.mark.parametrize("fenced", [True, False])
-def test_a_registered_broker_that_lacks_the_level_refuses_it(fenced: bool) -> None:
+def test_a_level_unsupported_by_a_broker_is_refused(fenced: bool) -> None:
     controller = LiveController(level=25)
     controller.write(RegisterBrokerRecord(broker_id=1, features=[FeatureRange(METADATA_VERSION, 7, 29)], fenced=fenced))
     assert problem(controller, FeatureUpdate(METADATA_VERSION, 30)).endswith("Broker 1 only supports versions 7-29")
@@ -65,13 +65,13 @@ def test_a_registered_broker_that_lacks_the_level_refuses_it(fenced: bool) -> No
     assert records_of(controller, FeatureUpdate(METADATA_VERSION, 29)) == [FeatureLevelRecord(METADATA_VERSION, 29)]
 
 
-def test_a_registered_controller_that_lacks_the_level_refuses_it() -> None:
+def test_a_level_unsupported_by_a_controller_is_refused() -> None:
     controller = LiveController(level=25)
     controller.write(RegisterControllerRecord(CONTROLLER + 1, features=[FeatureRange(METADATA_VERSION, 7, 29)]))
     assert problem(controller, FeatureUpdate(METADATA_VERSION, 30)).endswith(f"Controller {CONTROLLER + 1} only supports versions 7-29")
 
 
-def test_a_voter_that_has_not_registered_refuses_every_level() -> None:
+def test_an_unregistered_voter_refuses_every_upgrade() -> None:
     controller = LiveController()
     controller.state.voters = [CONTROLLER, 4000]
     assert "controller 4000 has not registered" in problem(controller, FeatureUpdate(GROUPS, 1))
@@ -79,22 +79,22 @@ def test_a_voter_that_has_not_registered_refuses_every_level() -> None:
     assert records_of(controller, FeatureUpdate(GROUPS, 1)) == [FeatureLevelRecord(GROUPS, 1)]
 
 
-def test_below_the_level_that_has_registrations_of_controllers_none_is_asked_for() -> None:
+def test_older_metadata_versions_need_no_controller_registrations() -> None:
     controller = LiveController(level=14)
     controller.state.voters = [CONTROLLER, 4000]
     assert records_of(controller, FeatureUpdate(METADATA_VERSION, 15)) == [FeatureLevelRecord(METADATA_VERSION, 15)]
 
 
 @pytest.mark.parametrize("kind", [0, 4, -1])
-def test_a_kind_of_change_that_there_is_not_is_refused(kind: int) -> None:
+def test_an_unknown_upgrade_type_is_refused(kind: int) -> None:
     assert "does not support the given upgrade type" in problem(LiveController(), FeatureUpdate(GROUPS, 1, kind))
 
 
-def test_a_level_below_zero_is_refused() -> None:
+def test_a_negative_level_is_refused() -> None:
     assert "cannot be less than 0" in problem(LiveController(), FeatureUpdate(GROUPS, -1, UpgradeType.SAFE_DOWNGRADE))
 
 
-def test_a_level_goes_down_only_when_that_is_said_and_up_only_when_it_is_not() -> None:
+def test_the_upgrade_type_must_match_the_direction() -> None:
     controller = LiveController(features={GROUPS: 1})
     assert "without setting the upgrade type" in problem(controller, FeatureUpdate(GROUPS, 0))
     assert records_of(controller, FeatureUpdate(GROUPS, 0, UpgradeType.SAFE_DOWNGRADE)) == [FeatureLevelRecord(GROUPS, 0)]
@@ -102,14 +102,14 @@ def test_a_level_goes_down_only_when_that_is_said_and_up_only_when_it_is_not() -
 
 
 @pytest.mark.parametrize(("high", "low"), [(29, 24), (22, 18), (12, 12), (10, 9)])
-def test_the_metadata_goes_down_over_levels_that_brought_no_records(high: int, low: int) -> None:
+def test_metadata_version_downgrades_over_levels_without_new_records(high: int, low: int) -> None:
     controller = LiveController(level=high)
     kind = UpgradeType.UPGRADE if high == low else UpgradeType.SAFE_DOWNGRADE
     assert records_of(controller, FeatureUpdate(METADATA_VERSION, low, kind)) == [FeatureLevelRecord(METADATA_VERSION, low)]
 
 
 @pytest.mark.parametrize(("high", "low"), [(30, 29), (24, 22), (17, 16), (15, 14), (14, 13), (13, 12), (11, 10), (8, 7), (30, 7)])
-def test_the_metadata_does_not_go_down_over_a_level_that_brought_records(high: int, low: int) -> None:
+def test_metadata_version_does_not_downgrade_over_levels_with_new_records(high: int, low: int) -> None:
     controller = LiveController(level=high)
     message = problem(controller, FeatureUpdate(METADATA_VERSION, low, UpgradeType.SAFE_DOWNGRADE))
     assert message.startswith(f"Unsupported metadata.version downgrade from {high} to {low}. Refusing")
@@ -118,13 +118,13 @@ def test_the_metadata_does_not_go_down_over_a_level_that_brought_records(high: i
     )
 
 
-def test_eligible_leader_replicas_need_a_level_of_metadata_which_the_same_request_may_bring() -> None:
+def test_eligible_leader_replicas_version_depends_on_metadata_version() -> None:
     controller = LiveController(level=22)
     assert "depends on metadata.version level 23" in problem(controller, FeatureUpdate(ELR_VERSION, 1))
     assert len(records_of(controller, FeatureUpdate(ELR_VERSION, 1), FeatureUpdate(METADATA_VERSION, 23))) == 3
 
 
-def test_with_eligible_leader_replicas_the_needed_replicas_in_sync_are_the_same_on_every_broker() -> None:
+def test_enabling_eligible_leader_replicas_makes_min_insync_replicas_cluster_wide() -> None:
     controller = LiveController()
     for broker_id in 1, 2:
         controller.write(ConfigRecord(4, str(broker_id), MIN_ISR, "2"), ConfigRecord(4, str(broker_id), "log.retention.ms", "1"))
@@ -138,7 +138,7 @@ def test_with_eligible_leader_replicas_the_needed_replicas_in_sync_are_the_same_
     assert ConfigRecord(4, "", MIN_ISR, "1") not in records_of(controller, FeatureUpdate(ELR_VERSION, 1))
 
 
-def test_the_quorums_version_stays_what_it_is() -> None:
+def test_kraft_version_cannot_be_changed() -> None:
     controller = LiveController()
     controller.state.kraft_version = 1
     assert records_of(controller, FeatureUpdate(KRAFT_VERSION, 1)) == [NoOpRecord()]
@@ -148,7 +148,7 @@ def test_the_quorums_version_stays_what_it_is() -> None:
     assert "always has a single voter" in problem(controller, FeatureUpdate(KRAFT_VERSION, 1))
 
 
-def test_everything_that_a_member_registers_can_be_had() -> None:
+def test_every_supported_level_of_a_broker_can_be_set() -> None:
     controller = LiveController()
     controller.add_broker(1)
     for name, (_, high) in REGISTERED.items():

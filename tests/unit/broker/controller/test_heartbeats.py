@@ -34,14 +34,14 @@ def controller() -> LiveController:
 
 
 @pytest.mark.parametrize("wrong", [(1, 7), (2, 0)])
-def test_a_beat_of_another_epoch_or_of_nobody_is_stale(controller: LiveController, wrong: tuple[int, int]) -> None:
+def test_a_heartbeat_of_another_epoch_or_unknown_broker_is_stale(controller: LiveController, wrong: tuple[int, int]) -> None:
     controller.add_broker(1)
     with pytest.raises(Rejected) as refused:
         heartbeat(controller.state, BrokerHeartbeatRequest(*wrong))
     assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_fenced_broker_is_let_in_when_it_has_read_its_registration_and_wants_it(controller: LiveController) -> None:
+def test_a_fenced_broker_is_unfenced_when_it_has_its_registration_and_requests_it(controller: LiveController) -> None:
     epoch = controller.add_broker(1, fenced=True).epoch
     assert beat(controller, 1, epoch - 1) == (Beat(False, FENCED), [])
     assert beat(controller, 1, epoch, want_fence=True) == (Beat(True, FENCED), [])
@@ -49,14 +49,14 @@ def test_a_fenced_broker_is_let_in_when_it_has_read_its_registration_and_wants_i
     assert beat(controller, 1) == (Beat(True, UNFENCED), [])
 
 
-def test_a_broker_that_is_let_in_leads_what_waited_for_it(controller: LiveController) -> None:
+def test_an_unfenced_broker_leads_its_leaderless_partitions(controller: LiveController) -> None:
     epoch = controller.add_broker(1, fenced=True).epoch
     topic_id = controller.add_topic("a", replicas(1, leader=-1))
     _, written = beat(controller, 1)
     assert written == [BrokerRegistrationChangeRecord(1, epoch, fenced=-1), PartitionChangeRecord(0, topic_id, leader=1)]
 
 
-def test_a_fenced_broker_may_end_at_once(controller: LiveController) -> None:
+def test_a_fenced_broker_may_shut_down_at_once(controller: LiveController) -> None:
     epoch = controller.add_broker(1, fenced=True).epoch
     answer, written = beat(controller, 1, want_shut_down=True)
     assert (answer.state, answer.should_shut_down) == (NOW, True)
@@ -64,7 +64,7 @@ def test_a_fenced_broker_may_end_at_once(controller: LiveController) -> None:
 
 
 @pytest.mark.parametrize(("shut_down", "after"), [(False, FENCED), (True, NOW)])
-def test_a_broker_that_wants_to_be_fenced_is(controller: LiveController, shut_down: bool, after: BrokerState) -> None:
+def test_a_broker_can_request_fencing(controller: LiveController, shut_down: bool, after: BrokerState) -> None:
     epoch = controller.add_broker(1).epoch
     controller.add_broker(2)
     topic_id = controller.add_topic("a", replicas(1, 2))
@@ -73,7 +73,7 @@ def test_a_broker_that_wants_to_be_fenced_is(controller: LiveController, shut_do
     assert written == [PartitionChangeRecord(0, topic_id, isr=[2], leader=2), BrokerRegistrationChangeRecord(1, epoch, fenced=1)]
 
 
-def test_a_broker_that_leads_nothing_may_end_at_once(controller: LiveController) -> None:
+def test_a_broker_without_leaderships_may_shut_down_at_once(controller: LiveController) -> None:
     epoch = controller.add_broker(1).epoch
     controller.add_broker(2)
     topic_id = controller.add_topic("a", replicas(2, 1))
@@ -82,7 +82,7 @@ def test_a_broker_that_leads_nothing_may_end_at_once(controller: LiveController)
     assert written == [PartitionChangeRecord(0, topic_id, isr=[2]), BrokerRegistrationChangeRecord(1, epoch, fenced=1)]
 
 
-def test_a_broker_that_leads_hands_over_and_ends_when_every_active_one_has_read_it(controller: LiveController) -> None:
+def test_a_leading_broker_shuts_down_after_active_brokers_have_the_new_leaders(controller: LiveController) -> None:
     epoch = controller.add_broker(1).epoch
     for broker_id in 2, 3:
         controller.add_broker(broker_id)
@@ -103,7 +103,7 @@ def test_a_broker_that_leads_hands_over_and_ends_when_every_active_one_has_read_
     assert beat(controller, 1, want_shut_down=True) == (Beat(True, NOW), [BrokerRegistrationChangeRecord(1, epoch, fenced=1)])
 
 
-def test_a_broker_that_nobody_can_follow_stays(controller: LiveController) -> None:
+def test_a_shutdown_of_the_only_alive_replica_leaves_its_partition_without_a_leader(controller: LiveController) -> None:
     controller.add_broker(1)
     controller.add_broker(2, fenced=True)
     controller.add_topic("a", replicas(1, 2, isr=(1,)))
@@ -112,7 +112,7 @@ def test_a_broker_that_nobody_can_follow_stays(controller: LiveController) -> No
     assert beat(controller, 1, want_shut_down=True)[0].state is NOW
 
 
-def test_a_broken_directory_costs_its_replicas_their_places(controller: LiveController) -> None:
+def test_a_failed_directorys_replicas_leave_the_isr(controller: LiveController) -> None:
     epoch = controller.add_broker(1, directories=2).epoch
     controller.add_broker(2)
     topic_id = controller.add_topic("a", replicas(1, 2))
@@ -124,13 +124,13 @@ def test_a_broken_directory_costs_its_replicas_their_places(controller: LiveCont
     assert beat(controller, 1, offline_log_dirs=[directory(10)])[1] == []
 
 
-def test_directories_are_not_looked_at_below_the_level_that_has_them() -> None:
+def test_directories_are_ignored_at_older_metadata_versions() -> None:
     controller = LiveController(level=16)
     controller.add_broker(1)
     assert beat(controller, 1, offline_log_dirs=[directory(10)])[1] == []
 
 
-def test_cordoned_directories_are_written_when_they_are_others(controller: LiveController) -> None:
+def test_cordoned_directories_are_written_when_changed(controller: LiveController) -> None:
     epoch = controller.add_broker(1, directories=2).epoch
     assert beat(controller, 1, cordoned_log_dirs=None)[1] == []
     both = [directory(11), directory(10)]
@@ -139,13 +139,13 @@ def test_cordoned_directories_are_written_when_they_are_others(controller: LiveC
     assert beat(controller, 1, cordoned_log_dirs=both[::-1])[1] == []
 
 
-def test_cordoned_directories_are_not_written_below_the_level_that_has_them() -> None:
+def test_cordoned_directories_are_ignored_at_older_metadata_versions() -> None:
     controller = LiveController(level=29)
     controller.add_broker(1)
     assert beat(controller, 1, cordoned_log_dirs=[directory(10)])[1] == []
 
 
-def test_silent_brokers_are_fenced_one_after_the_other(controller: LiveController) -> None:
+def test_silent_brokers_are_fenced_one_at_a_time(controller: LiveController) -> None:
     epochs = {broker_id: controller.add_broker(broker_id).epoch for broker_id in (1, 2, 3)}
     topic_id = controller.add_topic("a", replicas(1, 2, 3))
     for broker_id in 2, 1, 3:
@@ -166,7 +166,7 @@ def test_silent_brokers_are_fenced_one_after_the_other(controller: LiveControlle
     ]
 
 
-def test_a_session_of_an_epoch_that_is_over_fences_nobody(controller: LiveController) -> None:
+def test_an_expired_session_of_an_old_epoch_fences_no_broker(controller: LiveController) -> None:
     old = controller.add_broker(1).epoch
     beat(controller, 1)
     controller.add_broker(1)
@@ -178,7 +178,7 @@ def test_a_session_of_an_epoch_that_is_over_fences_nobody(controller: LiveContro
     assert controller.next_offset == at
 
 
-def test_nothing_is_kept_of_a_beat_that_was_not_carried_out(controller: LiveController) -> None:
+def test_a_heartbeat_decision_that_is_not_written_changes_nothing(controller: LiveController) -> None:
     epoch = controller.add_broker(1, fenced=True).epoch
     heartbeat(controller.state, BrokerHeartbeatRequest(1, epoch, epoch))
     assert controller.state.sessions.state(1) is FENCED

@@ -44,7 +44,7 @@ def kinds(records: Sequence[MetadataRecord]) -> list[type]:
     return [type(record) for record in records]
 
 
-def test_a_fenced_broker_leads_nothing_and_is_in_sync_nowhere_and_then_its_registration_says_so() -> None:
+def test_fencing_removes_leaderships_and_isr_before_the_registration_change() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2, 3), replicas(2, 3, 1), replicas(2, 3))
     records = carry_out(live, broker_fenced(live.state, 1))
@@ -57,14 +57,14 @@ def test_a_fenced_broker_leads_nothing_and_is_in_sync_nowhere_and_then_its_regis
     assert live.broker(1).fenced
 
 
-def test_only_the_partitions_whose_leader_goes_begin_a_leader_epoch() -> None:
+def test_only_partitions_that_lose_their_leader_start_a_leader_epoch() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2), replicas(2, 1))
     carry_out(live, broker_fenced(live.state, 1))
     assert [live.partition("a", index).leader_epoch for index in (0, 1)] == [1, 0]
 
 
-def test_the_last_in_sync_broker_that_is_fenced_leaves_nobody_to_lead_and_leads_again_when_it_is_back() -> None:
+def test_fencing_the_last_in_sync_broker_leaves_no_leader_until_it_returns() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2, isr=(1,)))
     carry_out(live, broker_fenced(live.state, 1))
@@ -74,7 +74,7 @@ def test_the_last_in_sync_broker_that_is_fenced_leaves_nobody_to_lead_and_leads_
     assert (live.partition("a").leader, live.partition("a").isr) == (1, (1,))
 
 
-def test_a_broker_that_is_back_leads_nothing_that_somebody_leads() -> None:
+def test_an_unfenced_broker_takes_no_existing_leadership() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2))
     carry_out(live, broker_fenced(live.state, 1))
@@ -82,7 +82,7 @@ def test_a_broker_that_is_back_leads_nothing_that_somebody_leads() -> None:
 
 
 @pytest.mark.parametrize("resource", [(2, "a"), (4, ""), (4, "3000")])
-def test_a_topic_that_allows_it_is_led_by_whoever_lives(resource: tuple[int, str]) -> None:
+def test_a_topic_with_unclean_election_is_led_by_any_alive_replica(resource: tuple[int, str]) -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2, isr=(1,)))
     live.write(ConfigRecord(*resource, "unclean.leader.election.enable", "true"))
@@ -91,7 +91,7 @@ def test_a_topic_that_allows_it_is_led_by_whoever_lives(resource: tuple[int, str
     assert (now.leader, now.isr, now.leader_recovery_state) == (2, (2,), 1)
 
 
-def test_a_broker_that_shuts_down_hands_over_and_says_so_once() -> None:
+def test_a_controlled_shutdown_moves_leaders_and_is_recorded_once() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2), replicas(1))
     records = carry_out(live, broker_shutting_down(live.state, 1))
@@ -100,7 +100,7 @@ def test_a_broker_that_shuts_down_hands_over_and_says_so_once() -> None:
     assert broker_shutting_down(live.state, 1) == [], "all that could be handed over was"
 
 
-def test_who_shuts_down_is_not_elected() -> None:
+def test_a_broker_in_controlled_shutdown_is_not_elected() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2, 3))
     carry_out(live, broker_shutting_down(live.state, 2))
@@ -108,7 +108,7 @@ def test_who_shuts_down_is_not_elected() -> None:
     assert live.partition("a").leader == 3
 
 
-def test_an_unregistered_broker_is_in_sync_nowhere_and_then_gone() -> None:
+def test_unregistering_removes_the_broker_from_every_isr_first() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2))
     epoch = live.broker(1).epoch
@@ -117,7 +117,7 @@ def test_an_unregistered_broker_is_in_sync_nowhere_and_then_gone() -> None:
     assert (live.partition("a").leader, live.partition("a").isr, 1 in live.state.image.brokers) == (2, (2,), False)
 
 
-def test_a_restart_without_eligible_ones_is_a_fence() -> None:
+def test_a_restart_without_eligible_leader_replicas_equals_fencing() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2))
     clean = broker_restarted(live.state, 1, cleanly=True)
@@ -127,7 +127,7 @@ def test_a_restart_without_eligible_ones_is_a_fence() -> None:
 
 
 @pytest.mark.parametrize(("cleanly", "eligible"), [(True, (1,)), (False, ())])
-def test_only_a_clean_restart_leaves_a_broker_eligible(cleanly: bool, eligible: tuple[int, ...]) -> None:
+def test_only_a_clean_restart_keeps_a_broker_in_the_elr(cleanly: bool, eligible: tuple[int, ...]) -> None:
     live = cluster(elr=True)
     live.write(ConfigRecord(4, "", "min.insync.replicas", "2"))
     live.add_topic("a", replicas(1, 2))
@@ -135,7 +135,7 @@ def test_only_a_clean_restart_leaves_a_broker_eligible(cleanly: bool, eligible: 
     assert (live.partition("a").isr, live.partition("a").elr) == ((2,), eligible)
 
 
-def test_an_unclean_restart_ends_the_eligibility_of_before() -> None:
+def test_an_unclean_restart_removes_a_broker_from_the_elr() -> None:
     live = cluster(elr=True)
     live.write(ConfigRecord(4, "", "min.insync.replicas", "2"))
     live.add_topic("a", replicas(1, 2))
@@ -145,7 +145,7 @@ def test_an_unclean_restart_ends_the_eligibility_of_before() -> None:
     assert live.partition("a").elr == ()
 
 
-def test_an_eligible_broker_that_is_back_leads_where_nobody_is_in_sync() -> None:
+def test_an_unfenced_elr_member_leads_if_the_isr_is_empty() -> None:
     live = cluster(elr=True)
     live.write(ConfigRecord(4, "", "min.insync.replicas", "2"))
     live.add_topic("a", replicas(1, 2))
@@ -156,7 +156,7 @@ def test_an_eligible_broker_that_is_back_leads_where_nobody_is_in_sync() -> None
     assert (live.partition("a").leader, live.partition("a").isr, live.partition("a").elr) == (1, (1,), (2,))
 
 
-def test_the_minimum_of_a_topic_is_never_more_than_its_replicas() -> None:
+def test_min_insync_replicas_is_limited_to_the_replica_count() -> None:
     live = cluster(elr=True)
     live.add_topic("a", replicas(1, 2, isr=(1,)))
     live.write(ConfigRecord(2, "a", "min.insync.replicas", "5"))
@@ -166,7 +166,7 @@ def test_the_minimum_of_a_topic_is_never_more_than_its_replicas() -> None:
     assert (live.partition("a").elr, live.partition("b").elr) == ((1,), (1,))
 
 
-def test_replicas_in_a_failed_directory_are_out_of_sync_and_the_others_stay() -> None:
+def test_only_replicas_in_a_failed_directory_leave_the_isr() -> None:
     live = cluster(directories=2)
     live.add_topic("a", replicas(1, 2), replicas(1, 2)._replace(directories=(directory(11), directory(20))))
     records = carry_out(live, directories_failed(live.state, 1, [directory(11), directory(99)]))
@@ -177,27 +177,27 @@ def test_replicas_in_a_failed_directory_are_out_of_sync_and_the_others_stay() ->
 
 
 @pytest.mark.parametrize(("where", "leader"), [(directory(10), 1), (MIGRATING, 1), (LOST, 2), (directory(99), 2)])
-def test_a_replica_leads_only_from_a_directory_that_is_online(where: bytes, leader: int) -> None:
+def test_a_replica_in_an_offline_directory_is_not_elected(where: bytes, leader: int) -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2, 3, leader=3)._replace(directories=(where, directory(20), directory(30))))
     carry_out(live, broker_fenced(live.state, 3))
     assert live.partition("a").leader == leader
 
 
-def test_partitions_that_turn_out_to_lie_in_a_failed_directory_are_handed_over() -> None:
+def test_only_the_given_lost_replicas_lose_their_leadership() -> None:
     live = cluster()
     topic_id = live.add_topic("a", replicas(1, 2), replicas(1, 2))
     carry_out(live, replicas_lost(live.state, 1, {(topic_id, 1)}))
     assert [live.partition("a", index).leader for index in (0, 1)] == [1, 2]
 
 
-def test_who_leads_one_partition_leads_something() -> None:
+def test_a_broker_with_one_leadership_leads_partitions() -> None:
     live = cluster()
     live.add_topic("a", replicas(1, 2), replicas(2, 1))
     assert [leads_something(live.state, broker_id) for broker_id in (1, 2, 3)] == [True, True, False]
 
 
-def test_partitions_come_in_the_order_of_their_topics_and_indexes() -> None:
+def test_partition_changes_are_ordered_by_topic_and_index() -> None:
     live = cluster()
     ids = [live.add_topic(name, replicas(1, 2), replicas(1, 2)) for name in ("b", "a")]
     changes = [record for record in broker_fenced(live.state, 1) if isinstance(record, PartitionChangeRecord)]

@@ -49,7 +49,7 @@ def record(**fields: object) -> PartitionChangeRecord:
 # --- in-sync sets and elections ---------------------------------------------------------------------------------------------------
 
 
-def test_what_changes_nothing_is_no_record() -> None:
+def test_an_empty_change_makes_no_record() -> None:
     assert change(partition(1, 2, 3)) is None
     assert change(partition(1, 2, 3), PartitionTarget(isr=[1, 2, 3])) is None
 
@@ -58,28 +58,28 @@ def test_an_in_sync_set_in_another_order_is_a_change() -> None:
     assert change(partition(1, 2, 3), PartitionTarget(isr=[1, 3, 2])) == record(isr=[1, 3, 2])
 
 
-def test_a_follower_that_leaves_the_in_sync_set_begins_no_leader_epoch() -> None:
+def test_a_follower_leaving_the_isr_starts_no_leader_epoch() -> None:
     assert change(partition(1, 2, 3), PartitionTarget(isr=[1, 3])) == record(isr=[1, 3])
 
 
 @pytest.mark.parametrize(("level", "leader"), [(11, 1), (12, LEADER_UNCHANGED)])
-def test_below_metadata_version_12_an_in_sync_set_that_shrinks_begins_a_leader_epoch(level: int, leader: int) -> None:
+def test_shrinking_the_isr_starts_a_leader_epoch_below_metadata_version_12(level: int, leader: int) -> None:
     found = change(partition(1, 2, directories=(MIGRATING,) * 2), PartitionTarget(isr=[1]), level=level)
     assert found == record(isr=[1], leader=leader)
 
 
-def test_an_in_sync_set_that_grows_begins_no_leader_epoch_at_any_level() -> None:
+def test_growing_the_isr_starts_no_leader_epoch() -> None:
     found = change(partition(1, 2, isr=[1], directories=(MIGRATING,) * 2), PartitionTarget(isr=[1, 2]), level=7)
     assert found == record(isr=[1, 2])
 
 
-def test_the_first_replica_that_is_in_sync_and_lives_is_elected() -> None:
+def test_the_first_alive_in_sync_replica_is_elected() -> None:
     before = partition(1, 2, 3, 4, isr=[4, 3, 1])
     assert change(before, PartitionTarget(isr=[4, 3]), alive={2, 3, 4}) == record(isr=[4, 3])  # 4 leads still
     assert change(before._replace(leader=1), PartitionTarget(isr=[4, 3]), alive={2, 3, 4}) == record(isr=[4, 3], leader=3)
 
 
-def test_nobody_leads_where_nobody_in_sync_lives() -> None:
+def test_no_leader_is_elected_without_an_alive_in_sync_replica() -> None:
     assert change(partition(1, 2, isr=[1]), alive={2}) == record(leader=NO_LEADER)
 
 
@@ -87,25 +87,25 @@ def test_the_last_in_sync_replica_stays_in_the_set() -> None:
     assert change(partition(1, 2, isr=[1]), PartitionTarget(isr=[]), alive={2}) == record(leader=NO_LEADER)
 
 
-def test_who_was_last_in_sync_leads_again() -> None:
+def test_the_last_in_sync_replica_is_elected_again() -> None:
     assert change(partition(1, 2, isr=[1], leader=NO_LEADER)) == record(leader=1)
 
 
-def test_an_unclean_election_leaves_one_replica_in_sync_that_has_to_recover() -> None:
+def test_an_unclean_election_makes_a_recovering_leader_alone_in_the_isr() -> None:
     found = change(partition(1, 2, 3, isr=[1]), alive={2, 3}, election=ElectionKind.UNCLEAN)
     assert found == record(leader=2, isr=[2], leader_recovery_state=RECOVERING)
 
 
-def test_who_recovers_already_is_not_said_to_recover_again() -> None:
+def test_a_recovering_leaders_state_is_not_repeated() -> None:
     before = partition(1, 2, 3, isr=[1], leader_recovery_state=RECOVERING)
     assert change(before, alive={2, 3}, election=ElectionKind.UNCLEAN) == record(leader=2, isr=[2])
 
 
-def test_an_election_that_may_be_unclean_prefers_who_is_in_sync() -> None:
+def test_an_unclean_election_prefers_in_sync_replicas() -> None:
     assert change(partition(1, 2, 3, isr=[1, 3]), alive={2, 3}, election=ElectionKind.UNCLEAN) == record(leader=3)
 
 
-def test_only_the_preferred_election_moves_a_leader_that_may_stay() -> None:
+def test_only_a_preferred_election_replaces_a_valid_leader() -> None:
     before = partition(1, 2, 3, leader=2)
     assert change(before) is None
     assert change(before, election=ElectionKind.UNCLEAN) is None
@@ -117,7 +117,7 @@ def test_a_preferred_replica_that_is_not_in_sync_is_not_elected() -> None:
     assert change(partition(1, 2, 3, isr=[2, 3], leader=NO_LEADER), election=ElectionKind.PREFERRED) == record(leader=2)
 
 
-def test_a_leader_that_has_recovered_says_so() -> None:
+def test_a_recovered_leader_resets_the_recovery_state() -> None:
     before = partition(1, 2, isr=[1], leader_recovery_state=RECOVERING)
     assert change(before, PartitionTarget(recovery_state=RECOVERED)) == record(leader_recovery_state=RECOVERED)
 
@@ -125,14 +125,14 @@ def test_a_leader_that_has_recovered_says_so() -> None:
 # --- replicas ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_reassignment_that_waits_for_new_replicas_only_names_them() -> None:
+def test_a_reassignment_waits_for_its_new_replicas() -> None:
     found = change(partition(1, 2, 3), PartitionTarget(replicas=[4, 1, 2, 3], removing=[3], adding=[4]))
     assert found == record(
         replicas=[4, 1, 2, 3], directories=[NEW_PLACE, place(1), place(2), place(3)], removing_replicas=[3], adding_replicas=[4]
     )
 
 
-def test_a_reassignment_ends_when_all_that_were_added_are_in_sync() -> None:
+def test_a_reassignment_completes_when_all_added_replicas_are_in_sync() -> None:
     before = partition(4, 1, 2, 3, isr=[1, 2, 3], removing_replicas=(3,), adding_replicas=(4,))
     assert change(before, PartitionTarget(isr=[1, 2, 3])) is None
     assert change(before, PartitionTarget(isr=[1, 2, 3, 4])) == record(
@@ -145,19 +145,19 @@ def test_a_reassignment_ends_when_all_that_were_added_are_in_sync() -> None:
     )
 
 
-def test_a_leader_that_is_removed_is_followed_by_the_first_replica_in_sync() -> None:
+def test_a_removed_leader_is_replaced_by_the_first_in_sync_replica() -> None:
     before = partition(3, 2, 1, isr=[1, 2], removing_replicas=(1,), adding_replicas=(3,))
     found = change(before, PartitionTarget(isr=[1, 2, 3]))
     assert found is not None
     assert (found.leader, found.isr, found.replicas) == (3, [2, 3], [3, 2])
 
 
-def test_replicas_that_only_come_begin_no_leader_epoch() -> None:
+def test_added_replicas_start_no_leader_epoch() -> None:
     before = partition(1, 2, isr=[1], adding_replicas=(2,))
     assert change(before, PartitionTarget(isr=[1, 2])) == record(isr=[1, 2], adding_replicas=[])
 
 
-def test_fewer_replicas_are_waited_for_until_all_of_them_are_in_sync() -> None:
+def test_a_reduced_replica_set_waits_until_all_are_in_sync() -> None:
     """[1, 2, 3, 4] becomes [3, 4] while only 1 and 3 are in sync: ended now, 3 would be alone."""
     before = partition(3, 4, 1, 2, isr=[1, 3], removing_replicas=(1, 2))
     assert change(before) is None
@@ -166,21 +166,21 @@ def test_fewer_replicas_are_waited_for_until_all_of_them_are_in_sync() -> None:
     assert (found.isr, found.replicas, found.leader) == ([3, 4], [3, 4], 3)
 
 
-def test_a_reassignment_that_would_leave_nobody_in_sync_waits() -> None:
+def test_a_reassignment_that_would_empty_the_isr_waits() -> None:
     assert change(partition(2, 1, isr=[1], removing_replicas=(1,), adding_replicas=(2,))) is None
 
 
-def test_a_replica_that_goes_begins_a_leader_epoch_even_where_nobody_leads() -> None:
+def test_removing_a_replica_starts_a_leader_epoch_even_without_a_leader() -> None:
     before = partition(1, 2, isr=[1], leader=NO_LEADER)
     found = change(before, PartitionTarget(replicas=[1]), alive={2})
     assert found == record(replicas=[1], directories=[place(1)], leader=NO_LEADER)
 
 
-def test_a_directory_is_said_of_one_replica_and_kept_of_the_others() -> None:
+def test_a_directory_change_keeps_the_other_replicas_directories() -> None:
     assert change(partition(1, 2), PartitionTarget(directories={2: NEW_PLACE})) == record(directories=[place(1), NEW_PLACE])
 
 
-def test_below_metadata_version_17_nothing_is_said_of_directories() -> None:
+def test_directories_are_omitted_below_metadata_version_17() -> None:
     before = partition(1, 2, directories=(MIGRATING,) * 2)
     assert change(before, PartitionTarget(replicas=[1, 2, 3], adding=[3]), level=16) == record(replicas=[1, 2, 3], adding_replicas=[3])
 
@@ -188,60 +188,60 @@ def test_below_metadata_version_17_nothing_is_said_of_directories() -> None:
 # --- eligible leader replicas -----------------------------------------------------------------------------------------------------
 
 
-def test_who_leaves_a_set_below_its_minimum_stays_eligible() -> None:
+def test_a_replica_leaving_an_isr_below_its_minimum_enters_the_elr() -> None:
     assert change(partition(1, 2, 3), PartitionTarget(isr=[1, 2]), min_isr=2, elr=True) == record(isr=[1, 2])
     found = change(partition(1, 2, 3, isr=[1, 2]), PartitionTarget(isr=[1]), min_isr=2, elr=True)
     assert found == record(isr=[1], eligible_leader_replicas=[2])
 
 
-def test_a_set_at_its_minimum_has_no_eligible_ones() -> None:
+def test_an_isr_at_its_minimum_has_an_empty_elr() -> None:
     before = partition(1, 2, 3, isr=[1], elr=(2,))
     assert change(before, PartitionTarget(isr=[1, 3]), min_isr=2, elr=True) == record(isr=[1, 3], eligible_leader_replicas=[])
 
 
-def test_eligible_ones_are_kept_while_the_set_is_below_its_minimum() -> None:
+def test_the_elr_is_kept_while_the_isr_is_below_its_minimum() -> None:
     before = partition(1, 2, 3, isr=[1], elr=(2,))
     found = change(before, PartitionTarget(isr=[]), alive={2, 3}, min_isr=3, elr=True)
     assert found == record(isr=[2], eligible_leader_replicas=[1], leader=2)
 
 
-def test_with_eligible_ones_an_in_sync_set_may_be_empty_and_the_last_leader_is_remembered() -> None:
+def test_with_elr_the_isr_may_be_empty_and_the_last_leader_is_stored() -> None:
     found = change(partition(1, 2, isr=[1]), PartitionTarget(isr=[]), alive={2}, min_isr=2, elr=True)
     assert found == record(isr=[], eligible_leader_replicas=[1], leader=NO_LEADER, last_known_elr=[1])
 
 
-def test_an_eligible_one_that_lives_again_leads_cleanly() -> None:
+def test_an_alive_elr_member_is_elected_cleanly() -> None:
     before = partition(1, 2, 3, isr=[], elr=(1, 2), last_known_elr=(1,))
     found = change(before, alive={2}, min_isr=2, elr=True)
     assert found == record(isr=[2], eligible_leader_replicas=[1], leader=2, last_known_elr=[])
 
 
-def test_who_stopped_uncleanly_is_not_eligible() -> None:
+def test_an_uncleanly_stopped_broker_is_not_in_the_elr() -> None:
     before = partition(1, 2, 3, isr=[1], elr=(2,))
     assert change(before, PartitionTarget(lost={2}), min_isr=2, elr=True) == record(eligible_leader_replicas=[])
     found = change(before, PartitionTarget(isr=[], lost={1}), alive={3}, min_isr=2, elr=True)
     assert found == record(isr=[], leader=NO_LEADER, last_known_elr=[1])
 
 
-def test_the_last_leader_is_elected_uncleanly_when_nobody_is_eligible() -> None:
+def test_the_last_known_leader_is_elected_uncleanly_if_the_elr_is_empty() -> None:
     before = partition(1, 2, 3, isr=[], last_known_elr=(2,))
     found = change(before, min_isr=2, elr=True)
     assert found == record(leader=2, isr=[2], leader_recovery_state=RECOVERING, last_known_elr=[])
     assert change(before, alive={1, 3}, min_isr=2, elr=True) is None
 
 
-def test_an_unclean_election_ends_all_eligibility() -> None:
+def test_an_unclean_election_clears_the_elr() -> None:
     before = partition(1, 2, 3, isr=[1], elr=(2,))
     found = change(before, alive={3}, election=ElectionKind.UNCLEAN, min_isr=2, elr=True)
     assert found == record(leader=3, isr=[3], leader_recovery_state=RECOVERING, eligible_leader_replicas=[])
 
 
-def test_a_cluster_that_no_longer_uses_eligible_ones_forgets_them_at_the_next_change() -> None:
+def test_the_elr_is_cleared_at_the_next_change_if_the_feature_is_off() -> None:
     before = partition(1, 2, 3, isr=[1], elr=(2,))
     assert change(before, PartitionTarget(isr=[1, 3])) == record(isr=[1, 3], eligible_leader_replicas=[])
 
 
-def test_eligible_ones_are_in_the_order_of_a_java_set() -> None:
+def test_the_elr_is_ordered_like_a_java_hash_set() -> None:
     before = partition(14, 15, 16, 17, isr=[14, 15, 16, 17])
     found = change(before, PartitionTarget(isr=[14]), alive=range(20), min_isr=4, elr=True)
     assert found == record(isr=[14], eligible_leader_replicas=[16, 17, 15])

@@ -39,7 +39,7 @@ def grow(live: LiveController, wanted: MorePartitions) -> Rejected | None:
 
 
 @pytest.mark.parametrize(("directories", "where"), [(0, MIGRATING), (1, directory(10)), (2, UNASSIGNED)])
-def test_a_new_replica_lies_in_its_brokers_only_directory(directories: int, where: bytes) -> None:
+def test_a_new_replica_gets_its_brokers_only_directory(directories: int, where: bytes) -> None:
     live = LiveController()
     assert default_directory(live.add_broker(1, directories=directories)) == where
 
@@ -55,7 +55,7 @@ def test_below_metadata_version_17_no_replica_has_a_directory() -> None:
     assert live.partition("t").directories == (MIGRATING,)
 
 
-def test_a_new_topic_is_spread_over_the_brokers() -> None:
+def test_a_new_topics_replicas_are_spread_over_the_brokers() -> None:
     live = cluster()
     create(live, NewTopic("t", 6, 2))
     placed = [live.partition("t", index) for index in range(6)]
@@ -71,7 +71,7 @@ def test_only_active_replicas_of_a_new_topic_are_in_sync() -> None:
     assert (live.partition("t").isr, live.partition("t").leader) == ((1,), 1)
 
 
-def test_a_topic_without_counts_has_the_controllers() -> None:
+def test_a_topic_without_counts_uses_the_controllers_defaults() -> None:
     live = cluster()
     live.state.settings.num_partitions, live.state.settings.default_replication_factor = 2, 3
     create(live, NewTopic("t"))
@@ -110,13 +110,13 @@ def test_a_topic_without_counts_has_the_controllers() -> None:
         ),
     ],
 )
-def test_a_topic_that_cannot_be_placed_is_refused_in_kafkas_words(wanted: NewTopic, code: ErrorCode, text: str) -> None:
+def test_an_impossible_placement_is_refused_with_kafkas_message(wanted: NewTopic, code: ErrorCode, text: str) -> None:
     records, (error,) = create(cluster(3), wanted)
     assert error is not None
     assert (error.code, error.message, list(records)) == (code, text, [])
 
 
-def test_brokers_that_shut_down_get_nothing_and_where_no_other_is_left_nothing_is_created() -> None:
+def test_no_topic_is_created_if_every_broker_shuts_down() -> None:
     live = cluster(3)
     for broker_id in (1, 2):
         live.write(BrokerRegistrationChangeRecord(broker_id, live.broker(broker_id).epoch, in_controlled_shutdown=1))
@@ -125,7 +125,7 @@ def test_brokers_that_shut_down_get_nothing_and_where_no_other_is_left_nothing_i
     assert error.code is ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_broker_that_shuts_down_gets_no_new_replica_until_it_has_stopped() -> None:
+def test_a_broker_in_controlled_shutdown_gets_no_new_replica() -> None:
     live = cluster()
     live.add_topic("led", replicas(3, 1))
     going = BrokerHeartbeatRequest(3, live.broker(3).epoch, live.next_offset, want_shut_down=True)
@@ -139,7 +139,7 @@ def test_a_broker_that_shuts_down_gets_no_new_replica_until_it_has_stopped() -> 
     assert (live.partition("t").replicas[2], set(live.partition("t").isr)) == (3, {1, 2})
 
 
-def test_a_broker_whose_directories_are_all_cordoned_gets_no_new_replica() -> None:
+def test_a_broker_with_only_cordoned_directories_gets_no_new_replica() -> None:
     live = cluster()
     live.write(BrokerRegistrationChangeRecord(1, live.broker(1).epoch, cordoned_log_dirs=[directory(10)]))
     live.write(BrokerRegistrationChangeRecord(2, live.broker(2).epoch, cordoned_log_dirs=[]))
@@ -157,7 +157,7 @@ def test_added_partitions_have_as_many_replicas_as_the_first() -> None:
     assert error.code is ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
-def test_added_partitions_need_a_broker_that_lives() -> None:
+def test_added_partitions_need_an_alive_broker() -> None:
     live = cluster(3)
     create(live, NewTopic("t", 1, 1))
     error = grow(live, MorePartitions("t", 2, [[3]]))
@@ -165,7 +165,7 @@ def test_added_partitions_need_a_broker_that_lives() -> None:
     assert "for partition 1 are fenced" in error.message
 
 
-def test_the_settings_of_a_new_topic_are_in_the_order_of_a_java_map_and_clear_eligible_ones_where_there_are_such() -> None:
+def test_a_new_topics_configs_are_ordered_like_a_java_hash_map() -> None:
     configs = [("min.insync.replicas", "2"), ("cleanup.policy", "compact"), ("retention.ms", "5")]
     with_elr, _ = create(cluster(elr=True), NewTopic("t", 1, 1, configs=configs))
     without, _ = create(cluster(), NewTopic("t", 1, 1, configs=configs))
@@ -174,7 +174,7 @@ def test_the_settings_of_a_new_topic_are_in_the_order_of_a_java_map_and_clear_el
     assert len(without) == 5
 
 
-def test_an_assignment_without_a_factor_may_have_any_number_of_replicas() -> None:
+def test_a_manual_assignment_may_have_any_number_of_replicas() -> None:
     check_assignment({1, 2, 3}, [3, 1])
     with pytest.raises(Rejected):
         check_assignment({1, 2, 3}, [])

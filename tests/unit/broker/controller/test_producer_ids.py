@@ -10,7 +10,7 @@ from ottla.protocol.error_codes import ErrorCode
 from tests.support.controllers import LiveController
 
 
-def test_blocks_follow_each_other_and_none_is_given_twice() -> None:
+def test_blocks_are_consecutive_and_never_repeated() -> None:
     catalog = Catalog()
     for index in range(3):
         effects = allocate_block(catalog, 7)
@@ -19,19 +19,19 @@ def test_blocks_follow_each_other_and_none_is_given_twice() -> None:
         catalog.apply(effects.records)
 
 
-def test_a_decision_alone_takes_no_block() -> None:
+def test_a_decision_that_is_not_applied_takes_no_block() -> None:
     catalog = Catalog()
     assert allocate_block(catalog, 7).response == allocate_block(catalog, 7).response
 
 
-def test_the_end_of_all_ids_is_refused() -> None:
+def test_an_exhausted_producer_id_range_is_refused() -> None:
     catalog = Catalog()
     catalog.apply([ProducerIdsRecord(1, -1, 2**63 - 10)])
     with pytest.raises(Rejected):
         allocate_block(catalog, 1)
 
 
-def test_a_broker_of_a_cluster_is_given_a_block_while_its_epoch_is_the_present_one() -> None:
+def test_a_block_needs_the_current_broker_epoch() -> None:
     controller = LiveController()
     epoch = controller.add_broker(1).epoch
     assert controller.run(allocate_block_to(controller.state, 1, epoch)) == range(BLOCK_SIZE)

@@ -45,7 +45,7 @@ def sets(live: LiveController) -> tuple[tuple[int, ...], tuple[int, ...], tuple[
     return now.replicas, now.removing_replicas, now.adding_replicas
 
 
-def test_a_move_adds_new_replicas_and_keeps_the_old_ones_for_now() -> None:
+def test_a_reassignment_adds_new_replicas_and_keeps_the_old_ones() -> None:
     live = cluster(replicas(1, 2, 3))
     assert move(live, [5, 2, 4]) == (ErrorCode.NONE, None)
     assert sets(live) == ((5, 2, 4, 1, 3), (1, 3), (4, 5))
@@ -53,7 +53,7 @@ def test_a_move_adds_new_replicas_and_keeps_the_old_ones_for_now() -> None:
     assert live.partition("a").directories == tuple(directory(10 * replica) for replica in (5, 2, 4, 1, 3))
 
 
-def test_a_move_that_adds_nobody_ends_at_once() -> None:
+def test_a_reassignment_without_new_replicas_completes_at_once() -> None:
     live = cluster(replicas(1, 2, 3))
     assert move(live, [3, 2]) == (ErrorCode.NONE, None)
     now = live.partition("a")
@@ -61,24 +61,24 @@ def test_a_move_that_adds_nobody_ends_at_once() -> None:
     assert (now.isr, now.leader, now.leader_epoch) == ((2, 3), 3, 1)
 
 
-def test_another_order_is_a_change_without_an_epoch() -> None:
+def test_another_replica_order_starts_no_leader_epoch() -> None:
     live = cluster(replicas(1, 2, 3))
     assert move(live, [3, 2, 1]) == (ErrorCode.NONE, None)
     assert (live.partition("a").replicas, live.partition("a").leader, live.partition("a").leader_epoch) == ((3, 2, 1), 1, 0)
 
 
-def test_where_the_replicas_are_there_already_nothing_changes() -> None:
+def test_a_reassignment_to_the_same_replicas_changes_nothing() -> None:
     live = cluster(replicas(1, 2))
     before = live.next_offset
     assert move(live, [1, 2]) == (ErrorCode.NONE, None)
     assert live.next_offset == before
 
 
-def test_a_fenced_broker_can_be_moved_to() -> None:
+def test_a_fenced_broker_can_be_a_reassignment_target() -> None:
     assert move(cluster(replicas(1, 2)), [1, 6]) == (ErrorCode.NONE, None)
 
 
-def test_a_move_anew_goes_from_the_replicas_of_now() -> None:
+def test_a_second_reassignment_starts_from_the_current_replicas() -> None:
     live = cluster(replicas(1, 2, 3))
     move(live, [1, 2, 4])
     move(live, [1, 2, 5])
@@ -101,7 +101,7 @@ WRONG = "The manual partition assignment includes"
         (None, ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, None),
     ],
 )
-def test_a_move_that_cannot_be_is_refused(to: list[int] | None, code: ErrorCode, text: str | None) -> None:
+def test_an_invalid_reassignment_is_refused(to: list[int] | None, code: ErrorCode, text: str | None) -> None:
     live = cluster(replicas(1, 2))
     before = live.next_offset
     assert move(live, to) == (code, text)
@@ -114,7 +114,7 @@ def test_unknown_topics_and_partitions_are_refused() -> None:
     assert move(live, [1], index=3) == (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "Unable to find partition a:3.")
 
 
-def test_a_move_keeps_the_number_of_replicas_where_that_is_asked_for() -> None:
+def test_a_reassignment_may_forbid_a_replication_factor_change() -> None:
     live = cluster(replicas(1, 2))
     assert move(live, [1, 2, 3], resize=False) == (
         ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -125,7 +125,7 @@ def test_a_move_keeps_the_number_of_replicas_where_that_is_asked_for() -> None:
     assert move(live, [1, 2, 3], resize=False)[0] == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def test_a_move_that_is_called_off_leaves_the_replicas_there_were() -> None:
+def test_cancelling_a_reassignment_restores_the_old_replicas() -> None:
     live = cluster(replicas(1, 2, 3))
     move(live, [1, 4, 5])
     live.write(PartitionChangeRecord(0, live.state.image.topic_ids["a"], isr=[1, 2, 3, 4]))
@@ -135,7 +135,7 @@ def test_a_move_that_is_called_off_leaves_the_replicas_there_were() -> None:
     assert (now.isr, now.leader, now.leader_epoch) == ((1, 2, 3), 1, 1)
 
 
-def test_a_move_of_which_only_new_replicas_are_in_sync_is_called_off_where_loss_is_allowed() -> None:
+def test_cancelling_with_only_new_replicas_in_sync_needs_unclean_election() -> None:
     live = cluster(replicas(1, 2))
     move(live, [3, 4])
     live.write(PartitionChangeRecord(0, live.state.image.topic_ids["a"], isr=[3], leader=3))
@@ -147,13 +147,13 @@ def test_a_move_of_which_only_new_replicas_are_in_sync_is_called_off_where_loss_
     assert (sets(live)[0], now.isr, now.leader) == ((1, 2), (1,), 1)
 
 
-def test_the_end_of_a_move_elects_among_those_who_stay() -> None:
+def test_completing_a_reassignment_elects_a_remaining_replica() -> None:
     live = cluster(replicas(1, 2, isr=(1,), leader=NO_LEADER))
     move(live, [2])
     assert sets(live) == ((2, 1), (1,), ()), "2 is not in sync"
 
 
-def test_moves_under_way_are_listed() -> None:
+def test_ongoing_reassignments_are_listed() -> None:
     live = cluster(replicas(1, 2), replicas(1, 2))
     live.add_topic("b", replicas(1, 2))
     move(live, [3, 2], index=1)
@@ -169,7 +169,7 @@ def test_moves_under_way_are_listed() -> None:
     assert list_partition_reassignments(live.state, ListPartitionReassignmentsRequest(topics=[])).topics == []
 
 
-def test_more_moves_than_a_batch_holds_are_refused_whole() -> None:
+def test_more_reassignments_than_a_batch_holds_refuse_the_request() -> None:
     live = cluster(*[replicas(1, 2)] * 10_001)
     asked = [ReassignableTopic("a", [ReassignablePartition(index, [2, 1]) for index in range(10_001)])]
     with pytest.raises(Rejected) as refused:

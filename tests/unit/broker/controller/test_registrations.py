@@ -72,7 +72,7 @@ def test_a_new_broker_is_fenced_and_its_epoch_is_the_offset_of_its_registration(
     assert controller.state.registered_at == {1: at}
 
 
-def test_the_same_incarnation_keeps_its_epoch_and_what_it_is() -> None:
+def test_the_same_incarnation_keeps_its_epoch_and_state() -> None:
     controller = LiveController()
     epoch = controller.run(decide(controller, registration()))
     controller.write(
@@ -84,7 +84,7 @@ def test_the_same_incarnation_keeps_its_epoch_and_what_it_is() -> None:
     assert (broker.fenced, broker.in_controlled_shutdown, len(broker.directories)) == (False, True, 2)
 
 
-def test_another_incarnation_has_to_wait_for_the_end_of_the_session() -> None:
+def test_another_incarnation_waits_until_the_session_expires() -> None:
     controller = LiveController()
     epoch = controller.run(decide(controller, registration()))
     controller.state.sessions.touch(Contact(1, epoch), controller.now_ms)
@@ -96,13 +96,13 @@ def test_another_incarnation_has_to_wait_for_the_end_of_the_session() -> None:
     assert controller.run(decide(controller, again)) > epoch
 
 
-def test_a_broker_that_never_beat_is_replaced_at_once() -> None:
+def test_a_broker_without_a_heartbeat_is_replaced_at_once() -> None:
     controller = LiveController()
     epoch = controller.run(decide(controller, registration()))
     assert controller.run(decide(controller, registration(incarnation_id=SECOND))) > epoch
 
 
-def test_the_cluster_comes_before_the_session_and_that_before_migration_and_directories() -> None:
+def test_registration_checks_are_in_kafkas_order() -> None:
     controller = LiveController()
     epoch = controller.run(decide(controller, registration()))
     controller.state.sessions.touch(Contact(1, epoch), controller.now_ms)
@@ -124,7 +124,7 @@ def test_the_cluster_comes_before_the_session_and_that_before_migration_and_dire
         ([directory(20)], "Broker 2 is already registered with directory 00000000-0000-0000-0000-0000000003fc"),
     ],
 )
-def test_a_broker_has_directories_of_its_own(log_dirs: list[bytes], problem: str) -> None:
+def test_a_brokers_directories_are_unique_in_the_cluster(log_dirs: list[bytes], problem: str) -> None:
     controller = LiveController()
     controller.add_broker(2)
     code, message = refusal(controller, registration(log_dirs=log_dirs))
@@ -132,14 +132,14 @@ def test_a_broker_has_directories_of_its_own(log_dirs: list[bytes], problem: str
     assert problem in message
 
 
-def test_below_the_level_that_has_directories_none_are_looked_at() -> None:
+def test_directories_are_not_checked_at_older_metadata_versions() -> None:
     controller = LiveController(level=16)
     controller.run(decide(controller, registration(log_dirs=[])))
     controller.run(decide(controller, registration(log_dirs=[directory(1)])))
     assert controller.broker(1).directories == ()
 
 
-def test_every_level_in_force_has_to_be_one_that_the_broker_supports() -> None:
+def test_a_broker_must_support_every_finalized_level() -> None:
     controller = LiveController(level=29, features={"group.version": 1})
     for features, problem in (
         ({METADATA_VERSION: (7, 28)}, "does not support finalized version 29 of metadata.version"),
@@ -153,13 +153,13 @@ def test_every_level_in_force_has_to_be_one_that_the_broker_supports() -> None:
     controller.run(decide(controller, registration(features={METADATA_VERSION: (29, 29), "group.version": (1, 1)})))
 
 
-def test_a_broker_has_to_say_which_metadata_it_supports() -> None:
+def test_a_broker_must_report_its_metadata_versions() -> None:
     code, message = refusal(LiveController(), registration(features={"group.version": (0, 1)}))
     assert code is ErrorCode.INVALID_REGISTRATION
     assert "do not contain 'metadata.version'" in message
 
 
-def test_a_broker_has_to_support_the_version_of_the_quorum() -> None:
+def test_a_broker_must_support_the_kraft_version() -> None:
     controller = LiveController()
     controller.state.kraft_version = 1
     assert "finalized version 1 of kraft.version" in refusal(controller, registration(features={METADATA_VERSION: (7, 30)}))[1]
@@ -168,11 +168,11 @@ def test_a_broker_has_to_support_the_version_of_the_quorum() -> None:
 @pytest.mark.parametrize(
     "listener", [Listener("", "h", 1, 0), Listener("A", " ", 1, 0), Listener("A", "h", 0, 0), Listener("A", "h", 1, 4)]
 )
-def test_a_listener_that_nobody_could_reach_is_refused(listener: Listener) -> None:
+def test_an_unreachable_listener_is_refused(listener: Listener) -> None:
     assert refusal(LiveController(), registration(listeners=[listener]))[0] is ErrorCode.INVALID_REGISTRATION
 
 
-def test_a_new_incarnation_is_in_no_in_sync_set_and_leads_nothing() -> None:
+def test_a_new_incarnation_has_left_every_isr_and_leadership() -> None:
     controller = LiveController()
     epoch = controller.run(decide(controller, registration()))
     controller.write(BrokerRegistrationChangeRecord(1, epoch, fenced=-1))
@@ -194,21 +194,21 @@ def elr_scene() -> tuple[LiveController, int]:
     return controller, epoch
 
 
-def test_a_broker_that_stopped_cleanly_stays_eligible() -> None:
+def test_a_cleanly_stopped_broker_stays_in_the_elr() -> None:
     controller, epoch = elr_scene()
     controller.run(decide(controller, registration(incarnation_id=SECOND, previous_broker_epoch=epoch)))
     assert controller.partition("a").elr == (1,)
 
 
 @pytest.mark.parametrize("told", [-1, 1_000, None])
-def test_a_broker_that_stopped_somehow_else_is_not_eligible_any_more(told: int | None) -> None:
+def test_an_uncleanly_stopped_broker_leaves_the_elr(told: int | None) -> None:
     controller, epoch = elr_scene()
     request = registration(incarnation_id=SECOND, previous_broker_epoch=epoch if told is None else told)
     controller.run(decide(controller, request, tells_last_epoch=told is not None))
     assert controller.partition("a").elr == ()
 
 
-def test_a_broker_that_is_unregistered_is_in_no_in_sync_set_and_leads_nothing() -> None:
+def test_an_unregistered_broker_has_left_every_isr_and_leadership() -> None:
     controller = LiveController()
     epoch = controller.add_broker(1).epoch
     controller.add_broker(2)
@@ -219,13 +219,13 @@ def test_a_broker_that_is_unregistered_is_in_no_in_sync_set_and_leads_nothing() 
     assert 1 not in controller.state.image.brokers
 
 
-def test_a_broker_that_is_not_registered_cannot_be_unregistered() -> None:
+def test_an_unknown_broker_cannot_be_unregistered() -> None:
     with pytest.raises(Rejected) as refused:
         unregister_broker(LiveController().state, 1)
     assert refused.value.code is ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
-def test_a_controller_makes_itself_known() -> None:
+def test_a_controller_registers_with_its_listeners() -> None:
     controller = LiveController()
     request = k70.ControllerRegistrationRequest(
         3000, FIRST, False, [k70.Listener("CONTROLLER", "localhost", 9093, 0)], [k70.Feature(METADATA_VERSION, 7, 30)]

@@ -34,7 +34,7 @@ def alter(controller: LiveController, *changes: ScramCredentialDeletion | ScramC
 
 
 @pytest.mark.parametrize(("mechanism", "name"), [(1, "sha256"), (2, "sha512")])
-def test_what_is_kept_proves_a_client_that_knows_the_password(mechanism: int, name: str) -> None:
+def test_the_stored_credential_verifies_the_password(mechanism: int, name: str) -> None:
     controller = LiveController()
     salted = hashlib.pbkdf2_hmac(name, b"secret", SALT, 4096)
     assert alter(controller, upsertion("alice", mechanism, password=salted)) == {"alice": ErrorCode.NONE}
@@ -47,7 +47,7 @@ def test_what_is_kept_proves_a_client_that_knows_the_password(mechanism: int, na
     assert (kept.salt, kept.iterations) == (SALT, 4096)
 
 
-def test_a_credential_is_removed_and_the_users_other_one_stays() -> None:
+def test_removing_a_credential_keeps_the_users_other_one() -> None:
     controller = LiveController()
     for mechanism in 1, 2:
         alter(controller, upsertion("alice", mechanism))
@@ -65,7 +65,7 @@ def test_a_credential_is_removed_and_the_users_other_one_stays() -> None:
         [upsertion("alice", password=b""), upsertion("alice")],
     ],
 )
-def test_who_is_altered_twice_is_not_altered(twice: list[ScramCredentialDeletion | ScramCredentialUpsertion]) -> None:
+def test_a_duplicate_user_is_not_altered(twice: list[ScramCredentialDeletion | ScramCredentialUpsertion]) -> None:
     controller = LiveController()
     alter(controller, upsertion("alice"))
     before = controller.state.image
@@ -87,11 +87,11 @@ def test_who_is_altered_twice_is_not_altered(twice: list[ScramCredentialDeletion
         (ScramCredentialDeletion("bob", 1), ErrorCode.RESOURCE_NOT_FOUND),
     ],
 )
-def test_a_credential_that_there_cannot_be_is_refused(change: ScramCredentialDeletion | ScramCredentialUpsertion, code: ErrorCode) -> None:
+def test_an_invalid_credential_is_refused(change: ScramCredentialDeletion | ScramCredentialUpsertion, code: ErrorCode) -> None:
     controller = LiveController()
     assert alter(controller, change, upsertion("carol", iterations=16_384)) == {change.name: code, "carol": ErrorCode.NONE}
     assert list(controller.state.image.scram) == [(1, "carol")]
 
 
-def test_users_wait_for_the_level_that_has_them() -> None:
+def test_scram_users_need_their_metadata_version() -> None:
     assert alter(LiveController(level=10), upsertion("alice")) == {"alice": ErrorCode.UNSUPPORTED_VERSION}

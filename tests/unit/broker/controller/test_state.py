@@ -24,14 +24,14 @@ def controller() -> LiveController:
     return LiveController()
 
 
-def test_a_broker_is_known_with_the_offset_of_its_registration(controller: LiveController) -> None:
+def test_a_brokers_registration_offset_is_known(controller: LiveController) -> None:
     at = controller.next_offset
     controller.add_broker(1, fenced=True)
     assert controller.state.registered_at == {1: at}
     assert controller.state.sessions.state(1) is BrokerState.FENCED
 
 
-def test_a_change_of_a_registration_changes_what_the_broker_is(controller: LiveController) -> None:
+def test_a_registration_change_updates_the_broker(controller: LiveController) -> None:
     broker = controller.add_broker(1, fenced=True)
     controller.write(BrokerRegistrationChangeRecord(1, broker.epoch, fenced=-1))
     assert controller.state.sessions.state(1) is BrokerState.UNFENCED
@@ -40,7 +40,7 @@ def test_a_change_of_a_registration_changes_what_the_broker_is(controller: LiveC
     assert not controller.state.is_active(1)
 
 
-def test_nothing_is_left_of_a_broker_that_is_unregistered(controller: LiveController) -> None:
+def test_an_unregistered_broker_leaves_no_state(controller: LiveController) -> None:
     broker = controller.add_broker(1)
     controller.write(UnregisterBrokerRecord(1, broker.epoch))
     assert controller.state.registered_at == {}
@@ -48,7 +48,7 @@ def test_nothing_is_left_of_a_broker_that_is_unregistered(controller: LiveContro
     assert not controller.state.is_active(1)
 
 
-def test_what_is_in_no_record_is_settled_with_the_last_offset(controller: LiveController) -> None:
+def test_soft_effects_get_the_last_offset(controller: LiveController) -> None:
     settled: list[int] = []
     records = [ConfigRecord(4, "", MIN_ISR, "2"), ConfigRecord(4, "", UNCLEAN, "true")]
     at = controller.next_offset
@@ -57,14 +57,14 @@ def test_what_is_in_no_record_is_settled_with_the_last_offset(controller: LiveCo
     assert settled == [at + 1, at + 1]
 
 
-def test_the_marks_of_a_transaction_change_nothing_but_the_offset(controller: LiveController) -> None:
+def test_transaction_records_change_only_the_offset(controller: LiveController) -> None:
     before, at = controller.state.image, controller.next_offset
     controller.write(BeginTransactionRecord("Bootstrap records"), EndTransactionRecord())
     assert controller.state.image == before
     assert controller.next_offset == at + 2
 
 
-def test_a_new_controller_gives_every_broker_that_is_not_fenced_a_session_of_its_own(controller: LiveController) -> None:
+def test_a_new_controller_gives_every_unfenced_broker_a_session(controller: LiveController) -> None:
     live, fenced = controller.add_broker(1), controller.add_broker(2, fenced=True)
     new = ControllerState(controller.state.cluster_id, controller.state.settings, controller.state.random, voters=[CONTROLLER])
     new.load(controller.state.image, 70, now_ms=1_000_000)
@@ -75,7 +75,7 @@ def test_a_new_controller_gives_every_broker_that_is_not_fenced_a_session_of_its
     assert (new.sessions.state(1), new.sessions.state(2)) == (BrokerState.UNFENCED, BrokerState.FENCED)
 
 
-def test_a_broker_that_is_unknown_or_has_another_epoch_is_stale(controller: LiveController) -> None:
+def test_an_unknown_broker_or_another_epoch_is_stale(controller: LiveController) -> None:
     epoch = controller.add_broker(1).epoch
     assert controller.state.broker(1, epoch).broker_id == 1
     for broker_id, told in (2, 0), (1, epoch + 1), (1, epoch - 1):
@@ -84,7 +84,7 @@ def test_a_broker_that_is_unknown_or_has_another_epoch_is_stale(controller: Live
         assert refused.value.code is ErrorCode.STALE_BROKER_EPOCH
 
 
-def test_a_topics_setting_is_its_own_then_this_nodes_then_that_of_all_nodes_then_the_files(controller: LiveController) -> None:
+def test_a_topic_config_falls_back_to_node_cluster_and_static_configs(controller: LiveController) -> None:
     state = controller.state
     controller.add_topic("a", replicas(1, 2, 3))
     assert (state.topic_setting("a", MIN_ISR), state.may_elect_uncleanly("a")) == ("1", False)
@@ -93,7 +93,7 @@ def test_a_topics_setting_is_its_own_then_this_nodes_then_that_of_all_nodes_then
         assert (state.topic_setting("a", MIN_ISR), state.may_elect_uncleanly("a")) == (value, True)
 
 
-def test_no_more_replicas_need_to_be_in_sync_than_there_are(controller: LiveController) -> None:
+def test_min_insync_replicas_is_at_most_the_replica_count(controller: LiveController) -> None:
     controller.add_topic("a", replicas(1, 2))
     controller.write(ConfigRecord(2, "a", MIN_ISR, "3"))
     topic = controller.state.catalog.topic("a")
@@ -101,6 +101,6 @@ def test_no_more_replicas_need_to_be_in_sync_than_there_are(controller: LiveCont
     assert controller.state.min_isr(topic) == 2
 
 
-def test_eligible_leader_replicas_are_used_where_the_feature_says_so(controller: LiveController) -> None:
+def test_eligible_leader_replicas_depend_on_their_feature(controller: LiveController) -> None:
     assert not controller.state.has_elr
     assert LiveController(features={ELR_VERSION: 1}).state.has_elr

@@ -33,7 +33,7 @@ FOUR_RACKS = brokers("east", "west", "north", "south", "east")
         (11, FOUR_RACKS, "4,2,5 2,1,3 5,3,4 3,4,2 4,2,1 3,1,4 5,4,2 4,2,3 2,3,1 3,5,4 5,3,2 3,2,4 2,4,1 4,5,3"),
     ],
 )
-def test_with_javas_random_numbers_the_placement_is_kafkas(seed: int, cluster: list[UsableBroker], expected: str) -> None:
+def test_the_placement_equals_kafkas_with_javas_random_numbers(seed: int, cluster: list[UsableBroker], expected: str) -> None:
     """The figures are those of Kafka 4.3.1's `StripedReplicaPlacer` with `new Random(seed)`."""
     wanted = [[int(replica) for replica in partition.split(",")] for partition in expected.split()]
     assert place_replicas(cluster, len(wanted), len(wanted[0]), JavaRandom(seed).below) == wanted
@@ -50,14 +50,14 @@ def test_replicas_are_spread_evenly_over_racks_and_brokers(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_a_fenced_broker_leads_nothing_and_gets_what_no_other_can_take(seed: int) -> None:
+def test_a_fenced_broker_is_placed_last_and_never_first(seed: int) -> None:
     placed = place_replicas(brokers(None, None, None, fenced=(1,)), 50, 2, Random(seed).randrange)
     assert 1 not in set(itertools.chain(*placed))
     placed = place_replicas(brokers(None, None, None, fenced=(1,)), 50, 3, Random(seed).randrange)
     assert all(set(replicas) == {1, 2, 3} and replicas[-1] == 1 for replicas in placed)
 
 
-def test_one_broker_has_every_partition() -> None:
+def test_a_single_broker_gets_every_partition() -> None:
     assert place_replicas(brokers(None), 10_000, 1, Random(1).randrange) == [[1]] * 10_000
 
 
@@ -70,7 +70,7 @@ def test_one_broker_has_every_partition() -> None:
         ([], 1, "All brokers are currently fenced"),
     ],
 )
-def test_what_cannot_be_placed_is_an_invalid_replication_factor(cluster: list[UsableBroker], replicas: int, text: str) -> None:
+def test_an_impossible_placement_is_an_invalid_replication_factor(cluster: list[UsableBroker], replicas: int, text: str) -> None:
     with pytest.raises(Rejected) as refused:
         place_replicas(cluster, 1, replicas, Random(1).randrange)
     assert refused.value.code is ErrorCode.INVALID_REPLICATION_FACTOR

@@ -6,7 +6,7 @@ from ottla.broker.controller.topic_rules import TopicRules
 from tests.support.controllers import LiveController, directory, replicas
 
 
-def test_a_change_of_one_partition_goes_by_its_topics_rules() -> None:
+def test_a_partition_change_uses_its_topics_configs() -> None:
     live = LiveController()
     for broker_id in (1, 2):
         live.add_broker(broker_id)
@@ -21,7 +21,7 @@ def test_a_change_of_one_partition_goes_by_its_topics_rules() -> None:
     assert grown.directories == [directory(10), directory(20), UNASSIGNED]
 
 
-def test_only_the_brokers_that_are_said_to_be_active_lead() -> None:
+def test_only_the_given_active_brokers_are_elected() -> None:
     live = LiveController()
     for broker_id in (1, 2):
         live.add_broker(broker_id)

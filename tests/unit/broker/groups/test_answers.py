@@ -4,7 +4,7 @@ from ottla.broker.groups.answers import JoinAnswer, SyncAnswer
 from ottla.protocol.error_codes import ErrorCode
 
 
-def test_an_answer_that_names_only_an_error_gives_away_no_generation_protocol_or_assignment() -> None:
+def test_an_error_response_has_no_generation_protocol_or_assignment() -> None:
     refused = JoinAnswer(error=ErrorCode.UNKNOWN_MEMBER_ID, member_id="m")
     assert (refused.generation, refused.protocol_type, refused.protocol_name, refused.leader, refused.members) == (-1, None, None, "", ())
     assert not refused.skip_assignment

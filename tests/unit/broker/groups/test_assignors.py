@@ -21,14 +21,14 @@ def sizes(assigned: Mapping[str, Assignment]) -> dict[str, int]:
     return {member_id: sum(map(len, of.values())) for member_id, of in assigned.items()}
 
 
-def test_uniform_gives_everybody_the_same_number_of_partitions_over_all_topics() -> None:
+def test_uniform_balances_the_partition_counts_over_all_topics() -> None:
     members = {name: Subscriber(frozenset({A, B})) for name in ("x", "y", "z")}
     assigned = assign_uniform(members, {A: 4, B: 3})
     assert sorted(sizes(assigned).values()) == [2, 2, 3]
     assert readers(assigned) == Counter([(A, p) for p in range(4)] + [(B, p) for p in range(3)])
 
 
-def test_uniform_takes_no_more_than_balance_needs_when_a_member_joins() -> None:
+def test_uniform_moves_only_what_balance_needs_for_a_new_member() -> None:
     before = assign_uniform({"x": Subscriber(frozenset({A})), "y": Subscriber(frozenset({A}))}, {A: 6})
     after = assign_uniform({name: Subscriber(frozenset({A}), before=before.get(name, {})) for name in ("x", "y", "z")}, {A: 6})
     assert sizes(after) == {"x": 2, "y": 2, "z": 2}
@@ -36,17 +36,17 @@ def test_uniform_takes_no_more_than_balance_needs_when_a_member_joins() -> None:
     assert after["y"][A] < before["y"][A]
 
 
-def test_uniform_leaves_a_balanced_assignment_alone() -> None:
+def test_uniform_keeps_a_balanced_assignment() -> None:
     before = {"x": {A: frozenset({1, 3})}, "y": {A: frozenset({0, 2, 4})}}
     assert assign_uniform({name: Subscriber(frozenset({A}), before=before[name]) for name in before}, {A: 5}) == before
 
 
-def test_uniform_forgets_partitions_and_topics_that_are_gone() -> None:
+def test_uniform_drops_deleted_partitions_and_topics() -> None:
     before: Assignment = {A: frozenset({0, 9}), B: frozenset({0})}
     assert assign_uniform({"x": Subscriber(frozenset({A}), before=before)}, {A: 1}) == {"x": {A: frozenset({0})}}
 
 
-def test_uniform_hands_partitions_on_in_a_chain_when_no_single_move_helps() -> None:
+def test_uniform_moves_partitions_along_a_chain_if_no_single_move_helps() -> None:
     """x has three of A, y has two of B, z one of C. x shares no topic with z; y can take one of x and give one to z."""
     members = {
         "x": Subscriber(frozenset({A}), before={A: frozenset({0, 1, 2})}),
@@ -56,7 +56,7 @@ def test_uniform_hands_partitions_on_in_a_chain_when_no_single_move_helps() -> N
     assert sizes(assign_uniform(members, {A: 3, B: 2, C: 1})) == {"x": 2, "y": 2, "z": 2}
 
 
-def test_range_cuts_each_topic_in_runs_static_members_first() -> None:
+def test_range_assigns_ranges_of_each_topic_static_members_first() -> None:
     members = {
         "m1": Subscriber(frozenset({A, B})),
         "m0": Subscriber(frozenset({A, B})),
@@ -69,12 +69,12 @@ def test_range_cuts_each_topic_in_runs_static_members_first() -> None:
         assert assigned["m1"][topic] == {3}
 
 
-def test_range_gives_nothing_to_those_who_come_after_the_last_partition_or_do_not_subscribe() -> None:
+def test_range_gives_nothing_to_surplus_members_and_non_subscribers() -> None:
     members = {"m0": Subscriber(frozenset({A})), "m1": Subscriber(frozenset({A})), "m2": Subscriber(frozenset({B}))}
     assert assign_range(members, {A: 1}) == {"m0": {A: frozenset({0})}, "m1": {}, "m2": {}}
 
 
-def test_nobody_reads_what_nobody_subscribes_to() -> None:
+def test_topics_without_subscribers_are_not_assigned() -> None:
     for assign in (assign_uniform, assign_range):
         assert assign({}, {A: 3}) == {}
         assert assign({"x": Subscriber(frozenset())}, {A: 3}) == {"x": {}}
@@ -99,7 +99,7 @@ def groups(draw: st.DrawFn) -> tuple[dict[str, Subscriber], dict[bytes, int]]:
 
 
 @given(groups())
-def test_every_partition_has_one_reader_who_subscribes_and_no_hand_over_would_balance_better(
+def test_uniform_gives_every_partition_one_subscriber_in_balance(
     group: tuple[dict[str, Subscriber], dict[bytes, int]],
 ) -> None:
     members, topics = group
@@ -116,7 +116,7 @@ def test_every_partition_has_one_reader_who_subscribes_and_no_hand_over_would_ba
 
 
 @given(groups())
-def test_range_too_gives_every_partition_one_reader(group: tuple[dict[str, Subscriber], dict[bytes, int]]) -> None:
+def test_range_gives_every_partition_one_subscriber(group: tuple[dict[str, Subscriber], dict[bytes, int]]) -> None:
     members, topics = group
     assigned = assign_range(members, topics)
     assert readers(assigned) == Counter((t, p) for t, n in topics.items() for p in range(n) if any(t in m.topics for m in members.values()))

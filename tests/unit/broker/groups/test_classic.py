@@ -12,7 +12,7 @@ from ottla.protocol.error_codes import ErrorCode
 from tests.support.classic_groups import RANGE, GroupDriver, subscription
 
 
-def test_the_leaders_assignment_reaches_everyone_who_waits_and_makes_the_group_stable() -> None:
+def test_the_leaders_sync_answers_every_waiting_sync_and_makes_the_group_stable() -> None:
     driver = GroupDriver()
     first = driver.join()
     second = driver.join()
@@ -28,7 +28,7 @@ def test_the_leaders_assignment_reaches_everyone_who_waits_and_makes_the_group_s
     assert driver.group.state is ClassicState.STABLE
 
 
-def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
+def test_a_member_without_an_assignment_gets_an_empty_one() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, None)
     driver.join(leader)
@@ -38,7 +38,7 @@ def test_a_member_that_the_leader_forgot_gets_an_empty_assignment() -> None:
     assert driver.synced(waiting).assignment == b""
 
 
-def test_a_sync_in_a_stable_group_answers_the_current_assignment_with_the_protocol() -> None:
+def test_a_sync_in_a_stable_group_returns_the_current_assignment() -> None:
     driver = GroupDriver()
     (leader,) = driver.stable(None)
     answer = driver.synced(driver.sync(leader))
@@ -63,14 +63,14 @@ def test_an_inconsistent_sync_is_rejected(changes: dict[str, object], error: Err
     assert driver.synced(driver.sync(member_id, **fields)).error is error  # type: ignore[arg-type]  # the fields are named by the parameters
 
 
-def test_a_sync_while_joins_are_gathered_is_told_to_rejoin() -> None:
+def test_a_sync_in_preparing_rebalance_gets_rebalance_in_progress() -> None:
     driver = GroupDriver()
     (leader,) = driver.stable(None)
     driver.join()
     assert driver.synced(driver.sync(leader)).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_parked_sync_is_told_to_rejoin_when_a_new_rebalance_begins() -> None:
+def test_a_new_rebalance_answers_waiting_syncs_with_rebalance_in_progress() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, None)
     driver.join(leader)
@@ -81,7 +81,7 @@ def test_a_parked_sync_is_told_to_rejoin_when_a_new_rebalance_begins() -> None:
     assert driver.group.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_second_sync_of_one_member_replaces_the_first_and_none_is_left_unanswered() -> None:
+def test_a_members_second_sync_replaces_and_answers_the_first() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, None)
     driver.join(leader)
@@ -93,7 +93,7 @@ def test_a_second_sync_of_one_member_replaces_the_first_and_none_is_left_unanswe
     assert driver.synced(kept).assignment == b"F"
 
 
-def test_members_that_joined_but_never_sync_are_out_after_the_rebalance_timeout() -> None:
+def test_members_that_never_sync_are_removed_after_the_rebalance_timeout() -> None:
     driver = GroupDriver()
     leader, silent = driver.stable(None, None, session_timeout_ms=100_000)
     driver.join(leader, session_timeout_ms=100_000)
@@ -109,7 +109,7 @@ def test_members_that_joined_but_never_sync_are_out_after_the_rebalance_timeout(
     assert driver.heartbeat(leader) is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_a_heartbeat_keeps_the_session_and_its_absence_ends_it() -> None:
+def test_a_session_expires_without_heartbeats() -> None:
     driver = GroupDriver()
     (member,) = driver.stable(None)
     for _ in range(5):
@@ -122,7 +122,7 @@ def test_a_heartbeat_keeps_the_session_and_its_absence_ends_it() -> None:
     assert driver.group.state is ClassicState.EMPTY
 
 
-def test_silent_static_members_without_a_rebalance_timeout_are_not_looked_at_all_the_time() -> None:
+def test_silent_static_members_without_a_rebalance_timeout_are_checked_at_intervals() -> None:
     driver = GroupDriver()
     static, dynamic = driver.stable("i1", None, rebalance_timeout_ms=0)
     driver.leave(Leaving(dynamic))
@@ -137,7 +137,7 @@ def test_silent_static_members_without_a_rebalance_timeout_are_not_looked_at_all
     assert static in driver.group.members
 
 
-def test_the_session_of_a_static_member_ends_like_any_other() -> None:
+def test_a_static_members_session_expires() -> None:
     driver = GroupDriver()
     (member,) = driver.stable("i1")
     driver.pass_ms(10_000)
@@ -154,7 +154,7 @@ def test_the_session_of_a_static_member_ends_like_any_other() -> None:
         ("m1", "i1", 1, ErrorCode.NONE),
     ],
 )
-def test_a_heartbeat_is_checked_for_member_then_instance_then_generation(
+def test_a_heartbeat_checks_member_instance_and_generation_in_order(
     member_id: str, instance_id: str | None, generation: int, error: ErrorCode
 ) -> None:
     driver = GroupDriver()
@@ -162,14 +162,14 @@ def test_a_heartbeat_is_checked_for_member_then_instance_then_generation(
     assert driver.heartbeat(member_id, generation, instance_id) is error
 
 
-def test_a_heartbeat_between_join_and_sync_is_fine() -> None:
+def test_a_heartbeat_between_join_and_sync_succeeds() -> None:
     driver = GroupDriver()
     member = driver.joined(driver.join()).member_id
     assert driver.group.state is ClassicState.COMPLETING_REBALANCE
     assert driver.heartbeat(member) is ErrorCode.NONE
 
 
-def test_a_member_parked_in_a_join_does_not_lose_its_session() -> None:
+def test_a_member_waiting_in_a_join_keeps_its_session() -> None:
     driver = GroupDriver()
     leader, other = driver.stable(None, None, session_timeout_ms=10_000, rebalance_timeout_ms=60_000)
     parked = driver.join(leader)
@@ -180,7 +180,7 @@ def test_a_member_parked_in_a_join_does_not_lose_its_session() -> None:
     assert parked not in driver.answers
 
 
-def test_a_new_member_whose_join_is_parked_for_five_minutes_is_forgotten() -> None:
+def test_a_new_members_waiting_join_expires_after_five_minutes() -> None:
     driver = GroupDriver()
     slow = {"session_timeout_ms": 1_000_000, "rebalance_timeout_ms": 1_000_000}
     (leader,) = driver.stable(None, **slow)
@@ -192,7 +192,7 @@ def test_a_new_member_whose_join_is_parked_for_five_minutes_is_forgotten() -> No
     assert [member.member_id for member in driver.group.members] == [leader]
 
 
-def test_a_leave_triggers_a_rebalance_of_those_who_stay() -> None:
+def test_a_leave_triggers_a_rebalance_of_the_other_members() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, None)
     assert driver.leave(Leaving(leader)) == [ErrorCode.NONE]
@@ -201,7 +201,7 @@ def test_a_leave_triggers_a_rebalance_of_those_who_stay() -> None:
     assert (answer.leader, answer.generation) == (follower, 3)
 
 
-def test_the_last_leave_empties_the_group_and_keeps_the_generation_counting() -> None:
+def test_the_last_leave_empties_the_group_and_increments_the_generation() -> None:
     driver = GroupDriver()
     (member,) = driver.stable(None)
     driver.leave(Leaving(member))
@@ -220,7 +220,7 @@ def test_each_leaving_member_gets_its_own_error() -> None:
     assert static not in driver.group.members
 
 
-def test_a_leave_with_anothers_instance_id_is_fenced() -> None:
+def test_a_leave_with_another_members_instance_id_is_fenced() -> None:
     driver = GroupDriver()
     static, dynamic = driver.stable("i1", None)
     assert driver.leave(Leaving(dynamic, "i1")) == [ErrorCode.FENCED_INSTANCE_ID]
@@ -228,7 +228,7 @@ def test_a_leave_with_anothers_instance_id_is_fenced() -> None:
     assert dynamic in driver.group.members
 
 
-def test_a_leaving_member_whose_join_is_parked_gets_an_answer() -> None:
+def test_a_leave_answers_the_members_waiting_join() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, None)
     parked = driver.join(leader)
@@ -237,7 +237,7 @@ def test_a_leaving_member_whose_join_is_parked_gets_an_answer() -> None:
     assert follower in driver.group.members
 
 
-def test_a_leave_completes_a_join_phase_that_waited_for_the_leaver_alone() -> None:
+def test_a_leave_completes_a_join_phase_that_waited_only_for_that_member() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, None)
     parked = driver.join(leader)
@@ -264,33 +264,33 @@ def test_a_commit_to_a_group_with_members_needs_a_member_and_its_generation(
     assert driver.group.check_offset_commit(member_id, instance_id, generation, transactional=False) is error
 
 
-def test_anyone_without_a_generation_may_commit_to_an_empty_group() -> None:
+def test_an_empty_group_accepts_commits_without_a_generation() -> None:
     group = GroupDriver().group
     assert group.check_offset_commit("whoever", None, -1, transactional=False) is ErrorCode.NONE
     assert group.check_offset_commit("whoever", None, 0, transactional=False) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_commit_between_join_and_sync_must_wait_for_the_rebalance_unless_it_is_transactional() -> None:
+def test_a_commit_between_join_and_sync_is_refused_unless_transactional() -> None:
     driver = GroupDriver()
     member = driver.joined(driver.join()).member_id
     assert driver.group.check_offset_commit(member, None, 1, transactional=False) is ErrorCode.REBALANCE_IN_PROGRESS
     assert driver.group.check_offset_commit(member, None, 1, transactional=True) is ErrorCode.NONE
 
 
-def test_a_transactional_commit_without_credentials_is_taken_even_from_a_busy_group() -> None:
+def test_a_transactional_commit_needs_no_credentials() -> None:
     driver = GroupDriver()
     driver.stable(None)
     assert driver.group.check_offset_commit("", None, -1, transactional=True) is ErrorCode.NONE
 
 
-def test_a_commit_while_joins_are_gathered_is_taken_from_the_old_generation() -> None:
+def test_a_commit_in_preparing_rebalance_uses_the_old_generation() -> None:
     driver = GroupDriver()
     (leader,) = driver.stable(None)
     driver.join()
     assert driver.group.check_offset_commit(leader, None, 1, transactional=False) is ErrorCode.NONE
 
 
-def test_a_record_that_could_not_be_written_sends_everybody_back_to_join() -> None:
+def test_a_failed_write_makes_every_member_rejoin() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, None)
     driver.join(leader)
@@ -308,7 +308,7 @@ def test_a_record_that_could_not_be_written_sends_everybody_back_to_join() -> No
     assert driver.joined(driver.join(follower)).generation == before + 1
 
 
-def test_a_group_read_back_is_stable_and_its_members_get_a_full_session() -> None:
+def test_a_loaded_group_is_stable_with_full_sessions() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, "i1")
     restored = ClassicGroup("g", ClassicConfig())
@@ -324,7 +324,7 @@ def test_a_group_read_back_is_stable_and_its_members_get_a_full_session() -> Non
     assert restored.subscribed_topics == {"t"}
 
 
-def test_a_group_read_back_over_its_size_rebalances() -> None:
+def test_a_loaded_group_over_its_size_limit_rebalances() -> None:
     driver = GroupDriver()
     driver.stable(None, None)
     restored = ClassicGroup("g", ClassicConfig(max_size=1))
@@ -333,7 +333,7 @@ def test_a_group_read_back_over_its_size_rebalances() -> None:
     assert restored.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_member_of_a_record_without_rebalance_timeout_gets_its_session_timeout_for_it() -> None:
+def test_a_record_without_rebalance_timeout_uses_the_session_timeout() -> None:
     group = GroupDriver().group
     member = MemberMetadata(member_id="m", client_id="c", client_host="/h", session_timeout=7_000)
     group.apply(GroupMetadataValue(protocol_type="consumer", generation=4, protocol="range", leader="m", members=[member]))
@@ -347,19 +347,19 @@ def test_only_topics_that_a_member_reads_count_as_subscribed() -> None:
     assert not driver.group.is_subscribed_to("c")
 
 
-def test_when_a_subscription_cannot_be_read_every_topic_counts_as_subscribed() -> None:
+def test_an_unreadable_subscription_counts_as_all_topics() -> None:
     driver = GroupDriver()
     driver.stable(None, protocols=(JoinProtocol("range", b"\x00"),))
     assert driver.group.is_subscribed_to("anything")
 
 
-def test_a_group_of_another_protocol_type_subscribes_to_nothing() -> None:
+def test_a_group_of_another_protocol_type_has_no_subscribed_topics() -> None:
     driver = GroupDriver()
     driver.stable(None, protocol_type="connect", protocols=RANGE)
     assert not driver.group.is_subscribed_to("t")
 
 
-def test_a_dead_group_sends_everyone_to_find_the_coordinator_again() -> None:
+def test_a_dead_group_answers_coordinator_errors() -> None:
     driver = GroupDriver()
     driver.group.die()
     assert driver.joined(driver.join()).error is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -369,7 +369,7 @@ def test_a_dead_group_sends_everyone_to_find_the_coordinator_again() -> None:
     assert driver.group.check_offset_commit("", None, -1, transactional=False) is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_the_last_record_of_a_group_counts_for_timeouts_and_subscriptions_too() -> None:
+def test_the_last_record_sets_timeouts_and_subscriptions() -> None:
     driver = GroupDriver()
     (leader,) = driver.stable(None, session_timeout_ms=10_000)
     driver.join(leader, session_timeout_ms=20_000, protocols=(JoinProtocol("range", subscription("u")),))

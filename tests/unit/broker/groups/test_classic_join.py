@@ -13,7 +13,7 @@ from tests.support.classic_groups import RANGE, GroupDriver, subscription
 STICKY = JoinProtocol("sticky", subscription("t"))
 
 
-def test_the_first_member_of_a_group_enters_generation_1_at_once() -> None:
+def test_the_first_member_starts_generation_1_at_once() -> None:
     driver = GroupDriver()
     answer = driver.joined(driver.join())
     assert (answer.error, answer.generation, answer.leader) == (ErrorCode.NONE, 1, answer.member_id)
@@ -22,7 +22,7 @@ def test_the_first_member_of_a_group_enters_generation_1_at_once() -> None:
     assert driver.group.state is ClassicState.COMPLETING_REBALANCE
 
 
-def test_only_the_leader_is_told_who_the_members_are() -> None:
+def test_only_the_leaders_join_response_has_the_members() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, None)
     first, second = driver.join(leader), driver.join(follower)
@@ -39,7 +39,7 @@ def test_the_first_member_must_name_a_protocol_type_and_a_protocol(changes: dict
 
 
 @pytest.mark.parametrize("changes", [{"protocol_type": "connect"}, {"protocols": (STICKY,)}])
-def test_a_member_that_shares_no_protocol_with_all_others_is_kept_out(changes: dict[str, object]) -> None:
+def test_a_member_without_a_common_protocol_is_refused(changes: dict[str, object]) -> None:
     driver = GroupDriver()
     driver.stable(None)
     assert driver.joined(driver.join(**changes)).error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
@@ -55,7 +55,7 @@ def test_the_protocol_with_most_votes_among_those_that_all_support_is_chosen() -
     assert {driver.joined(ticket).protocol_name for ticket in tickets} == {"sticky"}
 
 
-def test_a_protocol_that_one_member_does_not_support_has_no_chance() -> None:
+def test_a_protocol_that_a_member_does_not_support_is_not_chosen() -> None:
     driver = GroupDriver(initial_delay_ms=100)
     tickets = [driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=(STICKY, RANGE[0])), driver.join(protocols=RANGE)]
     driver.pass_ms(200)
@@ -65,7 +65,7 @@ def test_a_protocol_that_one_member_does_not_support_has_no_chance() -> None:
 # --- KIP-394 ----------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_member_is_given_its_id_and_joins_only_with_it() -> None:
+def test_a_new_member_gets_an_id_and_must_join_with_it() -> None:
     driver = GroupDriver()
     answer = driver.joined(driver.join(require_known_member_id=True))
     assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -74,7 +74,7 @@ def test_a_new_member_is_given_its_id_and_joins_only_with_it() -> None:
     assert (joined.error, joined.member_id, joined.generation) == (ErrorCode.NONE, answer.member_id, 1)
 
 
-def test_an_id_that_nobody_comes_back_with_expires_after_the_session_timeout() -> None:
+def test_an_unused_member_id_expires_after_the_session_timeout() -> None:
     driver = GroupDriver()
     answer = driver.joined(driver.join(require_known_member_id=True, session_timeout_ms=7_000))
     driver.pass_ms(6_999)
@@ -83,7 +83,7 @@ def test_an_id_that_nobody_comes_back_with_expires_after_the_session_timeout() -
     assert driver.joined(driver.join(answer.member_id)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_rebalance_waits_for_a_member_that_was_just_given_its_id() -> None:
+def test_a_rebalance_waits_for_a_member_with_a_new_id() -> None:
     driver = GroupDriver()
     (leader,) = driver.stable(None)
     pending = driver.joined(driver.join(require_known_member_id=True)).member_id
@@ -94,7 +94,7 @@ def test_a_rebalance_waits_for_a_member_that_was_just_given_its_id() -> None:
     assert len(driver.joined(waiting).members) == 2
 
 
-def test_a_rebalance_goes_on_when_the_member_that_was_given_its_id_stays_away() -> None:
+def test_a_rebalance_continues_when_a_new_id_expires() -> None:
     driver = GroupDriver()
     (leader,) = driver.stable(None)
     driver.join(require_known_member_id=True, session_timeout_ms=8_000)
@@ -103,13 +103,13 @@ def test_a_rebalance_goes_on_when_the_member_that_was_given_its_id_stays_away() 
     assert driver.joined(waiting).generation == 2
 
 
-def test_the_first_generation_does_not_wait_for_an_id_that_was_handed_out() -> None:
+def test_the_first_generation_does_not_wait_for_a_new_id() -> None:
     driver = GroupDriver()
     driver.join(require_known_member_id=True)
     assert driver.joined(driver.join()).generation == 1
 
 
-def test_a_pending_member_may_leave_again() -> None:
+def test_a_pending_member_can_leave() -> None:
     from ottla.broker.groups.classic import Leaving
 
     driver = GroupDriver()
@@ -118,7 +118,7 @@ def test_a_pending_member_may_leave_again() -> None:
     assert driver.joined(driver.join(pending)).error is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_pending_id_with_an_instance_id_is_not_known() -> None:
+def test_a_pending_id_with_an_instance_id_is_unknown() -> None:
     driver = GroupDriver()
     pending = driver.joined(driver.join(require_known_member_id=True)).member_id
     assert driver.joined(driver.join(pending, instance_id="i1")).error is ErrorCode.UNKNOWN_MEMBER_ID
@@ -153,7 +153,7 @@ def test_an_unknown_instance_with_a_member_id_is_refused() -> None:
 # --- effects by state ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_follower_that_joins_again_unchanged_gets_the_current_generation_without_a_rebalance() -> None:
+def test_an_unchanged_followers_rejoin_causes_no_rebalance() -> None:
     driver = GroupDriver()
     _, follower = driver.stable(None, None)
     generation = driver.group.generation
@@ -162,35 +162,35 @@ def test_a_follower_that_joins_again_unchanged_gets_the_current_generation_witho
     assert driver.group.state is ClassicState.STABLE
 
 
-def test_a_leader_that_joins_again_forces_a_rebalance() -> None:
+def test_a_leaders_rejoin_causes_a_rebalance() -> None:
     driver = GroupDriver()
     leader, _ = driver.stable(None, None)
     assert driver.join(leader) not in driver.answers
     assert driver.group.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_follower_whose_subscription_changed_forces_a_rebalance() -> None:
+def test_a_followers_changed_subscription_causes_a_rebalance() -> None:
     driver = GroupDriver()
     _, follower = driver.stable(None, None)
     driver.join(follower, protocols=(JoinProtocol("range", subscription("t", "u")),))
     assert driver.group.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_join_repeated_before_the_sync_gets_the_same_generation_again_with_the_members_for_the_leader() -> None:
+def test_a_join_repeated_before_the_sync_gets_the_same_generation() -> None:
     driver = GroupDriver()
     first = driver.joined(driver.join())
     again = driver.joined(driver.join(first.member_id))
     assert again == first
 
 
-def test_a_join_with_a_changed_subscription_before_the_sync_forces_another_generation() -> None:
+def test_a_changed_join_before_the_sync_starts_another_generation() -> None:
     driver = GroupDriver()
     first = driver.joined(driver.join())
     again = driver.joined(driver.join(first.member_id, protocols=(JoinProtocol("range", subscription("u")),)))
     assert again.generation == first.generation + 1
 
 
-def test_a_second_join_of_one_member_replaces_the_first_and_none_is_left_unanswered() -> None:
+def test_a_members_second_join_replaces_and_answers_the_first() -> None:
     driver = GroupDriver()
     leader, follower = driver.stable(None, None)
     lost = driver.join(leader)
@@ -200,7 +200,7 @@ def test_a_second_join_of_one_member_replaces_the_first_and_none_is_left_unanswe
     assert driver.joined(kept).error is ErrorCode.NONE
 
 
-def test_the_join_phase_ends_at_the_longest_rebalance_timeout_without_those_who_stayed_away() -> None:
+def test_the_join_phase_ends_at_the_longest_rebalance_timeout() -> None:
     driver = GroupDriver()
     long = {"session_timeout_ms": 1_000_000}
     leader, absent = driver.stable(None, None, **long)
@@ -213,7 +213,7 @@ def test_the_join_phase_ends_at_the_longest_rebalance_timeout_without_those_who_
     assert driver.group.leader_id == absent
 
 
-def test_a_static_member_that_stays_away_from_the_join_phase_is_kept() -> None:
+def test_a_static_member_that_does_not_rejoin_is_kept() -> None:
     driver = GroupDriver()
     long = {"session_timeout_ms": 1_000_000}
     static, dynamic = driver.stable("i1", None, **long)
@@ -225,7 +225,7 @@ def test_a_static_member_that_stays_away_from_the_join_phase_is_kept() -> None:
     assert {member.member_id for member in answer.members} == {static, dynamic}
 
 
-def test_the_join_phase_goes_on_while_only_static_members_are_left_and_none_has_joined() -> None:
+def test_the_join_phase_continues_while_only_absent_static_members_are_left() -> None:
     driver = GroupDriver()
     long = {"session_timeout_ms": 1_000_000}
     static, dynamic = driver.stable("i1", None, **long)
@@ -242,7 +242,7 @@ def test_the_join_phase_goes_on_while_only_static_members_are_left_and_none_has_
 # --- the initial delay --------------------------------------------------------------------------------------------------------------
 
 
-def test_with_an_initial_delay_those_who_come_in_time_share_the_first_generation() -> None:
+def test_the_initial_delay_collects_members_for_the_first_generation() -> None:
     driver = GroupDriver(initial_delay_ms=3_000)
     first = driver.join()
     driver.pass_ms(2_000)
@@ -254,7 +254,7 @@ def test_with_an_initial_delay_those_who_come_in_time_share_the_first_generation
     assert driver.joined(first).generation == driver.joined(second).generation == 1
 
 
-def test_the_initial_delay_is_extended_no_longer_than_the_rebalance_timeout() -> None:
+def test_the_initial_delay_is_at_most_the_rebalance_timeout() -> None:
     driver = GroupDriver(initial_delay_ms=3_000)
     first = driver.join(rebalance_timeout_ms=7_000)
     for _ in range(6):
@@ -268,7 +268,7 @@ def test_the_initial_delay_is_extended_no_longer_than_the_rebalance_timeout() ->
 # --- size ---------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_group_turns_newcomers_away_and_keeps_its_members() -> None:
+def test_a_full_group_refuses_new_members() -> None:
     driver = GroupDriver(max_size=1)
     (leader,) = driver.stable(None)
     answer = driver.joined(driver.join())
@@ -277,7 +277,7 @@ def test_a_full_group_turns_newcomers_away_and_keeps_its_members() -> None:
     assert driver.joined(driver.join(leader)).error is ErrorCode.NONE
 
 
-def test_a_group_over_a_lowered_limit_turns_out_those_who_rejoin_last() -> None:
+def test_a_lowered_size_limit_refuses_the_last_to_rejoin() -> None:
     driver = GroupDriver()
     first, second = driver.stable(None, None)
     driver.group.config = type(driver.config)(max_size=1)
@@ -291,7 +291,7 @@ def test_a_group_over_a_lowered_limit_turns_out_those_who_rejoin_last() -> None:
 # --- KIP-345 ------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_static_member_that_restarts_gets_a_new_id_and_its_assignment_without_a_rebalance() -> None:
+def test_a_restarted_static_member_keeps_its_assignment_without_a_rebalance() -> None:
     driver = GroupDriver()
     leader, static = driver.stable(None, "i1")
     generation = driver.group.generation
@@ -302,7 +302,7 @@ def test_a_static_member_that_restarts_gets_a_new_id_and_its_assignment_without_
     assert driver.synced(driver.sync(answer.member_id, instance_id="i1")).assignment == static.encode()
 
 
-def test_the_old_id_of_a_restarted_static_member_is_fenced_everywhere() -> None:
+def test_a_restarted_static_members_old_id_is_fenced() -> None:
     driver = GroupDriver()
     _, static = driver.stable(None, "i1")
     driver.join(instance_id="i1")
@@ -311,7 +311,7 @@ def test_the_old_id_of_a_restarted_static_member_is_fenced_everywhere() -> None:
     assert driver.joined(driver.join(static, instance_id="i1")).error is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_the_new_id_of_a_restarted_static_member_is_persisted() -> None:
+def test_a_restarted_static_members_new_id_is_written() -> None:
     driver = GroupDriver()
     driver.stable(None, "i1")
     answer = driver.joined(driver.join(instance_id="i1", session_timeout_ms=9_000))
@@ -322,7 +322,7 @@ def test_the_new_id_of_a_restarted_static_member_is_persisted() -> None:
     assert restored.members[answer.member_id].session_timeout_ms == 9_000
 
 
-def test_a_new_id_that_cannot_be_persisted_never_was() -> None:
+def test_a_failed_write_of_a_new_id_changes_nothing() -> None:
     from ottla.broker.groups.classic_join import Joining, join
 
     driver = GroupDriver()
@@ -345,7 +345,7 @@ def test_a_new_id_that_cannot_be_persisted_never_was() -> None:
     assert "new" not in driver.group.members
 
 
-def test_a_restarted_static_leader_is_told_to_skip_the_assignment_if_it_understands_that() -> None:
+def test_a_restarted_static_leader_gets_skip_assignment() -> None:
     driver = GroupDriver()
     (old,) = driver.stable("i1")
     answer = driver.joined(driver.join(instance_id="i1", can_skip_assignment=True))
@@ -354,7 +354,7 @@ def test_a_restarted_static_leader_is_told_to_skip_the_assignment_if_it_understa
     assert old not in driver.group.members
 
 
-def test_a_restarted_static_leader_that_knows_no_skipping_is_shown_the_old_leader() -> None:
+def test_an_old_restarted_static_leader_gets_the_old_leader_id() -> None:
     driver = GroupDriver()
     (old,) = driver.stable("i1")
     answer = driver.joined(driver.join(instance_id="i1"))
@@ -371,7 +371,7 @@ def test_a_restarted_static_member_that_changes_the_chosen_protocol_starts_a_reb
     assert old not in driver.group.members
 
 
-def test_a_join_parked_under_the_old_id_of_a_restarted_static_member_is_fenced() -> None:
+def test_a_waiting_join_of_a_restarted_static_members_old_id_is_fenced() -> None:
     driver = GroupDriver()
     leader, static = driver.stable(None, "i1")
     changed = (JoinProtocol("range", subscription("u")),)

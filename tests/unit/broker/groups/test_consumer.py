@@ -46,7 +46,7 @@ EPOCH = (records.ConsumerGroupMetadataKey("g"), records.ConsumerGroupMetadataVal
 TARGET_EPOCH = (records.ConsumerGroupTargetAssignmentMetadataKey("g"), records.ConsumerGroupTargetAssignmentMetadataValue(2))
 
 
-def test_the_states_follow_from_the_epochs() -> None:
+def test_the_group_state_follows_from_the_epochs() -> None:
     assert group_of(EPOCH).state is ConsumerState.EMPTY
     assert group_of(EPOCH, metadata("a")).state is ConsumerState.ASSIGNING
     assert group_of(EPOCH, TARGET_EPOCH, metadata("a")).state is ConsumerState.RECONCILING
@@ -55,7 +55,7 @@ def test_the_states_follow_from_the_epochs() -> None:
     assert group_of(EPOCH, TARGET_EPOCH, metadata("a"), waiting).state is ConsumerState.RECONCILING
 
 
-def test_what_a_member_has_and_has_to_give_back_is_held_until_a_later_record_lets_it_go() -> None:
+def test_assigned_and_revoking_partitions_are_held_until_a_later_record() -> None:
     group = group_of(metadata("a"), current("a", 0, pending=[1]))
     assert [group.holder(T, partition) for partition in range(3)] == ["a", "a", None]
     group.apply(*current("a", 2))
@@ -63,7 +63,7 @@ def test_what_a_member_has_and_has_to_give_back_is_held_until_a_later_record_let
 
 
 @pytest.mark.parametrize("order", list(permutations(range(3))))
-def test_a_member_that_is_gone_holds_nothing_in_whichever_order_its_records_go(order: tuple[int, ...]) -> None:
+def test_a_removed_member_holds_no_partitions(order: tuple[int, ...]) -> None:
     group = group_of(EPOCH, TARGET_EPOCH, metadata("a", instance_id="i"), current("a", 0, 1))
     keys: list[ConsumerKey] = [
         records.ConsumerGroupMemberMetadataKey("g", "a"),
@@ -78,7 +78,7 @@ def test_a_member_that_is_gone_holds_nothing_in_whichever_order_its_records_go(o
     assert group.is_free(T, 0)
 
 
-def test_an_instance_id_belongs_to_the_member_that_had_it_last() -> None:
+def test_an_instance_id_belongs_to_its_last_member() -> None:
     group = group_of(metadata("a", instance_id="i"), metadata("b", instance_id="i"))
     group.apply(records.ConsumerGroupMemberMetadataKey("g", "a"), None)
     holder = group.static_member("i")
@@ -86,7 +86,7 @@ def test_an_instance_id_belongs_to_the_member_that_had_it_last() -> None:
     assert holder.member_id == "b"
 
 
-def test_a_tombstone_of_what_is_not_there_changes_nothing() -> None:
+def test_a_tombstone_of_an_unknown_key_changes_nothing() -> None:
     group = group_of(EPOCH)
     before = facts_of(group)
     for key in (
@@ -112,7 +112,7 @@ def test_a_copy_can_be_changed_without_the_original() -> None:
     assert group.static_member("i") is None
 
 
-def test_members_subscribe_to_their_topics_and_to_what_their_expression_stands_for() -> None:
+def test_a_members_topics_include_its_regular_expressions_matches() -> None:
     group = group_of(
         metadata("a", subscribed_topic_names=["t"], subscribed_topic_regex="x.*"),
         (records.ConsumerGroupRegularExpressionKey("g", "x.*"), records.ConsumerGroupRegularExpressionValue(["x1", "x2"])),
@@ -123,7 +123,7 @@ def test_members_subscribe_to_their_topics_and_to_what_their_expression_stands_f
     assert group.subscribers_of_regex("x.*") == 1
 
 
-def test_most_votes_choose_the_assignor_and_the_default_where_nobody_votes() -> None:
+def test_the_most_requested_assignor_or_the_default_is_used() -> None:
     group = group_of(metadata("a"), metadata("b", server_assignor="range"))
     assert group.preferred_assignor("uniform") == "range"
     assert group_of(metadata("a")).preferred_assignor("uniform") == "uniform"
@@ -140,7 +140,7 @@ def commit_error(
     return group.check_offset_commit(member_id, None, epoch, wanted, transactional=transactional, knows_epochs=knows_epochs)
 
 
-def test_commits_go_by_member_and_epoch() -> None:
+def test_commits_are_validated_by_member_and_epoch() -> None:
     group = group_of(metadata("a"), current("a", epoch=3))
     commit = partial(commit_error, group)
 
@@ -154,7 +154,7 @@ def test_commits_go_by_member_and_epoch() -> None:
     assert commit_error(ConsumerGroup("g"), "", -1) is ErrorCode.NONE
 
 
-def test_a_commit_of_an_older_epoch_counts_for_what_the_member_had_in_it_already() -> None:
+def test_a_commit_of_an_older_epoch_counts_for_partitions_assigned_then() -> None:
     key = records.ConsumerGroupCurrentMemberAssignmentKey("g", "a")
     assigned, revoked = [records.OwnedTopic(T, [0, 1], [3, 5])], [records.OwnedTopic(T, [2], [3])]
     group = group_of(metadata("a"), (key, records.ConsumerGroupCurrentMemberAssignmentValue(5, 4, 1, assigned, revoked)))
@@ -170,14 +170,14 @@ def test_a_commit_of_an_older_epoch_counts_for_what_the_member_had_in_it_already
 
 
 @pytest.mark.parametrize("epochs", [[], None, [1]])
-def test_partitions_without_epochs_are_as_old_as_their_record(epochs: list[int] | None) -> None:
+def test_partitions_without_epochs_have_their_records_epoch(epochs: list[int] | None) -> None:
     key = records.ConsumerGroupCurrentMemberAssignmentKey("g", "a")
     value = records.ConsumerGroupCurrentMemberAssignmentValue(5, 4, 0, [records.OwnedTopic(T, [0, 1], epochs)], [])
     group = group_of(metadata("a"), (key, value))
     assert group.members["a"].epochs == {(T, 0): 5, (T, 1): 5}
 
 
-def test_a_member_of_the_classic_protocol_hears_of_generations() -> None:
+def test_a_classic_members_commit_error_is_illegal_generation() -> None:
     classic = records.ClassicMemberMetadata(1, [records.ClassicProtocol("range", b"")])
     group = group_of(metadata("a", classic_member_metadata=classic), current("a", epoch=3))
     assert commit_error(group, "a", 2, knows_epochs=False) is ErrorCode.ILLEGAL_GENERATION
@@ -187,7 +187,7 @@ def test_a_member_of_the_classic_protocol_hears_of_generations() -> None:
     assert not group.supports_classic_protocols("connect", {"range"})
 
 
-def test_offsets_are_fetched_by_anybody_or_by_a_member_in_its_epoch() -> None:
+def test_an_offset_fetch_needs_no_member_or_a_valid_epoch() -> None:
     group = group_of(metadata("a"), current("a", epoch=3))
     assert group.check_offset_fetch(None, -1) is ErrorCode.NONE
     assert group.check_offset_fetch("a", 3) is ErrorCode.NONE
@@ -195,7 +195,7 @@ def test_offsets_are_fetched_by_anybody_or_by_a_member_in_its_epoch() -> None:
     assert group.check_offset_fetch("b", 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_waits_as_long_as_another_holds_what_it_is_to_have() -> None:
+def test_a_member_waits_while_another_holds_its_partition() -> None:
     driver = GroupsDriver()
     driver.join("a")
     driver.join("b")

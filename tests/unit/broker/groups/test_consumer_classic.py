@@ -43,14 +43,14 @@ def assignment(driver: GroupsDriver, member_id: str, generation: int) -> Assignm
     return read_assignment(answer.assignment, driver.topics)
 
 
-def test_a_join_is_answered_at_once_and_never_makes_a_leader(driver: GroupsDriver) -> None:
+def test_a_classic_join_is_answered_at_once_without_a_leader(driver: GroupsDriver) -> None:
     answer = driver.joined()
     assert (answer.generation, answer.protocol_type, answer.protocol_name) == (3, "consumer", "range")
     assert (answer.leader, answer.members) == ("", ())
     assert assignment(driver, answer.member_id, 3) == {}, "new has not let go of anything"
 
 
-def test_a_new_client_is_given_its_id_first(driver: GroupsDriver) -> None:
+def test_a_new_classic_client_gets_its_member_id_first(driver: GroupsDriver) -> None:
     answer = driver.classic_join(require_known_member_id=True)
     assert answer is not None
     assert answer.error is ErrorCode.MEMBER_ID_REQUIRED
@@ -58,13 +58,13 @@ def test_a_new_client_is_given_its_id_first(driver: GroupsDriver) -> None:
     assert driver.joined(answer.member_id, require_known_member_id=True).member_id == answer.member_id
 
 
-def test_it_is_told_to_join_when_partitions_are_free_and_gets_them_then(driver: GroupsDriver) -> None:
+def test_a_classic_member_must_rejoin_to_get_free_partitions(driver: GroupsDriver) -> None:
     member_id, generation = settled(driver)
     assert len(assignment(driver, member_id, generation)[T]) == 2
     assert driver.classic_beat(member_id, generation) is ErrorCode.NONE
 
 
-def test_it_gives_back_by_joining_without_what_it_gave_back() -> None:
+def test_a_classic_member_revokes_by_joining_without_the_partitions() -> None:
     driver = GroupsDriver(FakeTopics(t=6))
     driver.join("new")
     member_id, generation = settled(driver)
@@ -81,7 +81,7 @@ def test_it_gives_back_by_joining_without_what_it_gave_back() -> None:
 
 
 @pytest.mark.parametrize("kind", [("streams", "range"), ("consumer", "sticky")])
-def test_only_consumers_that_have_a_protocol_in_common_join(driver: GroupsDriver, kind: tuple[str, str]) -> None:
+def test_a_classic_member_needs_a_common_consumer_protocol(driver: GroupsDriver, kind: tuple[str, str]) -> None:
     driver.joined()
     offered = (JoinProtocol(kind[1], subscription("t")),)
     answer = driver.classic_join(protocol_type=kind[0], protocols=offered)
@@ -89,7 +89,7 @@ def test_only_consumers_that_have_a_protocol_in_common_join(driver: GroupsDriver
     assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_where_groups_do_not_change_their_kind_no_classic_member_gets_in() -> None:
+def test_the_migration_policy_can_refuse_classic_members() -> None:
     driver = GroupsDriver(allows_upgrade=False, allows_downgrade=False)
     driver.join("new")
     answer = driver.classic_join(require_known_member_id=True)
@@ -98,13 +98,13 @@ def test_where_groups_do_not_change_their_kind_no_classic_member_gets_in() -> No
 
 
 @pytest.mark.parametrize("member_id", ["", "stranger"])
-def test_a_refused_join_names_no_member(driver: GroupsDriver, member_id: str) -> None:
+def test_a_refused_join_has_no_member_id(driver: GroupsDriver, member_id: str) -> None:
     answer = driver.classic_join(member_id, protocol_type="connect")
     assert answer is not None
     assert (answer.error, answer.member_id) == (ErrorCode.INCONSISTENT_GROUP_PROTOCOL, "")
 
 
-def test_a_member_is_told_to_join_once_a_member_of_the_consumer_protocol_has_computed_what_there_is_to_get() -> None:
+def test_a_classic_member_must_rejoin_after_a_new_target_assignment() -> None:
     driver = GroupsDriver(assignment_interval_ms=1_000)
     driver.join("new")
     driver.pass_ms(1_000)
@@ -125,7 +125,7 @@ def test_a_subscription_that_cannot_be_read_is_refused(driver: GroupsDriver) -> 
     assert answer.error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_wrong_credentials_get_the_errors_of_a_classic_group(driver: GroupsDriver) -> None:
+def test_wrong_credentials_get_classic_errors(driver: GroupsDriver) -> None:
     member_id, generation = settled(driver)
     assert driver.classic_beat(member_id, generation + 1) is ErrorCode.ILLEGAL_GENERATION
     assert driver.classic_beat("stranger", 2) is ErrorCode.UNKNOWN_MEMBER_ID
@@ -135,13 +135,13 @@ def test_wrong_credentials_get_the_errors_of_a_classic_group(driver: GroupsDrive
     assert driver.sync(member_id, generation, protocol_type="connect").error is ErrorCode.INCONSISTENT_GROUP_PROTOCOL
 
 
-def test_a_sync_behind_the_group_is_told_to_join_again(driver: GroupsDriver) -> None:
+def test_a_sync_of_an_older_epoch_gets_rebalance_in_progress(driver: GroupsDriver) -> None:
     member_id, generation = settled(driver)
     driver.join("third")
     assert driver.sync(member_id, generation).error is ErrorCode.REBALANCE_IN_PROGRESS
 
 
-def test_members_leave_one_by_one(driver: GroupsDriver) -> None:
+def test_each_member_of_a_leave_gets_its_result(driver: GroupsDriver) -> None:
     member_id, _ = settled(driver)
     epoch = driver.group.epoch
     assert driver.classic_leave(Leaving(member_id), Leaving("stranger")) == [ErrorCode.NONE, ErrorCode.UNKNOWN_MEMBER_ID]
@@ -151,25 +151,25 @@ def test_members_leave_one_by_one(driver: GroupsDriver) -> None:
     assert driver.group.epoch == epoch + 1
 
 
-def test_a_member_of_the_new_protocol_is_put_out_this_way_too(driver: GroupsDriver) -> None:
+def test_a_leave_can_remove_a_consumer_protocol_member(driver: GroupsDriver) -> None:
     settled(driver)
     assert driver.classic_leave(Leaving("new")) == [ErrorCode.NONE]
     assert "new" not in {member.member_id for member in driver.classic.members}
 
 
-def test_who_has_no_member_id_is_asked_for_one_before_its_subscription_is_read(driver: GroupsDriver) -> None:
+def test_member_id_required_is_checked_before_the_subscription(driver: GroupsDriver) -> None:
     refused = driver.classic_join(protocols=(JoinProtocol("range", b""),), require_known_member_id=True)
     assert refused is not None
     assert refused.error is ErrorCode.MEMBER_ID_REQUIRED
 
 
-def test_a_static_one_may_be_put_out_by_its_instance_id_alone(driver: GroupsDriver) -> None:
+def test_a_static_member_can_be_removed_by_instance_id(driver: GroupsDriver) -> None:
     driver.joined(instance_id="i")
     assert driver.classic_leave(Leaving("", "i")) == [ErrorCode.NONE]
     assert set(driver.group.members) == {"new"}
 
 
-def test_a_static_one_that_comes_back_takes_the_place_of_who_it_was(driver: GroupsDriver) -> None:
+def test_a_returning_static_member_replaces_the_old_one(driver: GroupsDriver) -> None:
     first = driver.joined(instance_id="i")
     second = driver.joined(instance_id="i")
     assert second.member_id != first.member_id
@@ -177,7 +177,7 @@ def test_a_static_one_that_comes_back_takes_the_place_of_who_it_was(driver: Grou
     assert set(driver.group.members) == {"new", second.member_id}
 
 
-def test_its_own_session_timeout_counts(driver: GroupsDriver) -> None:
+def test_a_classic_members_session_timeout_is_used(driver: GroupsDriver) -> None:
     member_id, generation = settled(driver)
     driver.sync(member_id, generation)
     driver.pass_ms(9_999)
@@ -188,7 +188,7 @@ def test_its_own_session_timeout_counts(driver: GroupsDriver) -> None:
     assert set(driver.group.members) == {"new"}
 
 
-def test_whoever_joins_and_never_syncs_is_out(driver: GroupsDriver) -> None:
+def test_a_member_that_joins_and_never_syncs_is_removed(driver: GroupsDriver) -> None:
     answer = driver.joined(rebalance_timeout_ms=20_000)
     for _ in range(3):
         driver.pass_ms(6_000)
@@ -197,7 +197,7 @@ def test_whoever_joins_and_never_syncs_is_out(driver: GroupsDriver) -> None:
     assert set(driver.group.members) == {"new"}
 
 
-def test_whoever_is_told_to_join_and_does_not_is_out(driver: GroupsDriver) -> None:
+def test_a_member_that_does_not_rejoin_is_removed(driver: GroupsDriver) -> None:
     member_id, generation = settled(driver)
     driver.sync(member_id, generation)
     driver.join("third")
@@ -207,7 +207,7 @@ def test_whoever_is_told_to_join_and_does_not_is_out(driver: GroupsDriver) -> No
     assert member_id not in driver.group.members
 
 
-def test_a_full_group_takes_no_classic_member_either() -> None:
+def test_a_full_consumer_group_refuses_classic_members() -> None:
     driver = GroupsDriver(max_size=1)
     driver.join("new")
     answer = driver.classic_join()

@@ -38,7 +38,7 @@ def test_a_member_that_did_not_change_is_not_written() -> None:
     assert draft.group is driver.group
 
 
-def test_a_look_at_the_topics_that_shows_nothing_new_is_remembered() -> None:
+def test_a_metadata_check_without_changes_is_remembered() -> None:
     driver = GroupsDriver()
     driver.join("a")
     driver.topics.set("other", 1)
@@ -47,7 +47,7 @@ def test_a_look_at_the_topics_that_shows_nothing_new_is_remembered() -> None:
     assert driver.group.topics_version == driver.topics.version
 
 
-def test_only_the_targets_that_changed_are_written() -> None:
+def test_only_changed_targets_are_written() -> None:
     driver = GroupsDriver()
     driver.join("a")
     driver.join("b")
@@ -61,13 +61,13 @@ def test_only_the_targets_that_changed_are_written() -> None:
     assert len(targets) == 1
 
 
-def test_a_session_is_as_long_as_the_setting_says() -> None:
+def test_a_session_has_the_configured_timeout() -> None:
     draft = draft_on(ConsumerGroup("g"))
     draft.keep_session(ConsumerMember(member_id="a"))
     assert draft.deadlines.get(DeadlineKind.SESSION, "a") == ConsumerConfig().session_timeout_ms
 
 
-def test_a_static_member_that_is_replaced_hands_on_its_target_and_partitions() -> None:
+def test_a_replaced_static_members_target_and_partitions_are_kept() -> None:
     driver = GroupsDriver()
     driver.join("a", instance_id="i")
     draft = draft_on(driver.group, driver.topics)

@@ -8,7 +8,7 @@ from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import GroupsDriver, facts_of
 
 
-def test_a_group_that_was_read_back_is_the_group_that_was() -> None:
+def test_a_loaded_group_equals_the_original() -> None:
     driver = GroupsDriver()
     driver.join("a", (), topic_regex="t.*")
     driver.join("b", instance_id="i")
@@ -18,7 +18,7 @@ def test_a_group_that_was_read_back_is_the_group_that_was() -> None:
     assert facts_of(driver.group) == before
 
 
-def test_a_join_that_is_refused_leaves_no_trace() -> None:
+def test_a_refused_join_leaves_no_state() -> None:
     driver = GroupsDriver()
     with pytest.raises(Rejected):
         driver.join("a", (), topic_regex="(")
@@ -26,7 +26,7 @@ def test_a_join_that_is_refused_leaves_no_trace() -> None:
     assert driver.machine.consumers.deadlines == {}
 
 
-def test_the_deadlines_of_a_deleted_group_are_forgotten() -> None:
+def test_a_deleted_groups_deadlines_are_removed() -> None:
     driver = GroupsDriver()
     driver.join("a")
     driver.beat("a", -1)
@@ -35,7 +35,7 @@ def test_the_deadlines_of_a_deleted_group_are_forgotten() -> None:
     assert driver.machine.consumers.deadlines == {}
 
 
-def test_the_deadlines_of_a_group_that_made_place_for_a_classic_one_are_forgotten() -> None:
+def test_a_consumer_group_replaced_by_a_classic_one_has_no_deadlines() -> None:
     driver = GroupsDriver()
     driver.join("a")
     driver.beat("a", -1)
@@ -61,7 +61,7 @@ def test_offsets_of_topics_that_a_member_reads_are_not_deleted() -> None:
     assert len(effects.records) == 1
 
 
-def test_a_group_without_members_and_offsets_is_forgotten_with_time() -> None:
+def test_an_unused_empty_group_is_deleted_with_time() -> None:
     driver = GroupsDriver()
     driver.join("a")
     assert driver.machine.expire_offsets(driver.now).records == []

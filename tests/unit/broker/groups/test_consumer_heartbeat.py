@@ -51,7 +51,7 @@ def stable_pair(driver: GroupsDriver) -> None:
         ({"topic_regex": "x" * 40_000}, "SubscribedTopicRegex is longer"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_invalid(changes: dict[str, Any], message: str) -> None:
+def test_a_contradictory_heartbeat_is_invalid(changes: dict[str, Any], message: str) -> None:
     from ottla.broker.groups.consumer_heartbeat import Heartbeat
 
     fields: dict[str, Any] = {"group_id": "g", "member_id": "m", "epoch": 0, **JOIN}
@@ -61,13 +61,13 @@ def test_a_request_that_makes_no_sense_is_invalid(changes: dict[str, Any], messa
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
-def test_an_unknown_assignor_is_named_with_those_that_there_are() -> None:
+def test_an_unknown_assignor_is_refused_with_the_known_ones() -> None:
     with pytest.raises(Rejected, match="uniform, range") as refused:
         GroupsDriver().join("a", server_assignor="mine")
     assert refused.value.code is ErrorCode.UNSUPPORTED_ASSIGNOR
 
 
-def test_a_broken_expression_is_refused_and_changes_nothing() -> None:
+def test_an_invalid_regular_expression_is_refused() -> None:
     driver = GroupsDriver()
     assert driver.refused("a", 0, topic_regex="(", rebalance_timeout_ms=1, owned={}) is ErrorCode.INVALID_REGULAR_EXPRESSION
     assert driver.log == []
@@ -83,7 +83,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     assert driver.group.state is ConsumerState.STABLE
 
 
-def test_a_steady_heartbeat_writes_and_tells_nothing() -> None:
+def test_an_unchanged_heartbeat_writes_nothing_and_has_no_assignment() -> None:
     driver = GroupsDriver()
     driver.join("a")
     written = len(driver.log)
@@ -91,13 +91,13 @@ def test_a_steady_heartbeat_writes_and_tells_nothing() -> None:
     assert len(driver.log) == written
 
 
-def test_a_full_request_is_told_the_whole_assignment_again() -> None:
+def test_a_full_request_gets_the_whole_assignment() -> None:
     driver = GroupsDriver()
     owned = driver.join("a").assignment
     assert driver.beat("a", 2, **(JOIN | {"owned": owned})).assignment == owned
 
 
-def test_a_partition_is_given_only_after_its_owner_let_go() -> None:
+def test_a_partition_is_assigned_only_after_its_owner_revoked_it() -> None:
     driver = two_members()
     assert driver.member("b").assigned == {}
     keeps = driver.beat("a", 2).assignment
@@ -112,7 +112,7 @@ def test_a_partition_is_given_only_after_its_owner_let_go() -> None:
     assert driver.group.state is ConsumerState.STABLE
 
 
-def test_the_epoch_before_is_believed_of_a_member_that_owns_no_more_than_it_should() -> None:
+def test_the_previous_epoch_is_accepted_with_a_subset_of_the_assignment() -> None:
     driver = GroupsDriver()
     driver.join("a")
     assert driver.join("a").epoch == 2, "the answer to the join was lost"
@@ -133,7 +133,7 @@ def test_a_fenced_member_joins_again_at_once_under_its_id() -> None:
     assert driver.group.state is ConsumerState.STABLE
 
 
-def test_a_static_member_that_did_not_leave_is_in_its_own_way() -> None:
+def test_a_static_member_that_did_not_leave_blocks_its_instance_id() -> None:
     driver = GroupsDriver()
     driver.join("a", instance_id="i")
     assert driver.refused("a", 0, **JOIN, instance_id="i") is ErrorCode.UNRELEASED_INSTANCE_ID
@@ -142,7 +142,7 @@ def test_a_static_member_that_did_not_leave_is_in_its_own_way() -> None:
 
 
 @pytest.mark.parametrize("epoch", [1, 9])
-def test_any_other_epoch_fences(epoch: int) -> None:
+def test_any_other_epoch_is_fenced(epoch: int) -> None:
     driver = GroupsDriver()
     driver.join("a")
     for partitions in (5, 6):
@@ -152,7 +152,7 @@ def test_any_other_epoch_fences(epoch: int) -> None:
     assert driver.refused("a", epoch, owned={}) is ErrorCode.FENCED_MEMBER_EPOCH
 
 
-def test_nobody_is_known_to_a_group_that_is_not_there_and_strangers_to_none() -> None:
+def test_unknown_groups_and_members_are_refused() -> None:
     driver = GroupsDriver()
     assert driver.refused("a", 2) is ErrorCode.GROUP_ID_NOT_FOUND
     assert driver.refused("a", -1) is ErrorCode.GROUP_ID_NOT_FOUND
@@ -161,7 +161,7 @@ def test_nobody_is_known_to_a_group_that_is_not_there_and_strangers_to_none() ->
     assert driver.refused("b", -1) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_full_group_takes_nobody_else_in() -> None:
+def test_a_full_consumer_group_refuses_new_members() -> None:
     driver = GroupsDriver(max_size=1)
     driver.join("a")
     with pytest.raises(Rejected) as refused:
@@ -170,7 +170,7 @@ def test_a_full_group_takes_nobody_else_in() -> None:
     assert driver.beat("a", 2).epoch == 2
 
 
-def test_what_a_member_that_leaves_had_goes_to_the_others() -> None:
+def test_a_leaving_members_partitions_go_to_the_others() -> None:
     driver = two_members()
     stable_pair(driver)
     assert driver.beat("b", -1).epoch == -1
@@ -178,7 +178,7 @@ def test_what_a_member_that_leaves_had_goes_to_the_others() -> None:
     assert driver.beat("a", 3).assignment == {T: frozenset(range(4))}
 
 
-def test_the_last_one_to_leave_leaves_an_empty_group() -> None:
+def test_the_last_members_leave_empties_the_group() -> None:
     driver = GroupsDriver()
     driver.join("a")
     driver.beat("a", -1)
@@ -186,7 +186,7 @@ def test_the_last_one_to_leave_leaves_an_empty_group() -> None:
     assert driver.join("a").epoch == 4
 
 
-def test_a_new_subscription_takes_the_old_topic_back_before_it_gives_the_new_one() -> None:
+def test_a_changed_subscription_revokes_before_it_assigns() -> None:
     driver = GroupsDriver(FakeTopics(t=2, u=2))
     driver.join("a")
     answer = driver.beat("a", 2, topic_names=frozenset({"u"}))
@@ -195,7 +195,7 @@ def test_a_new_subscription_takes_the_old_topic_back_before_it_gives_the_new_one
     assert (answer.epoch, answer.assignment) == (3, {U: frozenset({0, 1})})
 
 
-def test_an_assignment_is_computed_an_interval_after_the_last_one_at_the_earliest() -> None:
+def test_assignments_are_computed_at_most_once_per_interval() -> None:
     driver = GroupsDriver(assignment_interval_ms=1_000)
     driver.join("a")
     driver.pass_ms(999)
@@ -208,7 +208,7 @@ def test_an_assignment_is_computed_an_interval_after_the_last_one_at_the_earlies
     assert driver.group.state is ConsumerState.RECONCILING
 
 
-def test_a_restart_does_not_forget_when_the_last_assignment_was() -> None:
+def test_the_last_assignments_time_survives_a_restart() -> None:
     driver = GroupsDriver(assignment_interval_ms=1_000)
     driver.join("a")
     driver.restart()
@@ -217,7 +217,7 @@ def test_a_restart_does_not_forget_when_the_last_assignment_was() -> None:
     assert driver.beat("b", 2).epoch == 3
 
 
-def test_a_topic_that_is_given_up_is_taken_back_before_the_next_assignment() -> None:
+def test_an_unsubscribed_topic_is_revoked_before_the_next_assignment() -> None:
     driver = GroupsDriver(FakeTopics(t=2, u=2), assignment_interval_ms=1_000)
     driver.join("a", ("t", "u"))
     answer = driver.beat("a", 2, topic_names=frozenset({"u"}))
@@ -225,7 +225,7 @@ def test_a_topic_that_is_given_up_is_taken_back_before_the_next_assignment() -> 
     assert driver.member("a").pending_revocation == {T: frozenset({0, 1})}
 
 
-def test_a_member_that_subscribes_to_nothing_changes_nobodys_share() -> None:
+def test_a_member_without_topics_changes_no_assignment() -> None:
     driver = GroupsDriver()
     assert driver.join("a", ()).epoch == 1
     assert driver.join("b").epoch == 2
@@ -242,7 +242,7 @@ def test_the_assignor_that_most_members_ask_for_is_used() -> None:
 # --- topics that change -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_topic_that_grows_appears_or_goes_is_seen_at_the_next_heartbeat() -> None:
+def test_topic_changes_apply_at_the_next_heartbeat() -> None:
     driver = GroupsDriver(FakeTopics(t=1))
     driver.join("a", ("t", "u"))
     driver.topics.set("t", 2)
@@ -253,7 +253,7 @@ def test_a_topic_that_grows_appears_or_goes_is_seen_at_the_next_heartbeat() -> N
     assert driver.beat("a", 4).assignment == {U: frozenset({0})}
 
 
-def test_a_topic_that_nobody_reads_changes_nothing() -> None:
+def test_an_unsubscribed_topics_changes_are_ignored() -> None:
     driver = GroupsDriver()
     driver.join("a")
     written = len(driver.log)
@@ -262,7 +262,7 @@ def test_a_topic_that_nobody_reads_changes_nothing() -> None:
     assert len(driver.log) == written
 
 
-def test_an_expression_stands_for_the_topics_that_there_are_and_will_be() -> None:
+def test_a_regular_expression_matches_existing_and_future_topics() -> None:
     driver = GroupsDriver(FakeTopics(t1=1, t2=1, xt1=1))
     joined = driver.join("a", (), topic_regex="t[0-9]")
     assert (joined.epoch, joined.assignment) == (1, {}), "the expression is resolved after the answer"
@@ -276,7 +276,7 @@ def test_an_expression_stands_for_the_topics_that_there_are_and_will_be() -> Non
     assert driver.group.resolved == {"t[0-9]": frozenset({"t1", "t2", "t3"})}
 
 
-def test_topics_by_name_do_not_wait_for_the_expression_beside_them() -> None:
+def test_topic_names_do_not_wait_for_the_regular_expression() -> None:
     driver = GroupsDriver(FakeTopics(t1=1, t2=1, u=2))
     joined = driver.join("a", ("u",), topic_regex="t.*")
     assert (joined.epoch, joined.assignment) == (2, {topic_id("u"): frozenset({0, 1})})
@@ -284,7 +284,7 @@ def test_topics_by_name_do_not_wait_for_the_expression_beside_them() -> None:
     assert driver.member("a").epoch == 3
 
 
-def test_an_expression_that_the_group_has_resolved_counts_at_once() -> None:
+def test_a_resolved_regular_expression_applies_at_once() -> None:
     driver = GroupsDriver(FakeTopics(t1=1, t2=1))
     driver.join("a", (), topic_regex="t.*")
     assert driver.join("b", (), topic_regex="t.*").epoch == 3
@@ -292,7 +292,7 @@ def test_an_expression_that_the_group_has_resolved_counts_at_once() -> None:
     assert (driver.group.epoch, driver.member("b").assigned) == (4, {})
 
 
-def test_a_new_expression_takes_the_topics_of_the_old_one_back_before_it_is_resolved() -> None:
+def test_a_changed_regular_expression_revokes_the_old_topics_first() -> None:
     driver = GroupsDriver(FakeTopics(t1=1, u1=1))
     driver.join("a", (), topic_regex="t.*")
     assert driver.beat("a", 1).assignment == {topic_id("t1"): frozenset({0})}
@@ -303,7 +303,7 @@ def test_a_new_expression_takes_the_topics_of_the_old_one_back_before_it_is_reso
     assert (driver.group.epoch, driver.group.resolved) == (3, {"u.*": frozenset({"u1"})})
 
 
-def test_an_expression_that_nobody_uses_any_more_is_forgotten() -> None:
+def test_an_unused_regular_expression_is_removed() -> None:
     driver = GroupsDriver(FakeTopics(t1=1))
     driver.join("a", (), topic_regex="t.*")
     driver.join("b", (), topic_regex="t1")
@@ -316,7 +316,7 @@ def test_an_expression_that_nobody_uses_any_more_is_forgotten() -> None:
 # --- time -------------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_heartbeat_lets_go_of_what_it_does_not_report_although_the_member_was_told_of_it() -> None:
+def test_a_full_heartbeat_releases_unreported_partitions() -> None:
     """A client that is still taking its partitions reports those of before. The coordinator cannot tell that from a lost answer (KAFKA:
     CurrentAssignmentBuilder), so the application may hold a partition, unreported, for a moment longer than the coordinator knows."""
     driver = two_members()
@@ -326,7 +326,7 @@ def test_a_full_heartbeat_lets_go_of_what_it_does_not_report_although_the_member
     assert given[T] | driver.member("a").assigned[T] == frozenset(range(4))
 
 
-def test_a_silent_member_is_out_when_its_session_ends() -> None:
+def test_a_silent_consumer_member_is_removed_when_its_session_expires() -> None:
     driver = two_members(session_timeout_ms=45_000)
     stable_pair(driver)
     driver.pass_ms(44_999)
@@ -337,7 +337,7 @@ def test_a_silent_member_is_out_when_its_session_ends() -> None:
     assert driver.refused("b", 3) is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_member_that_does_not_let_go_in_time_is_out_although_it_lives() -> None:
+def test_a_member_that_does_not_revoke_in_time_is_removed() -> None:
     driver = two_members()
     driver.beat("a", 2)
     for _ in range(30):
@@ -349,7 +349,7 @@ def test_a_member_that_does_not_let_go_in_time_is_out_although_it_lives() -> Non
     assert driver.member("b").assigned == {T: frozenset(range(4))}
 
 
-def test_a_member_that_let_go_in_time_stays() -> None:
+def test_a_member_that_revokes_in_time_is_kept() -> None:
     driver = two_members()
     stable_pair(driver)
     for _ in range(40):
@@ -359,7 +359,7 @@ def test_a_member_that_let_go_in_time_stays() -> None:
     assert set(driver.group.members) == {"a", "b"}
 
 
-def test_after_a_restart_every_member_has_a_full_session_and_its_time_to_let_go() -> None:
+def test_after_a_restart_members_have_full_session_and_revocation_timeouts() -> None:
     driver = two_members(session_timeout_ms=45_000)
     driver.beat("a", 2)
     driver.pass_ms(20_000)
@@ -372,7 +372,7 @@ def test_after_a_restart_every_member_has_a_full_session_and_its_time_to_let_go(
     assert driver.group.members == {}
 
 
-def test_a_member_whose_end_could_not_be_written_is_looked_at_again() -> None:
+def test_a_failed_removal_of_a_member_is_retried() -> None:
     driver = GroupsDriver(session_timeout_ms=45_000)
     driver.join("a")
     driver.refuses_writes = True
@@ -398,7 +398,7 @@ def test_an_instance_id_has_one_live_member() -> None:
     assert driver.refused("a", 2, instance_id="j") is ErrorCode.UNKNOWN_MEMBER_ID
 
 
-def test_a_static_member_that_left_for_a_while_finds_everything_as_it_was() -> None:
+def test_a_temporarily_left_static_member_keeps_its_assignment() -> None:
     driver = GroupsDriver()
     had = driver.join("a", instance_id="i").assignment
     assert driver.beat("a", -2, instance_id="i").epoch == -2
@@ -409,14 +409,14 @@ def test_a_static_member_that_left_for_a_while_finds_everything_as_it_was() -> N
     assert driver.refused("a", 2, instance_id="i") is ErrorCode.FENCED_INSTANCE_ID
 
 
-def test_a_static_member_comes_back_under_its_own_id_too() -> None:
+def test_a_static_member_can_return_with_its_member_id() -> None:
     driver = GroupsDriver()
     had = driver.join("a", instance_id="i").assignment
     driver.beat("a", -2, instance_id="i")
     assert driver.join("a", instance_id="i").assignment == had
 
 
-def test_others_get_nothing_of_a_static_member_before_its_session_ends() -> None:
+def test_a_left_static_members_partitions_wait_for_its_session() -> None:
     driver = GroupsDriver(session_timeout_ms=45_000)
     driver.join("a", instance_id="i")
     driver.beat("a", -2, instance_id="i")
@@ -427,7 +427,7 @@ def test_others_get_nothing_of_a_static_member_before_its_session_ends() -> None
     assert driver.beat("b", 3).assignment == {T: frozenset(range(4))}
 
 
-def test_a_static_member_that_leaves_for_good_is_out() -> None:
+def test_a_static_member_that_leaves_permanently_is_removed() -> None:
     driver = GroupsDriver()
     driver.join("a", instance_id="i")
     driver.beat("a", -1, instance_id="i")

@@ -38,16 +38,16 @@ MEMBER = ConsumerMember(
 )
 
 
-def test_its_two_records_hold_all_of_a_member() -> None:
+def test_a_members_two_records_contain_its_whole_state() -> None:
     fields = fields_of_metadata(metadata_of(MEMBER)) | fields_of_assignment(current_assignment_of(MEMBER))
     assert replace(ConsumerMember(member_id="m"), **fields) == MEMBER  # type: ignore[arg-type]  # the fields are the member's own
 
 
-def test_what_it_has_to_give_back_is_still_its_own() -> None:
+def test_revoking_partitions_still_belong_to_the_member() -> None:
     assert set(MEMBER.owned()) == {(A, 0), (B, 1)}
 
 
-def test_it_is_reconciled_only_when_nothing_is_left_to_give_or_get() -> None:
+def test_a_member_is_reconciled_when_nothing_is_to_be_revoked_or_assigned() -> None:
     assert replace(MEMBER, state=MemberState.STABLE).is_reconciled_to(3)
     assert not replace(MEMBER, state=MemberState.STABLE).is_reconciled_to(4)
     assert not MEMBER.is_reconciled_to(3)
@@ -57,18 +57,18 @@ def test_a_state_of_a_newer_coordinator_is_unknown() -> None:
     assert fields_of_assignment(ConsumerGroupCurrentMemberAssignmentValue(state=9))["state"] is MemberState.UNKNOWN
 
 
-def test_a_topic_listed_twice_has_the_partitions_of_both_and_one_without_any_is_not_there() -> None:
+def test_duplicate_topics_are_merged_and_empty_ones_dropped() -> None:
     listed = [AssignedTopic(B, [2]), AssignedTopic(A, [1, 0]), AssignedTopic(B, [1]), AssignedTopic(topic_id("c"), [])]
     assignment = assignment_from(listed)
     assert assignment == {A: frozenset({0, 1}), B: frozenset({1, 2})}
     assert topics_of(assignment) == [AssignedTopic(A, [0, 1]), AssignedTopic(B, [1, 2])]
 
 
-def test_a_member_without_a_classic_protocol_is_none_of_the_classic_protocol() -> None:
+def test_a_member_without_classic_metadata_is_not_classic() -> None:
     assert fields_of_metadata(ConsumerGroupMemberMetadataValue())["classic"] is None
     assert metadata_of(replace(MEMBER, classic=None)).classic_member_metadata is None
 
 
-def test_what_it_is_to_give_back_is_part_of_what_it_has() -> None:
+def test_revoking_partitions_count_as_owned() -> None:
     giving = replace(MEMBER, assigned={A: frozenset({0})}, pending_revocation={A: frozenset({1}), B: frozenset({2})})
     assert giving.has() == {A: frozenset({0, 1}), B: frozenset({2})}

@@ -113,7 +113,7 @@ def test_a_record_is_written_and_read_as_kafka_writes_it(key: str, value: str, r
 
 
 @pytest.mark.parametrize(("key", "value", "record"), GOLDEN.values(), ids=GOLDEN.keys())
-def test_a_record_without_a_value_forgets_its_key(key: str, value: str, record: GroupRecord) -> None:
+def test_a_tombstone_removes_its_key(key: str, value: str, record: GroupRecord) -> None:
     forgotten = GroupRecord(record.key, None)
     assert encode_record(forgotten) == (bytes.fromhex(key), None)
     assert decode_record(bytes.fromhex(key), None) == forgotten

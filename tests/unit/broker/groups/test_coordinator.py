@@ -73,7 +73,7 @@ def at(partition: int, offset: int, *, topic: str = "t", metadata: str | None = 
     return OffsetToCommit(topic, partition, offset, 3, metadata)
 
 
-def test_an_offset_of_an_earlier_topic_of_the_name_does_not_count_where_the_id_is_asked_for() -> None:
+def test_an_offset_of_an_earlier_topic_id_is_ignored() -> None:
     driver = Driver()
     driver.commit(OffsetToCommit("t", 0, 5, topic_id=b"\1" * 16), OffsetToCommit("t", 1, 6))
     for asked, offsets in ((b"\1" * 16, [5, 6]), (b"\2" * 16, [-1, 6]), (bytes(16), [5, 6])):
@@ -81,7 +81,7 @@ def test_an_offset_of_an_earlier_topic_of_the_name_does_not_count_where_the_id_i
         assert [one.offset for one in found] == offsets
 
 
-def test_a_commit_to_an_unknown_group_makes_a_simple_group() -> None:
+def test_a_commit_to_an_unknown_group_creates_a_simple_group() -> None:
     driver = Driver()
     assert driver.commit(at(0, 5, metadata="note")) == [ErrorCode.NONE]
     assert driver.machine.groups["g"].is_simple
@@ -95,7 +95,7 @@ def test_a_commit_with_a_generation_to_an_unknown_group_is_refused(error: ErrorC
     assert refused.value.code is error
 
 
-def test_a_commit_of_a_strange_member_is_refused_as_a_whole() -> None:
+def test_a_commit_of_an_unknown_member_is_refused_entirely() -> None:
     driver = Driver()
     driver.member()
     with pytest.raises(Rejected) as refused:
@@ -104,7 +104,7 @@ def test_a_commit_of_a_strange_member_is_refused_as_a_whole() -> None:
     assert driver.fetch(0) == [FetchedOffset(0)]
 
 
-def test_a_commit_keeps_the_members_session() -> None:
+def test_a_commit_extends_the_members_session() -> None:
     driver = Driver()
     driver.member()
     driver.pass_ms(9_999)
@@ -120,13 +120,13 @@ def test_metadata_may_be_as_long_as_allowed_counted_in_utf_16() -> None:
     assert [one.offset for one in driver.fetch(0, 1, 2, 3)] == [1, -1, 1, -1]
 
 
-def test_no_metadata_comes_back_as_empty_metadata() -> None:
+def test_null_metadata_is_returned_as_empty() -> None:
     driver = Driver()
     driver.commit(at(0, 1, metadata=None))
     assert driver.fetch(0)[0].metadata == ""
 
 
-def test_what_was_never_committed_is_minus_one_and_no_error() -> None:
+def test_an_uncommitted_offset_is_minus_1_without_an_error() -> None:
     assert Driver().fetch(0, 7) == [FetchedOffset(0), FetchedOffset(7)]
     assert FetchedOffset(0) == FetchedOffset(0, -1, -1, "", ErrorCode.NONE)
 
@@ -142,7 +142,7 @@ def test_without_topics_all_offsets_are_fetched() -> None:
     assert driver.run(driver.machine.fetch("unknown", None, require_stable=False)) == []
 
 
-def test_an_offset_that_a_transaction_is_about_to_replace_is_unstable_for_those_who_ask() -> None:
+def test_a_pending_offset_is_unstable_with_require_stable() -> None:
     driver = Driver()
     driver.commit(at(0, 1))
     driver.commit(at(0, 2), producer_id=7)
@@ -155,7 +155,7 @@ def test_an_offset_that_a_transaction_is_about_to_replace_is_unstable_for_those_
 # --- deletion -----------------------------------------------------------------------------------------------------------------------
 
 
-def test_deleting_a_group_forgets_its_offsets_and_itself() -> None:
+def test_deleting_a_group_removes_its_offsets_and_record() -> None:
     driver = Driver()
     driver.commit(at(0, 1), at(1, 2))
     driver.run(driver.machine.delete_group("g"))
@@ -187,7 +187,7 @@ def test_offsets_of_topics_that_a_live_consumer_reads_are_not_deleted() -> None:
     assert driver.log[-1][0].key == OffsetCommitKey("g", "old", 0), "no tombstone for what was not there"
 
 
-def test_offsets_of_an_active_group_that_is_no_consumers_cannot_be_deleted() -> None:
+def test_offsets_of_an_active_non_consumer_group_cannot_be_deleted() -> None:
     driver = Driver()
     driver.member(protocol_type="connect")
     with pytest.raises(Rejected) as refused:
@@ -202,7 +202,7 @@ def test_offsets_of_an_unknown_group_cannot_be_deleted(group_id: str, error: Err
     assert refused.value.code is error
 
 
-def test_a_deleted_topic_takes_the_offsets_of_all_groups_along() -> None:
+def test_a_deleted_topics_offsets_are_removed_from_all_groups() -> None:
     driver = Driver()
     driver.commit(at(0, 1), at(0, 2, topic="u"))
     driver.commit(at(3, 4), group_id="h")
@@ -219,7 +219,7 @@ def expire(driver: Driver) -> None:
     driver.run(driver.machine.expire_offsets(driver.now))
 
 
-def test_offsets_of_a_simple_group_expire_by_their_own_age_and_the_group_goes_with_the_last() -> None:
+def test_a_simple_groups_offsets_expire_by_age_and_the_last_removes_the_group() -> None:
     driver = Driver()
     driver.commit(at(0, 1))
     driver.pass_ms(DAY_MS)
@@ -236,7 +236,7 @@ def test_offsets_of_a_simple_group_expire_by_their_own_age_and_the_group_goes_wi
     assert "g" not in driver.machine.groups
 
 
-def test_offsets_of_an_empty_group_expire_together_counted_from_when_it_became_empty() -> None:
+def test_an_empty_groups_offsets_expire_together() -> None:
     driver = Driver()
     driver.member()
     driver.commit(at(0, 1), member_id="m", generation=1)
@@ -252,7 +252,7 @@ def test_offsets_of_an_empty_group_expire_together_counted_from_when_it_became_e
     assert "g" not in driver.machine.groups
 
 
-def test_of_a_running_group_only_offsets_of_topics_that_nobody_reads_expire() -> None:
+def test_a_stable_groups_offsets_of_unsubscribed_topics_expire() -> None:
     driver = Driver()
     driver.member(topics=["t"])
     driver.commit(at(0, 1), at(0, 2, topic="old"), member_id="m", generation=1)
@@ -263,7 +263,7 @@ def test_of_a_running_group_only_offsets_of_topics_that_nobody_reads_expire() ->
     assert "g" in driver.machine.groups
 
 
-def test_offsets_of_a_running_group_that_is_no_consumers_never_expire() -> None:
+def test_a_stable_non_consumer_groups_offsets_never_expire() -> None:
     driver = Driver()
     driver.member(protocol_type="connect")
     driver.commit(at(0, 1), member_id="m", generation=1)
@@ -272,7 +272,7 @@ def test_offsets_of_a_running_group_that_is_no_consumers_never_expire() -> None:
     assert driver.fetch(0)[0].offset == 1
 
 
-def test_an_offset_with_its_own_retention_expires_when_it_says() -> None:
+def test_an_offset_with_a_retention_time_expires_then() -> None:
     driver = Driver()
     driver.commit(at(0, 1), retention_ms=1_000)
     driver.pass_ms(1_000)
@@ -280,7 +280,7 @@ def test_an_offset_with_its_own_retention_expires_when_it_says() -> None:
     assert driver.fetch(0)[0].offset == -1
 
 
-def test_an_offset_that_is_to_be_kept_for_longer_than_time_can_tell_is_kept() -> None:
+def test_an_offset_with_a_retention_beyond_the_largest_time_is_kept() -> None:
     driver = Driver()
     driver.commit(at(0, 1), retention_ms=2**63 - 1)
     driver.pass_ms(70 * DAY_MS)
@@ -298,7 +298,7 @@ def test_an_offset_with_a_pending_one_does_not_expire_and_keeps_its_group() -> N
     assert "g" in driver.machine.groups
 
 
-def test_a_group_that_waits_for_a_new_member_is_not_swept_away() -> None:
+def test_a_group_with_a_pending_member_is_not_deleted() -> None:
     driver = Driver()
     driver.machine.join(
         "g",
@@ -328,7 +328,7 @@ def test_the_session_timeout_must_be_within_its_bounds(timeout_ms: int, fits: bo
     assert Driver().member(session_timeout_ms=timeout_ms) == ("m" if fits else "INVALID_SESSION_TIMEOUT")
 
 
-def test_requests_for_unknown_or_nameless_groups_are_refused_by_name() -> None:
+def test_requests_for_unknown_or_empty_group_ids_are_refused() -> None:
     driver = Driver()
     machine, now = driver.machine, driver.now
     syncing = Syncing(member_id="m", generation=1)
@@ -345,7 +345,7 @@ def test_requests_for_unknown_or_nameless_groups_are_refused_by_name() -> None:
 # --- reading back ---------------------------------------------------------------------------------------------------------------------
 
 
-def test_reading_the_log_back_gives_the_same_groups_and_offsets() -> None:
+def test_loading_the_log_restores_groups_and_offsets() -> None:
     driver = Driver()
     driver.commit(at(0, 1), at(1, 2))
     driver.member()
@@ -363,7 +363,7 @@ def test_reading_the_log_back_gives_the_same_groups_and_offsets() -> None:
     assert restored.groups["g"].heartbeat("m", None, 1, driver.now) is ErrorCode.NONE
 
 
-def test_tombstones_for_what_was_never_seen_are_no_obstacle() -> None:
+def test_tombstones_of_unknown_keys_are_ignored() -> None:
     restored = GroupCoordinator(GroupsConfig())
     restored.apply(GroupRecord(GroupMetadataKey("g"), None), 0)
     restored.apply(GroupRecord(OffsetCommitKey("g", "t", 0), None), 1)
@@ -390,7 +390,7 @@ def joining(**changes: Any) -> Joining:
     [({"require_known_member_id": True}, 0), ({}, 3_000), ({}, 0), ({"protocols": ()}, 0)],
     ids=["asked to come again", "waits", "leads at once", "refused"],
 )
-def test_the_first_record_of_a_classic_group_says_that_it_is_there(changes: dict[str, Any], delay_ms: int) -> None:
+def test_the_first_record_of_a_classic_group_creates_it(changes: dict[str, Any], delay_ms: int) -> None:
     driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=delay_ms)))
     driver.run(driver.machine.join("g", joining(**changes), 1, driver.now))
     assert [record for record, _ in driver.log] == [GroupRecord(GroupMetadataKey("g"), GroupMetadataValue(current_state_timestamp=WALL_MS))]
@@ -399,7 +399,7 @@ def test_the_first_record_of_a_classic_group_says_that_it_is_there(changes: dict
     assert restored.groups["g"].is_empty
 
 
-def test_the_first_record_takes_nothing_from_who_has_joined_meanwhile() -> None:
+def test_the_first_record_keeps_members_that_joined_meanwhile() -> None:
     driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=0)))
     (reply,) = driver.run(driver.machine.join("g", joining(), 1, driver.now))
     assert isinstance(reply.answer, JoinAnswer)
@@ -409,7 +409,7 @@ def test_the_first_record_takes_nothing_from_who_has_joined_meanwhile() -> None:
     assert driver.machine.heartbeat("g", "m", None, 1, driver.now) is ErrorCode.NONE
 
 
-def test_a_group_that_offsets_have_made_has_its_first_record_with_its_first_generation() -> None:
+def test_a_simple_groups_first_record_is_its_first_generation() -> None:
     driver = Driver(GroupsConfig(classic=ClassicConfig(initial_rebalance_delay_ms=0)))
     driver.commit(OffsetToCommit("t", 0, 1))
     driver.run(driver.machine.join("g", joining(), 1, driver.now))

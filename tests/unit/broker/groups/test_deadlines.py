@@ -3,7 +3,7 @@ from __future__ import annotations
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 
 
-def test_those_that_have_come_are_given_once_in_their_order() -> None:
+def test_due_deadlines_are_returned_once_in_order() -> None:
     deadlines = Deadlines()
     deadlines.set(DeadlineKind.SESSION, "late", 30)
     deadlines.set(DeadlineKind.SESSION, "b", 20)
@@ -17,7 +17,7 @@ def test_those_that_have_come_are_given_once_in_their_order() -> None:
     assert deadlines.next_ms == 30
 
 
-def test_a_deadline_that_moves_back_is_never_missed() -> None:
+def test_a_postponed_deadline_is_not_missed() -> None:
     deadlines = Deadlines()
     deadlines.set(DeadlineKind.SESSION, "m", 10)
     deadlines.set(DeadlineKind.SESSION, "m", 20)
@@ -26,7 +26,7 @@ def test_a_deadline_that_moves_back_is_never_missed() -> None:
     assert deadlines.next_ms == 20
 
 
-def test_one_that_runs_is_not_moved_by_set_if_absent() -> None:
+def test_set_if_absent_does_not_move_a_deadline() -> None:
     deadlines = Deadlines()
     deadlines.set_if_absent(DeadlineKind.JOIN, "m", 10)
     deadlines.set_if_absent(DeadlineKind.JOIN, "m", 20)

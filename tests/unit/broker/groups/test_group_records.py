@@ -116,7 +116,7 @@ def test_values_are_written_in_the_versions_of_kafka_4_1() -> None:
     assert version_written(GROUP) == 3
 
 
-def test_a_key_of_the_oldest_type_is_read_like_one_of_its_successor() -> None:
+def test_a_key_of_version_0_is_decoded_like_version_1() -> None:
     record = decode_record(bytes.fromhex("0000" + OFFSET_KEY[4:]), None)
     assert record == GroupRecord(OffsetCommitKey("gr", "tö", 9), None)
 

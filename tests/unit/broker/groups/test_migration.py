@@ -40,7 +40,7 @@ def with_classic_pair(user_data: bytes = b"", **config: object) -> tuple[GroupsD
     return driver, members
 
 
-def test_the_first_member_of_the_new_protocol_turns_a_classic_group_and_nobody_loses_anything() -> None:
+def test_the_first_consumer_protocol_member_converts_a_classic_group_without_loss() -> None:
     driver, (leader, second) = with_classic_pair()
     answer = driver.join("new")
     assert (answer.epoch, answer.assignment) == (3, {})
@@ -51,7 +51,7 @@ def test_the_first_member_of_the_new_protocol_turns_a_classic_group_and_nobody_l
     assert isinstance(driver.restored().groups["g"], ConsumerGroup)
 
 
-def test_a_migrated_group_comes_to_rest_with_all_three_sharing() -> None:
+def test_a_converted_group_is_balanced_over_its_three_members() -> None:
     driver, classic = with_classic_pair()
     driver.join("new")
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_a_migrated_group_comes_to_rest_with_all_three_sharing() -> None:
     assert sorted(sum(map(len, member.assigned.values())) for member in driver.group.members.values()) == [1, 1, 2]
 
 
-def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None:
+def test_a_conversion_makes_waiting_classic_members_rejoin() -> None:
     driver = GroupsDriver()
     first = driver.joined()
     driver.classic_join(new_member_id="second")
@@ -76,7 +76,7 @@ def test_members_that_wait_in_the_classic_group_are_told_to_join_again() -> None
     assert set(driver.group.members) == {first.member_id, "second", "new"}
 
 
-def test_members_that_wait_in_the_classic_group_wait_on_when_the_one_of_the_new_protocol_is_refused() -> None:
+def test_a_refused_conversion_keeps_waiting_joins() -> None:
     driver = GroupsDriver()
     first = driver.joined()
     driver.classic_join(new_member_id="second")
@@ -89,7 +89,7 @@ def test_members_that_wait_in_the_classic_group_wait_on_when_the_one_of_the_new_
     assert driver.answers[waiting].error is ErrorCode.NONE
 
 
-def test_a_partition_that_the_old_leader_gave_twice_has_one_owner_afterwards() -> None:
+def test_a_partition_assigned_twice_has_one_owner_after_the_conversion() -> None:
     driver = GroupsDriver()
     first = driver.joined()
     driver.classic_join(new_member_id="second")
@@ -102,20 +102,20 @@ def test_a_partition_that_the_old_leader_gave_twice_has_one_owner_afterwards() -
 
 
 @pytest.mark.parametrize("policy", [{"allows_upgrade": False}, {"max_size": 1}])
-def test_a_classic_group_stays_one_where_the_policy_or_its_size_says_so(policy: dict[str, object]) -> None:
+def test_the_policy_or_size_limit_prevents_a_conversion(policy: dict[str, object]) -> None:
     driver, _ = with_classic_pair(**policy)
     fields = {"topic_names": frozenset({"t"}), "rebalance_timeout_ms": 1, "owned": {}}
     assert driver.refused("new", 0, **fields) in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.GROUP_MAX_SIZE_REACHED}
     assert driver.classic.state is ClassicState.STABLE
 
 
-def test_a_group_that_is_no_consumers_group_stays_classic() -> None:
+def test_a_group_of_another_protocol_type_is_not_converted() -> None:
     driver = GroupsDriver()
     driver.joined(protocol_type="connect", protocols=(JoinProtocol("x", b"?"),))
     assert driver.refused("new", 0, topic_names=frozenset(), rebalance_timeout_ms=1, owned={}) is ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_whose_assignor_hands_out_bytes_of_its_own_stays_classic() -> None:
+def test_a_group_with_custom_assignor_data_is_not_converted() -> None:
     driver, _ = with_classic_pair(b"mine")
     written = len(driver.log)
     with pytest.raises(Rejected, match="custom assignor") as refused:
@@ -125,7 +125,7 @@ def test_a_group_whose_assignor_hands_out_bytes_of_its_own_stays_classic() -> No
     assert len(driver.log) == written
 
 
-def test_who_waits_in_a_classic_group_goes_on_waiting_when_a_member_of_the_new_protocol_is_refused() -> None:
+def test_a_refused_consumer_protocol_member_keeps_waiting_joins_and_syncs() -> None:
     driver, _ = with_classic_pair(b"mine")
     assert driver.classic_join() is None
     with pytest.raises(Rejected):
@@ -133,14 +133,14 @@ def test_who_waits_in_a_classic_group_goes_on_waiting_when_a_member_of_the_new_p
     assert driver.last_ticket not in driver.answers
 
 
-def test_when_an_admin_removes_the_last_member_of_the_new_protocol_the_rest_is_a_classic_group_that_rebalances() -> None:
+def test_removing_the_last_consumer_protocol_member_converts_the_group_to_classic() -> None:
     driver, _ = with_classic_pair()
     driver.join("new")
     assert driver.classic_leave(Leaving("new")) == [ErrorCode.NONE]
     assert driver.classic.state is ClassicState.PREPARING_REBALANCE
 
 
-def test_a_new_group_whose_first_record_could_not_be_written_begins_again_with_the_next_join() -> None:
+def test_a_failed_first_record_is_repeated_by_the_next_join() -> None:
     driver = GroupsDriver()
     driver.refuses_writes = True
     with pytest.raises(Rejected):
@@ -151,7 +151,7 @@ def test_a_new_group_whose_first_record_could_not_be_written_begins_again_with_t
     assert "g" in driver.restored().groups
 
 
-def test_a_subscription_that_cannot_be_read_keeps_the_group_classic() -> None:
+def test_an_unreadable_subscription_prevents_a_conversion() -> None:
     driver = GroupsDriver()
     driver.joined(protocols=(JoinProtocol("range", b"?"),))
     written = len(driver.log)
@@ -160,7 +160,7 @@ def test_a_subscription_that_cannot_be_read_keeps_the_group_classic() -> None:
     assert isinstance(driver.machine.groups["g"], ClassicGroup)
 
 
-def test_when_the_last_member_of_the_new_protocol_leaves_the_rest_is_a_classic_group_that_rebalances() -> None:
+def test_the_last_consumer_protocol_members_leave_converts_the_group_to_classic() -> None:
     driver, (leader, second) = with_classic_pair()
     driver.join("new")
     driver.beat("new", -1)
@@ -173,7 +173,7 @@ def test_when_the_last_member_of_the_new_protocol_leaves_the_rest_is_a_classic_g
     assert {read_assignment(member.assignment, driver.topics)[T] for member in restored.members} == {frozenset({0, 1}), frozenset({2, 3})}
 
 
-def test_members_of_the_new_classic_group_have_sessions() -> None:
+def test_members_of_a_group_converted_to_classic_have_sessions() -> None:
     driver, _ = with_classic_pair()
     driver.join("new")
     driver.beat("new", -1)
@@ -181,21 +181,21 @@ def test_members_of_the_new_classic_group_have_sessions() -> None:
     assert driver.classic.state is ClassicState.EMPTY
 
 
-def test_a_silent_last_member_of_the_new_protocol_makes_the_group_classic_too() -> None:
+def test_the_last_consumer_protocol_members_expiry_converts_the_group_to_classic() -> None:
     driver, (leader, second) = with_classic_pair(session_timeout_ms=5_000)
     driver.join("new")
     driver.pass_ms(5_000)
     assert {member.member_id for member in driver.classic.members} == {leader, second}
 
 
-def test_without_downgrade_the_rest_stays_a_consumer_group() -> None:
+def test_without_a_downgrade_policy_the_group_stays_a_consumer_group() -> None:
     driver, (leader, second) = with_classic_pair(allows_downgrade=False)
     driver.join("new")
     driver.beat("new", -1)
     assert set(driver.group.members) == {leader, second}
 
 
-def test_a_static_member_that_comes_back_classic_as_the_last_turns_the_group_without_a_rebalance() -> None:
+def test_the_last_static_members_classic_return_converts_without_a_rebalance() -> None:
     driver = GroupsDriver()
     driver.join("new", instance_id="i")
     had = driver.member("new").assigned
@@ -206,7 +206,7 @@ def test_a_static_member_that_comes_back_classic_as_the_last_turns_the_group_wit
     assert read_assignment(synced.assignment, driver.topics) == had
 
 
-def test_a_static_member_that_comes_back_classic_with_other_topics_turns_the_group_and_its_members_share_them() -> None:
+def test_a_static_members_classic_return_with_other_topics_rebalances() -> None:
     driver = GroupsDriver(FakeTopics(t=4, u=2))
     driver.join("new", instance_id="i")
     had = driver.member("new").assigned
@@ -217,14 +217,14 @@ def test_a_static_member_that_comes_back_classic_with_other_topics_turns_the_gro
     assert read_assignment(member.assignment, driver.topics) == had
 
 
-def test_more_members_than_a_classic_group_may_have_stay_a_consumer_group() -> None:
+def test_the_classic_size_limit_prevents_a_conversion_to_classic() -> None:
     driver, (leader, second) = with_classic_pair(classic_max_size=1)
     driver.join("new")
     driver.beat("new", -1)
     assert set(driver.group.members) == {leader, second}
 
 
-def test_an_empty_classic_group_makes_place_and_its_offsets_stay() -> None:
+def test_an_empty_classic_group_is_replaced_and_its_offsets_are_kept() -> None:
     driver = GroupsDriver(allows_upgrade=False)
     effects = driver.machine.commit(Commit(group_id="g", offsets=[OffsetToCommit("t", 0, 7)]), driver.now)
     driver.take(effects.records, [])
@@ -233,7 +233,7 @@ def test_an_empty_classic_group_makes_place_and_its_offsets_stay() -> None:
     assert driver.restored().fetch("g", None, require_stable=True).response[0][1][0].offset == 7
 
 
-def test_an_empty_consumer_group_makes_place_for_a_classic_one() -> None:
+def test_an_empty_consumer_group_is_replaced_by_a_classic_one() -> None:
     driver = GroupsDriver(FakeTopics(t=4), allows_downgrade=False)
     driver.join("new", (), topic_regex="t")
     driver.beat("new", -1)
@@ -244,7 +244,7 @@ def test_an_empty_consumer_group_makes_place_for_a_classic_one() -> None:
     assert isinstance(driver.restored().groups.get("g"), ClassicGroup | None)
 
 
-def test_a_deleted_group_leaves_nothing_behind() -> None:
+def test_a_deleted_group_leaves_no_state() -> None:
     driver = GroupsDriver()
     driver.join("new", (), topic_regex="t")
     driver.beat("new", -1)
@@ -255,7 +255,7 @@ def test_a_deleted_group_leaves_nothing_behind() -> None:
     assert all(value is None for value in latest.values())
 
 
-def test_there_and_back_again_the_log_gives_the_group_that_is() -> None:
+def test_after_two_conversions_the_log_restores_the_group() -> None:
     driver, _ = with_classic_pair()
     driver.join("new")
     restored = driver.restored().groups["g"]

@@ -41,7 +41,7 @@ def test_a_commit_marker_makes_pending_offsets_visible() -> None:
     assert not offsets.has_open_transaction("g")
 
 
-def test_an_abort_marker_forgets_pending_offsets() -> None:
+def test_an_abort_marker_discards_pending_offsets() -> None:
     offsets = Offsets()
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.put("g", "t", 0, value(5), record_offset=1, producer_id=7)
@@ -73,7 +73,7 @@ def test_a_marker_of_an_unknown_producer_changes_nothing() -> None:
     assert committed(offsets) == 5
 
 
-def test_a_tombstone_takes_the_committed_and_the_pending_offset() -> None:
+def test_a_tombstone_removes_committed_and_pending_offsets() -> None:
     offsets = Offsets()
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.put("g", "t", 0, value(5), record_offset=1, producer_id=7)
@@ -92,7 +92,7 @@ def test_a_tombstone_for_what_was_never_committed_changes_nothing() -> None:
     assert committed(offsets) == 1
 
 
-def test_a_group_without_offsets_leaves_nothing_behind() -> None:
+def test_a_group_without_offsets_leaves_no_state() -> None:
     offsets = Offsets()
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.remove("g", "t", 0)
@@ -100,7 +100,7 @@ def test_a_group_without_offsets_leaves_nothing_behind() -> None:
     assert "g" not in offsets.committed
 
 
-def test_each_key_is_named_once_though_it_is_committed_and_pending() -> None:
+def test_a_committed_and_pending_key_is_listed_once() -> None:
     offsets = Offsets()
     offsets.put("g", "t", 0, value(1), record_offset=0)
     offsets.put("g", "t", 0, value(2), record_offset=1, producer_id=7)
@@ -109,13 +109,13 @@ def test_each_key_is_named_once_though_it_is_committed_and_pending() -> None:
     assert sorted(offsets.keys_of_topic("t")) == [("g", 0), ("h", 4)]
 
 
-def test_an_offset_expires_when_the_retention_has_passed_and_not_a_millisecond_before() -> None:
+def test_an_offset_expires_exactly_after_the_retention() -> None:
     offsets = Offsets()
     assert not offsets.is_expired(value(1), base_ms=1_000, retention_ms=DAY_MS, now_ms=1_000 + DAY_MS - 1)
     assert offsets.is_expired(value(1), base_ms=1_000, retention_ms=DAY_MS, now_ms=1_000 + DAY_MS)
 
 
-def test_an_offset_with_its_own_expiry_heeds_nothing_else() -> None:
+def test_an_offset_with_an_expiry_ignores_the_retention() -> None:
     offsets = Offsets()
     own = value(1, expire_timestamp=5_000)
     assert not offsets.is_expired(own, base_ms=0, retention_ms=1, now_ms=4_999)

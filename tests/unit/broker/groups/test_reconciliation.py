@@ -33,17 +33,17 @@ def member(epoch: int, *assigned: int, state: MemberState = MemberState.STABLE, 
     )
 
 
-def test_a_member_in_the_targets_epoch_stays_as_it_is() -> None:
+def test_a_member_in_the_targets_epoch_is_unchanged() -> None:
     stable = member(3, 1)
     assert reconcile(stable, target(3, 1, 2), None) is stable
 
 
-def test_a_new_member_gets_what_is_free() -> None:
+def test_a_new_member_gets_free_partitions() -> None:
     after = reconcile(member(0), target(1, 0, 1), parts())
     assert (after.state, after.epoch, after.previous_epoch, after.assigned) == (MemberState.STABLE, 1, 0, parts(0, 1))
 
 
-def test_what_others_still_hold_is_waited_for_in_the_new_epoch() -> None:
+def test_a_member_waits_in_the_new_epoch_for_partitions_of_others() -> None:
     after = reconcile(member(0), target(2, 0, 1), parts())
     waiting = reconcile(member(0), target(2, 0, 1, held={1}), parts())
     assert after.assigned == parts(0, 1)
@@ -51,7 +51,7 @@ def test_what_others_still_hold_is_waited_for_in_the_new_epoch() -> None:
     assert reconcile(waiting, target(2, 0, 1), None).assigned == parts(0, 1)
 
 
-def test_nothing_new_is_given_before_everything_is_given_back() -> None:
+def test_nothing_is_assigned_before_all_is_revoked() -> None:
     after = reconcile(member(1, 0, 1), target(2, 1, 2), None)
     assert (after.state, after.epoch, after.assigned, after.pending_revocation) == (
         MemberState.UNREVOKED_PARTITIONS,
@@ -62,49 +62,49 @@ def test_nothing_new_is_given_before_everything_is_given_back() -> None:
 
 
 @pytest.mark.parametrize("owned", [None, parts(0, 1), parts(0)], ids=["not said", "all", "the one to give back"])
-def test_a_member_that_does_not_say_that_it_let_go_has_not(owned: Assignment | None) -> None:
+def test_a_heartbeat_without_owned_partitions_confirms_no_revocation(owned: Assignment | None) -> None:
     revoking = member(1, 1, state=MemberState.UNREVOKED_PARTITIONS, pending=parts(0))
     assert reconcile(revoking, target(2, 1, 2), owned) is revoking
 
 
-def test_once_it_let_go_it_enters_the_epoch_and_gets_the_rest() -> None:
+def test_after_the_revocation_a_member_enters_the_epoch_and_gets_the_rest() -> None:
     revoking = member(1, 1, state=MemberState.UNREVOKED_PARTITIONS, pending=parts(0))
     after = reconcile(revoking, target(2, 1, 2), parts(1))
     assert (after.state, after.epoch, after.assigned, after.pending_revocation) == (MemberState.STABLE, 2, parts(1, 2), {})
 
 
-def test_a_member_that_let_go_may_be_told_to_give_back_more_for_a_newer_target() -> None:
+def test_a_newer_target_can_revoke_more_after_a_revocation() -> None:
     revoking = member(1, 1, state=MemberState.UNREVOKED_PARTITIONS, pending=parts(0))
     after = reconcile(revoking, target(4, 2), parts(1))
     assert (after.state, after.epoch, after.pending_revocation) == (MemberState.UNREVOKED_PARTITIONS, 1, parts(1))
 
 
-def test_a_member_that_does_not_own_what_is_taken_back_goes_on_at_once() -> None:
+def test_a_revocation_of_unowned_partitions_completes_at_once() -> None:
     after = reconcile(member(1, 0, 1), target(2, 1), parts(1))
     assert (after.state, after.epoch, after.assigned) == (MemberState.STABLE, 2, parts(1))
 
 
-def test_a_waiting_member_to_whom_nothing_happened_is_not_written_again() -> None:
+def test_an_unchanged_waiting_member_is_not_written_again() -> None:
     waiting = reconcile(member(0), target(2, 0, 1, held={1}), parts())
     heard = reconcile(waiting, target(2, 0, 1, held={1}), parts(0))
     assert heard.previous_epoch == 2, "it has heard of the epoch"
     assert reconcile(heard, target(2, 0, 1, held={1}), parts(0)) is heard
 
 
-def test_a_partition_has_the_epoch_in_which_it_was_given_as_long_as_it_is_kept() -> None:
+def test_a_kept_partition_keeps_its_assignment_epoch() -> None:
     first = reconcile(member(0), target(2, 0, 1), parts())
     revoking = reconcile(first, target(3, 1, 2), parts(0, 1))
     assert revoking.epochs == {(T, 0): 2, (T, 1): 2}
     assert reconcile(revoking, target(3, 1, 2), parts(1)).epochs == {(T, 1): 2, (T, 2): 3}
 
 
-def test_what_a_member_is_given_again_before_it_let_go_is_new() -> None:
+def test_a_partition_assigned_again_during_its_revocation_has_a_new_epoch() -> None:
     revoking = member(1, 1, state=MemberState.UNREVOKED_PARTITIONS, pending=parts(0))
     after = reconcile(revoking, target(3, 0, 1, held={0, 1}), parts(1))
     assert (after.assigned, after.epochs) == (parts(0, 1), {(T, 0): 3, (T, 1): 1})
 
 
-def test_a_topic_that_a_member_gave_up_is_taken_back_before_there_is_a_new_target() -> None:
+def test_an_unsubscribed_topic_is_revoked_before_a_new_target() -> None:
     after = reconcile(member(3, 0, 1), target(3, 0, 1, subscribed=frozenset(), changed=True), None)
     assert (after.state, after.epoch, after.assigned, after.pending_revocation) == (
         MemberState.UNREVOKED_PARTITIONS,
@@ -116,12 +116,12 @@ def test_a_topic_that_a_member_gave_up_is_taken_back_before_there_is_a_new_targe
     assert (let_go.state, let_go.assigned, let_go.epochs) == (MemberState.STABLE, {}, {})
 
 
-def test_an_older_target_gives_no_topic_that_the_member_gave_up() -> None:
+def test_an_older_target_assigns_no_unsubscribed_topic() -> None:
     after = reconcile(member(0), target(2, 0, 1, subscribed=frozenset()), parts())
     assert (after.state, after.epoch, after.assigned) == (MemberState.STABLE, 2, {})
 
 
-def test_a_member_in_a_state_of_a_newer_coordinator_begins_again() -> None:
+def test_a_member_in_an_unknown_state_starts_again() -> None:
     unknown = member(1, 0, state=MemberState.UNKNOWN)
     with pytest.raises(Rejected) as refused:
         reconcile(unknown, target(2, 1), parts(0))
@@ -129,7 +129,7 @@ def test_a_member_in_a_state_of_a_newer_coordinator_begins_again() -> None:
     assert reconcile(unknown, target(2, 1), parts()).assigned == parts(1)
 
 
-def test_whoever_does_not_say_what_it_owns_is_not_believed_to_own_a_part_of_it() -> None:
+def test_missing_owned_partitions_are_not_a_subset() -> None:
     assert is_subset(parts(0), parts(0, 1))
     assert is_subset(parts(), parts())
     assert not is_subset(None, parts(0))

@@ -44,13 +44,13 @@ def test_a_group_has_one_resolution_at_a_time() -> None:
     assert driver.machine.next_resolution("g") is not None, "the other one ended without a result"
 
 
-def test_a_group_without_an_expression_resolves_nothing() -> None:
+def test_a_group_without_a_regular_expression_resolves_nothing() -> None:
     driver = GroupsDriver()
     driver.join("a")
     assert driver.machine.next_resolution("g") is None
 
 
-def test_a_resolution_is_planned_again_only_after_the_least_interval() -> None:
+def test_a_resolution_is_planned_again_after_the_minimum_interval() -> None:
     driver = resolved_group()
     driver.topics.set("t3", 1)
     driver.mono_ms += REFRESH_MIN_INTERVAL_MS
@@ -68,7 +68,7 @@ def test_a_topic_that_grows_or_is_deleted_plans_no_resolution() -> None:
     assert not is_planned(driver)
 
 
-def test_a_resolution_is_planned_when_the_refresh_interval_is_over() -> None:
+def test_a_resolution_is_planned_after_the_refresh_interval() -> None:
     driver = resolved_group(regex_refresh_interval_ms=600_000)
     driver.mono_ms += 600_000
     assert not is_planned(driver)
@@ -87,7 +87,7 @@ def test_a_resolution_that_finds_nothing_new_is_written_and_changes_no_epoch() -
     assert not is_planned(driver), "the time of this resolution counts"
 
 
-def test_a_group_that_was_read_back_is_resolved_again() -> None:
+def test_a_loaded_group_is_resolved_again() -> None:
     driver = resolved_group()
     driver.restart()
     assert not is_planned(driver), "the time of the last resolution was read back"
@@ -96,7 +96,7 @@ def test_a_group_that_was_read_back_is_resolved_again() -> None:
     assert not is_planned(driver)
 
 
-def test_a_resolution_that_could_not_be_written_is_planned_again() -> None:
+def test_a_resolution_with_a_failed_write_is_planned_again() -> None:
     driver = resolved_group()
     driver.mono_ms += REFRESH_MIN_INTERVAL_MS + 1
     driver.topics.set("t3", 1)
@@ -108,7 +108,7 @@ def test_a_resolution_that_could_not_be_written_is_planned_again() -> None:
     assert driver.group.resolved == {"t.*": frozenset({"t1", "t2", "t3"})}
 
 
-def test_an_expression_that_nobody_has_any_more_is_not_written() -> None:
+def test_an_unused_regular_expressions_resolution_is_not_written() -> None:
     driver = waiting_group()
     driver.join("b", ("u",))
     driver.beat("a", -1)
@@ -117,7 +117,7 @@ def test_an_expression_that_nobody_has_any_more_is_not_written() -> None:
     assert len(driver.log) == written
 
 
-def test_a_resolution_for_a_group_that_was_deleted_changes_nothing() -> None:
+def test_a_deleted_groups_resolution_changes_nothing() -> None:
     driver = waiting_group()
     driver.beat("a", -1)
     driver.take(driver.machine.delete_group("g").records, [])
@@ -125,7 +125,7 @@ def test_a_resolution_for_a_group_that_was_deleted_changes_nothing() -> None:
     assert driver.machine.groups == {}
 
 
-def test_names_are_matched_in_slices_and_only_those_that_the_member_may_describe() -> None:
+def test_names_are_matched_in_slices_and_need_describe_permission() -> None:
     topics = FakeTopics(**{f"t{index:04}": 1 for index in range(2 * NAMES_PER_SLICE)})
     resolution = Resolution("g", ("t.*", "t0001"), lambda name: name != "t0000")
     slices = 0
@@ -136,7 +136,7 @@ def test_names_are_matched_in_slices_and_only_those_that_the_member_may_describe
     assert resolution.found == {"t.*": frozenset(topics.names()) - {"t0000"}, "t0001": frozenset({"t0001"})}
 
 
-def test_an_expression_of_the_log_that_cannot_be_read_stands_for_nothing(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_invalid_regular_expression_in_the_log_matches_no_topic(caplog: pytest.LogCaptureFixture) -> None:
     resolution = Resolution("g", ("(", "t"))
     with caplog.at_level(logging.ERROR):
         assert list(resolution.steps(FakeTopics(t=1), WALL_MS)) == [None]
@@ -144,7 +144,7 @@ def test_an_expression_of_the_log_that_cannot_be_read_stands_for_nothing(caplog:
     assert "group g" in caplog.text
 
 
-def test_a_record_of_another_program_is_resolved_again_by_its_time() -> None:
+def test_a_resolution_written_by_kafka_is_refreshed_by_its_time() -> None:
     driver = resolved_group()
     key = ConsumerGroupRegularExpressionKey("g", "t.*")
     old = ConsumerGroupRegularExpressionValue(["t1"], 7, driver.now.wall_ms - 600_001)

@@ -40,44 +40,44 @@ def test_removing_an_unknown_member_changes_nothing() -> None:
     assert made.leader_id == "a"
 
 
-def test_an_instance_id_is_free_again_when_its_member_goes() -> None:
+def test_removing_a_member_frees_its_instance_id() -> None:
     made = roster(member("a", instance_id="i"))
     assert made.static_member_id("i") == "a"
     made.remove("a")
     assert made.static_member_id("i") is None
 
 
-def test_one_instance_id_cannot_name_two_members() -> None:
+def test_two_members_cannot_have_one_instance_id() -> None:
     with pytest.raises(AssertionError):
         roster(member("a", instance_id="i"), member("b", instance_id="i"))
 
 
-def test_a_replaced_leader_hands_the_leadership_to_its_replacement() -> None:
+def test_a_replaced_leaders_replacement_leads() -> None:
     made = roster(member("a", instance_id="i"), member("b"))
     made.replace("a", member("a2", instance_id="i"))
     assert made.leader_id == "a2"
     assert made.static_member_id("i") == "a2"
 
 
-def test_a_leader_that_did_not_join_gives_way_to_the_first_that_did() -> None:
+def test_an_absent_leader_is_replaced_by_the_first_that_joined() -> None:
     made = roster(member("a"), member("b"), member("c", joined=True))
     assert made.elect_joined_leader()
     assert made.leader_id == "c"
 
 
-def test_nobody_is_elected_when_nobody_joined() -> None:
+def test_no_leader_is_elected_without_a_joined_member() -> None:
     made = roster(member("a"))
     assert not made.elect_joined_leader()
     assert made.leader_id == "a"
 
 
-def test_a_protocol_is_supported_when_everyone_speaks_it() -> None:
+def test_a_protocol_is_supported_if_every_member_has_it() -> None:
     made = roster(member("a", "x", "y"), member("b", "y", "z"))
     assert made.supports({"y"})
     assert not made.supports({"x", "z"})
 
 
-def test_support_follows_members_that_change_and_go() -> None:
+def test_supported_protocols_follow_member_changes() -> None:
     made = roster(member("a", "x", "y"), member("b", "y"))
     made.remove("b")
     assert made.supports({"x"})

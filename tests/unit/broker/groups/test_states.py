@@ -6,7 +6,7 @@ from ottla.broker.groups.states import MOVES, ClassicState
 
 
 @pytest.mark.parametrize("state", ClassicState)
-def test_every_state_but_dead_can_die_and_dead_is_the_end(state: ClassicState) -> None:
+def test_every_state_can_become_dead_and_dead_is_final(state: ClassicState) -> None:
     assert (ClassicState.DEAD in MOVES[state]) == (state is not ClassicState.DEAD)
 
 

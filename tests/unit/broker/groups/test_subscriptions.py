@@ -8,11 +8,11 @@ from ottla.broker.groups.subscriptions import topics_of, union_of_topics
 from tests.support.classic_groups import subscription
 
 
-def test_the_topics_are_read_and_what_follows_them_is_not() -> None:
+def test_only_the_topics_of_a_subscription_are_decoded() -> None:
     assert topics_of(subscription("a", "b")[:-4] + b"user data of a later version") == ["a", "b"]
 
 
-def test_the_subscription_of_a_real_consumer_is_understood() -> None:
+def test_a_real_consumers_subscription_is_decoded() -> None:
     from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
     assert topics_of(RoundRobinPartitionAssignor.metadata({"t"}).encode()) == ["t"]
@@ -31,7 +31,7 @@ def test_the_subscription_of_a_real_consumer_is_understood() -> None:
         b"\x00\x00\x00\x00\x00\x01\x00\x01\xff",
     ],
 )
-def test_bytes_that_are_no_subscription_are_not_understood(bad: bytes) -> None:
+def test_bytes_that_are_no_subscription_give_none(bad: bytes) -> None:
     assert topics_of(bad) is None
 
 

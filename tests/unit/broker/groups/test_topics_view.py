@@ -17,7 +17,7 @@ def test_an_expression_has_to_match_the_whole_name() -> None:
 
 
 @pytest.mark.parametrize("regex", ["(", "a{1000}{1000}", "(?=x)", "\\1", "[z-a]"])
-def test_what_re2_does_not_know_is_refused(regex: str) -> None:
+def test_an_expression_that_re2_does_not_support_is_refused(regex: str) -> None:
     with pytest.raises(Rejected) as refused:
         check_regex(regex)
     assert refused.value.code is ErrorCode.INVALID_REGULAR_EXPRESSION
@@ -30,7 +30,7 @@ def test_matching_takes_linear_time_for_any_expression() -> None:
     assert time.monotonic() - began < 1
 
 
-def test_the_hash_differs_by_name_id_and_partitions_and_not_by_order() -> None:
+def test_the_hash_depends_on_name_id_and_partitions_and_not_on_order() -> None:
     t, u = TopicInfo("t", topic_id("t"), 1), TopicInfo("u", topic_id("u"), 1)
     hashes = {hash_of(topics) for topics in ([], [t], [u], [t, u], [TopicInfo("t", topic_id("t"), 2)], [TopicInfo("t", topic_id("x"), 1)])}
     assert len(hashes) == 6

@@ -107,7 +107,7 @@ def test_tokens_are_validated_by_the_brokers_clock_and_the_options() -> None:
 
 
 HANDLER = "listener.name.secure.oauthbearer.sasl.server.callback.handler.class"
-JUDGED = {**secured(), **BEARER, HANDLER: SIGNED}
+WITH_SIGNED_TOKENS = {**secured(), **BEARER, HANDLER: SIGNED}
 JWKS_URL, ALLOWED = "sasl.oauthbearer.jwks.endpoint.url", "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
@@ -120,13 +120,16 @@ JWKS_URL, ALLOWED = "sasl.oauthbearer.jwks.endpoint.url", "org.apache.kafka.sasl
             "signed tokens are not validated",
         ),
         ({**secured(), **BEARER, "listener.name.secure.sasl.oauthbearer.expected.audience": "them"}, "signed tokens are not validated"),
-        (JUDGED, r"sasl\.oauthbearer\.jwks\.endpoint\.url is required at SECURE"),
-        ({**JUDGED, JWKS_URL: "ftp://keys"}, "allowed are http, https and file URLs"),
-        ({**JUDGED, JWKS_URL: "file:///keys", ALLOWED: "file:///others"}, "The URL cannot be accessed due to restrictions"),
-        ({**JUDGED, JWKS_URL: "file:///no/keys", ALLOWED: "x,file:///no/keys"}, "the keys cannot be read: .*No such file"),
-        ({**JUDGED, JWKS_URL: "http://127.0.0.1:1/k", ALLOWED: "http://127.0.0.1:1/k"}, "the keys cannot be read: .*Connection refused"),
-        ({**JUDGED, "sasl.oauthbearer.jwt.validator.class": "com.example.V"}, "a Java class cannot be loaded here"),
-        ({**JUDGED, "sasl.oauthbearer.clock.skew.seconds": "-1"}, r"clock\.skew\.seconds=-1 at SECURE: must be at least 0"),
+        (WITH_SIGNED_TOKENS, r"sasl\.oauthbearer\.jwks\.endpoint\.url is required at SECURE"),
+        ({**WITH_SIGNED_TOKENS, JWKS_URL: "ftp://keys"}, "allowed are http, https and file URLs"),
+        ({**WITH_SIGNED_TOKENS, JWKS_URL: "file:///keys", ALLOWED: "file:///others"}, "The URL cannot be accessed due to restrictions"),
+        ({**WITH_SIGNED_TOKENS, JWKS_URL: "file:///no/keys", ALLOWED: "x,file:///no/keys"}, "the keys cannot be read: .*No such file"),
+        (
+            {**WITH_SIGNED_TOKENS, JWKS_URL: "http://127.0.0.1:1/k", ALLOWED: "http://127.0.0.1:1/k"},
+            "the keys cannot be read: .*Connection refused",
+        ),
+        ({**WITH_SIGNED_TOKENS, "sasl.oauthbearer.jwt.validator.class": "com.example.V"}, "a Java class cannot be loaded here"),
+        ({**WITH_SIGNED_TOKENS, "sasl.oauthbearer.clock.skew.seconds": "-1"}, r"clock\.skew\.seconds=-1 at SECURE: must be at least 0"),
     ],
 )
 def test_settings_for_signed_tokens_without_their_handler_stop_the_start(given: dict[str, str], words: str) -> None:
@@ -137,7 +140,7 @@ def test_settings_for_signed_tokens_without_their_handler_stop_the_start(given: 
 def test_jwks_urls_can_be_allowed_by_kafka_opts_or_by_a_setting(tmp_path: Path) -> None:
     file = tmp_path / "keys.json"
     file.write_text('{"keys": []}')
-    given = {**JUDGED, JWKS_URL: file.as_uri()}
+    given = {**WITH_SIGNED_TOKENS, JWKS_URL: file.as_uri()}
     assert locks(given, {"KAFKA_OPTS": f"-Xmx1g -D{ALLOWED}=http://x,{file.as_uri()}"})
     assert locks({**given, ALLOWED: file.as_uri()})
 

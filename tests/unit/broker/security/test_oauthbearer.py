@@ -31,7 +31,7 @@ def first(value: str, authzid: str = "", scheme: str = "Bearer", rest: str = "")
 
 
 def server(**options: str) -> OAuthBearer:
-    return OAuthBearer(UnsecuredTokens(options, lambda: NOW_MS).judge)
+    return OAuthBearer(UnsecuredTokens(options, lambda: NOW_MS).validate)
 
 
 @pytest.mark.parametrize(

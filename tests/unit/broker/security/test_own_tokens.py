@@ -14,14 +14,14 @@ def options(**given: str) -> dict[str, str]:
 
 def test_a_nodes_own_token_is_valid_until_it_expires() -> None:
     token = OwnTokens(options(StringClaim_sub="node", ListClaim_scope=",a,b", LifetimeSeconds="60"), lambda: NOW_MS).make()
-    judged = UnsecuredTokens({"unsecuredValidatorRequiredScope": "a b"}, lambda: NOW_MS).judge(token)
-    assert judged == ("node", NOW_MS + 60_000)
+    validated = UnsecuredTokens({"unsecuredValidatorRequiredScope": "a b"}, lambda: NOW_MS).validate(token)
+    assert validated == ("node", NOW_MS + 60_000)
 
 
 def test_the_principal_claim_can_be_configured() -> None:
     token = OwnTokens(options(PrincipalClaimName="who", StringClaim_who="node", NumberClaim_n="1.5"), lambda: NOW_MS).make()
-    judged = UnsecuredTokens({"unsecuredValidatorPrincipalClaimName": "who"}, lambda: NOW_MS).judge(token)
-    assert judged == ("node", NOW_MS + 3_600_000)
+    validated = UnsecuredTokens({"unsecuredValidatorPrincipalClaimName": "who"}, lambda: NOW_MS).validate(token)
+    assert validated == ("node", NOW_MS + 3_600_000)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from ottla.broker.api.k18_api_versions import is_valid
 from ottla.broker.faults.answers import refusal
 from ottla.broker.security.plain import Plain
-from ottla.broker.security.sasl import AfterStep, ListenerSasl, LogIn, Moment, SaslExchange, Step
+from ottla.broker.security.sasl import AfterStep, ListenerSasl, Moment, SaslExchange, SaslSession, Step
 from ottla.protocol.codec import encode_request
 from ottla.protocol.messages.k03_metadata import MetadataRequest
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
@@ -20,10 +20,10 @@ from tests.support.logins import plain
 
 NOW = Moment(1_000_000, 5_000)
 USERS = {"ann": "pass word", "bob": "b"}
-ANN = LogIn("ann", "PLAIN", False, 6_000)
+ANN = SaslSession("ann", "PLAIN", False, 6_000)
 
 
-def exchange(before: LogIn | None = None, lifetime_ms: int = 0, expires_ms: int | None = None) -> SaslExchange:
+def exchange(before: SaslSession | None = None, lifetime_ms: int = 0, expires_ms: int | None = None) -> SaslExchange:
     class Mechanism(Plain):
         pass
 
@@ -57,7 +57,7 @@ PASSES, GOES_ON, CLOSES, REFUSED, IN = "passes", "goes on", "closes", "refused",
 def outcome(machine: SaslExchange, step: Step) -> str:
     if machine.done is not None:
         return IN
-    return PASSES if step.passes else {AfterStep.GOES_ON: GOES_ON, AfterStep.CLOSES: CLOSES, AfterStep.REFUSED: REFUSED}[step.end]
+    return PASSES if step.passes else {AfterStep.CONTINUE: GOES_ON, AfterStep.CLOSE: CLOSES, AfterStep.REJECT: REFUSED}[step.end]
 
 
 FIRST = {
@@ -90,7 +90,7 @@ def test_every_frame_in_every_state_has_the_listed_outcome(before: tuple[str, ..
         assert outcome(machine, machine.take(FRAMES[earlier], NOW)) in {PASSES, GOES_ON}
     step = machine.take(FRAMES[name], NOW)
     assert outcome(machine, step) == TABLE[before].get(name, CLOSES)
-    if step.end is AfterStep.CLOSES or (before == ("old handshake",) and step.end is AfterStep.REFUSED):
+    if step.end is AfterStep.CLOSE or (before == ("old handshake",) and step.end is AfterStep.REJECT):
         assert step.answer == []
     assert "pass word" not in step.why
 
@@ -111,7 +111,7 @@ def test_reauthentication_begins_with_a_handshake_for_the_same_mechanism() -> No
     machine = exchange(ANN)
     assert outcome(machine, machine.take(frame(SaslHandshakeRequest("OTHER"), 1), NOW)) == GOES_ON
     step = machine.take(FRAMES["token"], NOW)
-    assert (step.end, step.answer) == (AfterStep.REFUSED, [])
+    assert (step.end, step.answer) == (AfterStep.REJECT, [])
     assert step.why == "SASL mechanism 'OTHER' requested by client is not supported for re-authentication of mechanism 'PLAIN'"
 
 

@@ -37,20 +37,20 @@ class Known:
         self.missed_ids.append(kid)
 
 
-def judged(token: str, rules: ClaimRules | None = None, known: Known | None = None) -> Bearer | str:
+def validated(token: str, rules: ClaimRules | None = None, known: Known | None = None) -> Bearer | str:
     """Return the user name, or the logged problem of an invalid token."""
-    told: list[str] = []
+    problems: list[str] = []
     try:
-        return SignedTokens(known or Known(), rules or ClaimRules(), lambda: NOW_S * 1000, told.append).judge(token)
+        return SignedTokens(known or Known(), rules or ClaimRules(), lambda: NOW_S * 1000, problems.append).validate(token)
     except BadToken:
-        return " and ".join(told)
+        return " and ".join(problems)
 
 
 @pytest.mark.parametrize("alg", ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384"])
 def test_a_signed_token_identifies_its_subject_until_it_expires(alg: str) -> None:
     key, kid = {"ES256": (EC, "e"), "ES384": (ec_key("P-384"), "e3")}.get(alg, (RSA, "a"))
     for named in (kid, None):
-        assert judged(signed(key, alg, named, **GOOD)) == Bearer("ann", (NOW_S + 60) * 1000)
+        assert validated(signed(key, alg, named, **GOOD)) == Bearer("ann", (NOW_S + 60) * 1000)
 
 
 def tampered(token: str, **claims: Any) -> str:
@@ -76,7 +76,7 @@ def with_header(header: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "problems"),
     [
         (tampered(signed(RSA, **GOOD), sub="bob"), NO_SIGNATURE),
         (signed(rsa_key(number=1), **GOOD), NO_SIGNATURE),
@@ -105,12 +105,12 @@ def with_header(header: Any) -> str:
         (f"{part({'alg': 'RS256', 'kid': 'small'})}.{part(GOOD)}.AAAA", NO_SIGNATURE),
     ],
 )
-def test_a_token_that_no_key_of_the_set_verifies_is_invalid(token: str, told: str) -> None:
-    assert told in str(judged(token))
+def test_a_token_that_no_key_of_the_set_verifies_is_invalid(token: str, problems: str) -> None:
+    assert problems in str(validated(token))
 
 
 @pytest.mark.parametrize(
-    ("claims", "told"),
+    ("claims", "problems"),
     [
         ({"exp": NOW_S - 30}, "the token has expired"),
         ({"exp": None}, "the token lacks its expiry time"),
@@ -132,46 +132,46 @@ def test_a_token_that_no_key_of_the_set_verifies_is_invalid(token: str, told: st
         ({"aud": {"us": 1}}, "the token's audience is not a string or a list of strings"),
     ],
 )
-def test_invalid_claims_are_reported(claims: dict[str, Any], told: str) -> None:
+def test_invalid_claims_are_reported(claims: dict[str, Any], problems: str) -> None:
     wanted = {name: value for name, value in {**GOOD, **claims}.items() if value is not None}
-    assert told in str(judged(by_hand({}, wanted)))
+    assert problems in str(validated(by_hand({}, wanted)))
 
 
 def test_clock_skew_and_claim_names_can_be_configured() -> None:
     rules = ClaimRules(frozenset({"us", "them"}), "https://issuer", "scp", "email", 5)
     claims = {"email": " ann@x ", "scp": ["r", "w"], "aud": ["others", "them"], "iss": "https://issuer", "iat": NOW_S - 9, "exp": NOW_S - 4}
-    assert judged(signed(RSA, **claims), rules) == Bearer("ann@x", (NOW_S - 4) * 1000)
-    for changed, told in (
+    assert validated(signed(RSA, **claims), rules) == Bearer("ann@x", (NOW_S - 4) * 1000)
+    for changed, problems in (
         ({"exp": NOW_S - 5}, "the token has expired"),
         ({"aud": "others"}, "the token's audience is not in"),
         ({"aud": []}, "the token's audience is not in"),
         ({"iss": "https://other"}, "the token's issuer is not"),
     ):
-        assert told in str(judged(signed(RSA, **{**claims, **changed}), rules))
+        assert problems in str(validated(signed(RSA, **{**claims, **changed}), rules))
     del claims["aud"], claims["iss"]
-    assert "the token's audience is not in" in str(judged(signed(RSA, **claims), rules))
+    assert "the token's audience is not in" in str(validated(signed(RSA, **claims), rules))
 
 
 def test_lone_surrogates_and_odd_key_sets_are_handled() -> None:
-    assert judged(signed(RSA, **{**GOOD, "sub": "\ud800"})) == Bearer("?", (NOW_S + 60) * 1000)
-    assert "the keys cannot be read" in str(judged(signed(RSA, **GOOD), known=Known(key_set({**jwk(RSA, "a"), "use": ["sig"]}))))
+    assert validated(signed(RSA, **{**GOOD, "sub": "\ud800"})) == Bearer("?", (NOW_S + 60) * 1000)
+    assert "the keys cannot be read" in str(validated(signed(RSA, **GOOD), known=Known(key_set({**jwk(RSA, "a"), "use": ["sig"]}))))
 
 
 def test_an_unknown_key_id_triggers_a_fetch_and_a_known_one_does_not() -> None:
     known = Known()
-    judged(signed(RSA, **GOOD), known=known)
-    judged(signed(RSA, kid=None, **GOOD), known=Known(key_set()))
+    validated(signed(RSA, **GOOD), known=known)
+    validated(signed(RSA, kid=None, **GOOD), known=Known(key_set()))
     assert known.missed_ids == []
-    judged(signed(RSA, kid="new", **GOOD), known=known)
+    validated(signed(RSA, kid="new", **GOOD), known=known)
     assert known.missed_ids == ["new"]
 
 
 def test_the_key_whose_alg_matches_is_preferred() -> None:
     other = rsa_key(number=1)
     known = Known(key_set(jwk(other, "a", alg="RS512"), jwk(RSA, "a", alg="RS256"), jwk(ec_key("P-384"), "e"), jwk(EC, "e")))
-    assert isinstance(judged(signed(RSA, **GOOD), known=known), Bearer)
-    assert isinstance(judged(signed(EC, "ES256", "e", **GOOD), known=known), Bearer)
-    assert isinstance(judged(signed(other, "RS512", **GOOD), known=known), Bearer)
+    assert isinstance(validated(signed(RSA, **GOOD), known=known), Bearer)
+    assert isinstance(validated(signed(EC, "ES256", "e", **GOOD), known=known), Bearer)
+    assert isinstance(validated(signed(other, "RS512", **GOOD), known=known), Bearer)
 
 
 def test_unusable_keys_are_skipped_and_an_invalid_key_set_is_reported() -> None:

@@ -86,7 +86,7 @@ def test_a_batch_that_breaks_one_rule_gets_its_error(name: str) -> None:
     assert (rejected.code, message in rejected.message) == (code, True), rejected
 
 
-def test_any_flipped_bit_behind_the_length_is_corrupt_or_invalid() -> None:
+def test_any_flipped_bit_after_the_length_is_corrupt_or_invalid() -> None:
     batch = build_batch(RECORDS)
     for at in range(12, len(batch)):
         flipped = bytearray(batch)
@@ -122,7 +122,7 @@ def test_a_decompression_bomb_is_too_large(codec: Codec) -> None:
     assert refusal(bomb).code == ErrorCode.MESSAGE_TOO_LARGE
 
 
-def test_a_timestamp_out_of_range_is_told_in_kafkas_words() -> None:
+def test_a_timestamp_out_of_range_gets_kafkas_message() -> None:
     config = LogConfig(message_timestamp_before_max_ms=5, message_timestamp_after_max_ms=7)
     rejected = refusal(build_batch([SimpleRecord(None, b"", NOW), SimpleRecord(None, b"", NOW + 8)]), config)
     assert rejected.message == "One or more records have been rejected due to invalid timestamp"
@@ -130,7 +130,7 @@ def test_a_timestamp_out_of_range_is_told_in_kafkas_words() -> None:
     assert rejected.record_errors == [(1, f"Timestamp {NOW + 8} of message with offset 1 is out of range. {window}")]
 
 
-def test_a_compacted_topic_names_every_record_without_a_key() -> None:
+def test_a_compacted_topic_reports_every_record_without_a_key() -> None:
     records = [SimpleRecord(None, b"1", NOW), SimpleRecord(b"", b"2", NOW), SimpleRecord(None, b"3", NOW)]
     rejected = refusal(build_batch(records), COMPACTED)
     assert (rejected.code, [index for index, _ in rejected.record_errors]) == (ErrorCode.INVALID_RECORD, [0, 2])
@@ -142,7 +142,7 @@ WINDOW = LogConfig(message_timestamp_before_max_ms=1000, message_timestamp_after
 
 
 @pytest.mark.parametrize("timestamp", [NOW - 1000, NOW + 100, -1])
-def test_timestamps_within_the_window_and_absent_ones_are_taken(timestamp: int) -> None:
+def test_timestamps_within_the_window_and_absent_ones_are_accepted(timestamp: int) -> None:
     assert check(build_batch([SimpleRecord(None, b"", NOW), SimpleRecord(None, b"", timestamp)]), WINDOW)
 
 
@@ -151,7 +151,7 @@ def test_a_batch_without_any_timestamp_is_in_every_window() -> None:
 
 
 @pytest.mark.parametrize("timestamp", [NOW - 1001, NOW + 101, 0, -2])
-def test_timestamps_outside_of_the_window_are_named(timestamp: int) -> None:
+def test_timestamps_outside_of_the_window_are_reported(timestamp: int) -> None:
     records = [
         SimpleRecord(None, b"", NOW),
         SimpleRecord(None, b"", timestamp),
@@ -176,7 +176,7 @@ def test_an_invalid_timestamp_outranks_a_missing_key() -> None:
     assert (rejected.code, [index for index, _ in rejected.record_errors]) == (ErrorCode.INVALID_TIMESTAMP, [0, 1, 2])
 
 
-def test_no_more_bad_records_are_named_than_the_limit() -> None:
+def test_invalid_records_are_reported_up_to_a_limit() -> None:
     rejected = refusal(build_batch([SimpleRecord(None, b"", NOW)] * (limits.RECORD_ERRORS_MAX + 5)), COMPACTED)
     assert len(rejected.record_errors) == limits.RECORD_ERRORS_MAX
 
@@ -189,7 +189,7 @@ def test_a_topic_with_append_time_refuses_batches_that_claim_it_and_ignores_old_
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_batch_that_needs_no_change_is_written_as_it_came(codec: Codec) -> None:
+def test_a_batch_that_needs_no_change_keeps_its_bytes(codec: Codec) -> None:
     batch = build_batch(RECORDS, codec=codec, producer_id=5, producer_epoch=1, base_sequence=7)
     for config in (LogConfig(), LogConfig(compression_type="uncompressed" if codec is Codec.NONE else codec.name.lower())):
         checked = check(batch, config)
@@ -241,7 +241,7 @@ def test_a_topic_with_create_time_clears_a_claimed_append_time_and_keeps_the_tim
 
 @pytest.mark.parametrize("source", list(Codec))
 @pytest.mark.parametrize("target", list(Codec))
-def test_another_codec_than_the_topics_is_written_anew_with_ids_kept(source: Codec, target: Codec) -> None:
+def test_another_codec_than_the_topics_is_recompressed_with_producer_ids_kept(source: Codec, target: Codec) -> None:
     batch = build_batch(RECORDS, codec=source, producer_id=5, producer_epoch=1, base_sequence=7, transactional=True)
     config = LogConfig(compression_type="uncompressed" if target is Codec.NONE else target.name.lower())
     out = written(check(batch, config))
@@ -292,7 +292,7 @@ def test_offset_deltas_that_skip_are_renumbered_when_compressed_as_in_kafka(code
     assert checked.header.max_timestamp == NOW + 5
 
 
-def test_a_rebuilt_section_is_what_the_topics_codec_makes_of_the_same_records() -> None:
+def test_a_recompressed_section_equals_the_records_in_the_topics_codec() -> None:
     plain = build_batch(RECORDS)
     out = written(check(plain, LogConfig(compression_type="zstd")))
     assert decompress(Codec.ZSTD, out[HEADER_BYTES:], 1000) == plain[HEADER_BYTES:]
@@ -338,7 +338,7 @@ HEAVY = {
 
 
 @pytest.mark.parametrize("name", list(HEAVY))
-def test_a_batch_that_would_hold_the_loop_is_not_checked_at_once(name: str) -> None:
+def test_a_batch_that_would_block_the_loop_is_checked_later(name: str) -> None:
     batch, config = HEAVY[name]
     with pytest.raises(TooMuchAtOnce):
         check_produce_batch(batch, config=config, now_ms=NOW, at_once=True)

@@ -28,12 +28,12 @@ def test_offsets_are_read_back() -> None:
         (bytes(40), "1 lines"),
     ],
 )
-def test_damage_is_named_with_its_line(data: bytes, says: str) -> None:
+def test_damage_is_reported_with_its_line(data: bytes, says: str) -> None:
     with pytest.raises(CorruptCheckpoint, match=says):
         decode_offsets(data)
 
 
-def test_the_beginning_of_a_checkpoint_is_none_wherever_a_power_loss_cut_it() -> None:
+def test_a_truncated_checkpoint_is_invalid() -> None:
     whole = encode_offsets({("a", 0): 7, ("a", 1): 30})
     for end in range(1, len(whole)):
         with pytest.raises(CorruptCheckpoint):

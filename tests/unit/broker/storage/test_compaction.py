@@ -68,7 +68,7 @@ def content(log: Sequence[bytes]) -> list[tuple[int, bytes | None, bytes | None,
     return [(r.offset, r.key, r.value, r.timestamp) for each in log for r in iter_records(each)]
 
 
-def test_only_the_latest_record_of_each_key_stays_with_its_offset_and_timestamp() -> None:
+def test_only_the_latest_record_of_each_key_is_kept() -> None:
     log = [batch(0, ("a", "1"), ("b", "1"), ("a", "2")), batch(3, ("c", "1"), ("b", "2")), batch(5, ("a", "3"))]
     assert content(clean(log)) == [(3, b"c", b"1", 103), (4, b"b", b"2", 104), (5, b"a", b"3", 105)]
 
@@ -79,7 +79,7 @@ def test_a_batch_that_loses_nothing_keeps_its_bytes() -> None:
 
 
 @pytest.mark.parametrize("codec", list(Codec))
-def test_a_thinned_batch_keeps_its_span_its_sequences_and_its_codec(codec: Codec) -> None:
+def test_a_reduced_batch_keeps_its_offset_range_sequences_and_codec(codec: Codec) -> None:
     first = batch(10, ("a", "1"), ("b", "1"), ("c", "1"), codec=codec, producer_id=7, producer_epoch=2, base_sequence=40, leader_epoch=5)
     [thinned, _] = clean([first, batch(13, ("a", "2"), ("c", "2"))])
     header = read_header(thinned)
@@ -99,7 +99,7 @@ def test_records_without_a_key_are_dropped_and_an_empty_key_is_a_key() -> None:
     assert content(clean([batch(0, (None, "x"), ("", "y"))])) == [(1, b"", b"y", 101)]
 
 
-def test_a_tombstone_hides_older_values_gets_a_horizon_first_and_goes_after_it() -> None:
+def test_a_tombstone_gets_a_delete_horizon_and_is_removed_after_it() -> None:
     log = [batch(0, ("a", "1"), ("b", "1")), batch(2, ("a", None), ("c", "1"))]
     once = clean(log)
     assert content(once) == [(1, b"b", b"1", 101), (2, b"a", None, 102), (3, b"c", b"1", 103)]
@@ -109,14 +109,14 @@ def test_a_tombstone_hides_older_values_gets_a_horizon_first_and_goes_after_it()
     assert content(clean(once, now_ms=HORIZON)) == [(1, b"b", b"1", 101), (3, b"c", b"1", 103)]
 
 
-def test_a_horizon_is_set_once_and_not_moved_by_later_passes() -> None:
+def test_a_delete_horizon_is_set_once() -> None:
     once = clean([batch(0, ("a", None), ("b", "1"))])
     again = clean([*once, batch(2, ("b", "2"))], now_ms=NOW + 100)
     assert read_header(again[0]).base_timestamp == HORIZON
     assert content(again) == [(0, b"a", None, 100), (2, b"b", b"2", 102)]
 
 
-def test_an_emptied_batch_goes_unless_it_ends_the_range() -> None:
+def test_an_emptied_batch_is_removed_unless_it_ends_the_range() -> None:
     log = [batch(0, ("a", "1")), batch(1, ("a", "2")), batch(2, (None, "x"), codec=Codec.GZIP)]
     assert [read_header(each).base_offset for each in clean(log)] == [1]
     kept = clean(log, end_offset=3)
@@ -128,7 +128,7 @@ def test_an_emptied_batch_goes_unless_it_ends_the_range() -> None:
     assert len(clean(kept)) == 1
 
 
-def test_the_last_batch_of_a_known_producer_stays_as_a_header_with_its_sequence() -> None:
+def test_an_active_producers_last_batch_is_kept_as_an_empty_batch() -> None:
     first = batch(0, ("a", "1"), ("b", "1"), producer_id=7, producer_epoch=2, base_sequence=40)
     second = batch(2, ("a", "2"), ("b", "2"))
     [emptied, _] = clean([first, second], last={7: LastOfProducer(1, 2)})
@@ -138,7 +138,7 @@ def test_the_last_batch_of_a_known_producer_stays_as_a_header_with_its_sequence(
     assert len(clean([emptied, second], last={7: LastOfProducer(1, 2)})) == 2
 
 
-def test_aborted_data_goes_committed_data_stays_and_the_map_ignores_what_was_aborted() -> None:
+def test_aborted_data_is_removed_and_ignored_by_the_map() -> None:
     log = [
         batch(0, ("a", "old")),
         transactional(1, 7, ("a", "aborted")),
@@ -153,7 +153,7 @@ def test_aborted_data_goes_committed_data_stays_and_the_map_ignores_what_was_abo
     assert still_aborted == aborted
 
 
-def test_a_marker_without_data_gets_a_horizon_and_goes_after_it_with_its_index_entry() -> None:
+def test_a_marker_without_data_is_removed_after_its_delete_horizon() -> None:
     log = [batch(0, ("a", "1")), marker(1, 7, committed=False), marker(2, 8, committed=True)]
     once, still_aborted = clean_all(log, aborted=[AbortedTxn(7, 1, 1, 1)])
     assert [(read_header(each).has_delete_horizon, read_header(each).record_count) for each in once] == [(False, 1), (True, 1), (True, 1)]
@@ -162,14 +162,14 @@ def test_a_marker_without_data_gets_a_horizon_and_goes_after_it_with_its_index_e
     assert clean(once, now_ms=HORIZON) == log[:1]
 
 
-def test_the_marker_of_a_producer_of_which_nothing_else_is_known_stays() -> None:
+def test_the_only_marker_of_a_producer_is_kept() -> None:
     once = clean([marker(0, 7, committed=True)])
     [kept] = clean(once, now_ms=HORIZON, last={7: LastOfProducer(-1, 0)})
     assert (read_header(kept).is_control, read_header(kept).record_count) == (True, 0)
     assert clean(once, now_ms=HORIZON, last={7: LastOfProducer(-1, 1)}) == []
 
 
-def test_a_full_map_ends_the_range_and_what_lies_behind_it_is_kept() -> None:
+def test_a_full_map_ends_the_range_and_later_records_are_kept() -> None:
     log = [batch(0, ("a", "1"), ("b", "1")), batch(2, ("a", "2")), batch(3, ("b", "2"), ("c", "1"))]
     keys = OffsetMap(3, [])
     assert [keys.add(each, read_header(each)) for each in log] == [True, True, False]
@@ -177,7 +177,7 @@ def test_a_full_map_ends_the_range_and_what_lies_behind_it_is_kept() -> None:
     assert content(clean(log, max_keys=3)) == [(1, b"b", b"1", 101), (2, b"a", b"2", 102), (3, b"b", b"2", 103), (4, b"c", b"1", 104)]
 
 
-def test_one_batch_alone_is_always_taken_so_that_cleaning_never_stands_still() -> None:
+def test_at_least_one_batch_is_always_cleaned() -> None:
     keys = OffsetMap(1, [])
     large = batch(0, ("a", "1"), ("b", "1"))
     assert keys.add(large, read_header(large))
@@ -191,13 +191,13 @@ def test_a_damaged_batch_stops_the_cleaning() -> None:
         cleaner.clean(broken, read_header(broken))
 
 
-def test_legacy_messages_are_left_alone() -> None:
+def test_legacy_messages_are_not_changed() -> None:
     old = b"\0" * 11 + b"\x16" + b"\0" * 4 + b"\x01" + bytes(17)
     header = read_header(old + bytes(61))._replace(magic=1)
     assert BatchCleaner(CleaningRules({}, 10, {}, NOW, RETENTION), []).clean(old, header) is old
 
 
-def test_no_short_key_can_pass_for_the_digest_of_a_long_one() -> None:
+def test_a_short_key_never_equals_the_digest_of_a_long_one() -> None:
     long = b"k" * 100
     assert len(key_digest(long)) == 16
     assert key_digest(key_digest(long)) != key_digest(long)
@@ -212,7 +212,7 @@ def test_an_append_time_batch_with_a_tombstone_keeps_its_time_under_a_horizon() 
     assert read_header(once).base_timestamp == HORIZON
 
 
-def test_a_batch_already_empty_goes_with_its_reason() -> None:
+def test_an_empty_batch_is_removed_when_its_reason_ends() -> None:
     empty = pack_header(read_header(batch(0, ("a", "1")))._replace(record_count=0), b"")
     assert clean([empty]) == []
     assert clean([empty], end_offset=1) == [empty]

@@ -20,7 +20,7 @@ def watched() -> tuple[MemoryFiles, FatalFiles, list[OSError]]:
     return below, files, told
 
 
-def test_what_the_disk_refuses_is_raised_and_told_once() -> None:
+def test_a_disk_error_is_raised_and_reported_once() -> None:
     below, files, told = watched()
     fd = files.open(ROOT / "log")
     files.pwrite(fd, [b"x"], 0)
@@ -32,7 +32,7 @@ def test_what_the_disk_refuses_is_raised_and_told_once() -> None:
     assert files.pread(fd, 2, 0) == b"x"
 
 
-def test_a_file_that_is_not_there_is_no_failure_and_a_directory_that_is_gone_is_one() -> None:
+def test_a_missing_file_is_no_failure_and_a_missing_directory_is_one() -> None:
     below, files, told = watched()
     with pytest.raises(FileNotFoundError):
         files.read_bytes(ROOT / "checkpoint")

@@ -31,7 +31,7 @@ def test_bytes_written_at_a_position_are_read_back_there(files: Files, tmp_path:
     files.close(fd)
 
 
-def test_a_directory_is_one_brokers_until_it_is_released(files: Files, tmp_path: Path) -> None:
+def test_a_locked_directory_belongs_to_one_broker_until_released(files: Files, tmp_path: Path) -> None:
     lock = files.lock(tmp_path)
     with pytest.raises(LogDirLocked, match=str(tmp_path)):
         files.lock(tmp_path)
@@ -39,7 +39,7 @@ def test_a_directory_is_one_brokers_until_it_is_released(files: Files, tmp_path:
     files.lock(tmp_path).release()
 
 
-def test_truncating_cuts_the_end(files: Files, tmp_path: Path) -> None:
+def test_truncating_removes_the_end(files: Files, tmp_path: Path) -> None:
     fd = files.open(tmp_path / "a")
     files.pwrite(fd, [b"12345"], 0)
     files.truncate(fd, 2)
@@ -47,7 +47,7 @@ def test_truncating_cuts_the_end(files: Files, tmp_path: Path) -> None:
     files.close(fd)
 
 
-def test_a_duplicate_outlives_the_descriptor_it_was_made_of(files: Files, tmp_path: Path) -> None:
+def test_a_duplicated_descriptor_survives_the_original(files: Files, tmp_path: Path) -> None:
     fd = files.open(tmp_path / "a")
     files.pwrite(fd, [b"x"], 0)
     other = files.dup(fd)
@@ -74,7 +74,7 @@ def test_a_directory_lists_files_with_sizes_and_directories(files: Files, tmp_pa
     assert not files.exists(tmp_path / "none")
 
 
-def test_a_renamed_directory_takes_its_files_along_and_can_be_removed_whole(files: Files, tmp_path: Path) -> None:
+def test_a_renamed_directory_keeps_its_files_and_can_be_removed_with_them(files: Files, tmp_path: Path) -> None:
     files.make_dir(tmp_path / "a")
     files.write(tmp_path / "a" / "f", b"1", sync=False)
     files.rename(tmp_path / "a", tmp_path / "b")
@@ -83,7 +83,7 @@ def test_a_renamed_directory_takes_its_files_along_and_can_be_removed_whole(file
     assert files.scan(tmp_path) == []
 
 
-def test_removing_twice_is_fine_and_reading_what_is_gone_is_not(files: Files, tmp_path: Path) -> None:
+def test_removing_twice_succeeds_and_reading_a_removed_file_fails(files: Files, tmp_path: Path) -> None:
     files.write(tmp_path / "f", b"1", sync=True)
     files.sync_path(tmp_path / "f")
     files.sync_dir(tmp_path)
@@ -95,7 +95,7 @@ def test_removing_twice_is_fine_and_reading_what_is_gone_is_not(files: Files, tm
         files.open_read(tmp_path / "f")
 
 
-def test_a_file_in_no_directory_cannot_be_made(files: Files, tmp_path: Path) -> None:
+def test_a_file_in_a_missing_directory_cannot_be_created(files: Files, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         files.open(tmp_path / "none" / "f")
 
@@ -111,7 +111,7 @@ def test_short_writes_and_short_reads_are_continued(tmp_path: Path, monkeypatch:
     files.close(fd)
 
 
-def test_a_full_disk_takes_what_fits_and_says_so() -> None:
+def test_a_full_disk_writes_what_fits_and_raises() -> None:
     files = MemoryFiles()
     fd = files.open(Path("/f"))
     files.room = 3

@@ -44,7 +44,7 @@ def code_of(caught: pytest.ExceptionInfo[Rejected]) -> ErrorCode:
 # --- a disk that refuses ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_disk_that_fills_up_at_any_byte_refuses_the_batch_and_leaves_no_part_of_it() -> None:
+def test_a_disk_full_at_any_byte_refuses_the_batch_and_leaves_no_part_of_it() -> None:
     box, files = memory_box()
     box.append(batch(7, 0, 0))
     for room in range(BATCH):
@@ -96,7 +96,7 @@ def test_a_disk_that_fails_at_any_call_never_loses_or_doubles_an_acknowledged_ba
     assert failures >= 20
 
 
-def test_retention_makes_room_on_a_full_disk_though_everything_is_expired() -> None:
+def test_retention_frees_a_full_disk_if_everything_is_expired() -> None:
     box, files = memory_box(LogConfig(segment_bytes=2 * BATCH, retention_ms=1))
     for sequence in range(7):
         box.append(batch(7, 0, sequence))
@@ -113,7 +113,7 @@ def test_retention_makes_room_on_a_full_disk_though_everything_is_expired() -> N
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", ".timeindex"])
-def test_a_roll_that_fails_half_way_leaves_nothing_that_a_restart_takes_for_the_logs_end(suffix: str) -> None:
+def test_a_failed_roll_leaves_no_segment_for_a_restart(suffix: str) -> None:
     box, files = memory_box(LogConfig(segment_bytes=4 * BATCH))
     for sequence in range(3):
         box.append(batch(7, 0, sequence))
@@ -131,7 +131,7 @@ def test_a_roll_that_fails_half_way_leaves_nothing_that_a_restart_takes_for_the_
     assert (box.findings, box.log.log_end_offset, len(box.headers())) == ([], 4, 4)
 
 
-def test_a_log_whose_failed_roll_cannot_be_taken_back_goes_offline() -> None:
+def test_a_failed_roll_that_cannot_be_reverted_takes_the_log_offline() -> None:
     box, files = memory_box(LogConfig(segment_bytes=4 * BATCH))
     for sequence in range(3):
         box.append(batch(7, 0, sequence))
@@ -150,7 +150,7 @@ def test_a_log_whose_failed_roll_cannot_be_taken_back_goes_offline() -> None:
     assert box.append(batch(7, 0, 3)).first_offset == 3
 
 
-def test_a_batch_whose_index_entry_cannot_be_made_is_not_written() -> None:
+def test_a_batch_with_a_failed_index_entry_is_not_written() -> None:
     box, files = memory_box(LogConfig(index_interval_bytes=BATCH))
 
     def fail(operation: str, path: Path) -> None:
@@ -200,7 +200,7 @@ def stamped_at(offset: int) -> bytes:
     return bytes(data)
 
 
-def test_a_log_whose_torn_write_cannot_be_cut_off_goes_offline() -> None:
+def test_a_partial_write_that_cannot_be_truncated_takes_the_log_offline() -> None:
     box, files = memory_box()
     box.append(batch())
 
@@ -227,7 +227,7 @@ def test_a_log_whose_torn_write_cannot_be_cut_off_goes_offline() -> None:
     assert box.append(batch()).first_offset == 1
 
 
-def test_a_read_that_the_disk_refuses_is_a_storage_error() -> None:
+def test_a_failed_read_is_a_storage_error() -> None:
     box, files = memory_box()
     box.append(batch())
 
@@ -254,7 +254,7 @@ def test_the_recovery_point_moves_only_when_the_sync_is_done(box: LogBox) -> Non
     assert box.log.recovery_point == 1
 
 
-def test_a_failed_sync_says_so_and_moves_nothing() -> None:
+def test_a_failed_sync_raises_and_keeps_the_recovery_point() -> None:
     box, files = memory_box()
     box.append(batch())
     ticket = box.log.flush_begin()
@@ -281,7 +281,7 @@ def test_a_truncation_during_a_sync_keeps_the_recovery_point_back(box: LogBox) -
     assert box.log.recovery_point == 0
 
 
-def test_a_sync_outlives_the_deletion_of_what_it_syncs(tmp_path: Path) -> None:
+def test_a_sync_survives_the_deletion_of_its_file(tmp_path: Path) -> None:
     box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=2 * BATCH, retention_bytes=0, file_delete_delay_ms=0))
     for _ in range(7):
         box.append(batch())
@@ -307,7 +307,7 @@ def test_a_full_disk_during_a_flush_keeps_the_recovery_point_back_but_syncs_the_
 
 
 @pytest.mark.parametrize("is_full_at_first", [False, True])
-def test_the_first_aborted_transaction_of_a_synced_segment_outlives_a_power_loss(is_full_at_first: bool) -> None:
+def test_a_synced_segments_first_aborted_transaction_survives_a_power_loss(is_full_at_first: bool) -> None:
     box, files = memory_box(LogConfig(index_interval_bytes=0))
     box.append(batch(7, 0, 0, transactional=True))
     box.log.flush()

@@ -19,7 +19,7 @@ def formatted(path: Path, cluster_id: str = "cluster", node_id: int = 2, *, igno
     return format_directory(path, cluster_id, node_id, LEVELS, NOW_MS, ignore_formatted=ignore_formatted)
 
 
-def test_a_member_starts_on_a_formatted_directory_and_is_of_that_cluster(tmp_path: Path) -> None:
+def test_a_broker_starts_on_a_formatted_directory_with_its_cluster_id(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "data"
     assert formatted(path)
     log_dir = LogDir.open(path, BrokerSettings(node_id=2, process_roles=("broker",)), NOW_MS)
@@ -30,7 +30,7 @@ def test_a_member_starts_on_a_formatted_directory_and_is_of_that_cluster(tmp_pat
     assert [record.name for record in bootstrap.records] == ["metadata.version", "group.version", "transaction.version"]
 
 
-def test_a_formatted_directory_is_refused_or_left_as_it_is(tmp_path: Path) -> None:
+def test_a_formatted_directory_is_refused_or_not_changed(tmp_path: Path) -> None:
     formatted(tmp_path)
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     with pytest.raises(LogDirRefused, match=r"is already formatted\. Use --ignore-formatted"):
@@ -46,15 +46,13 @@ def test_a_formatted_directory_is_refused_or_left_as_it_is(tmp_path: Path) -> No
         ("cluster", 3, "Stored node id 2 doesn't"),
     ],
 )
-def test_a_directory_of_another_cluster_or_node_is_refused_whatever_is_ignored(
-    tmp_path: Path, cluster_id: str, node_id: int, words: str
-) -> None:
+def test_a_directory_of_another_cluster_or_node_is_always_refused(tmp_path: Path, cluster_id: str, node_id: int, words: str) -> None:
     formatted(tmp_path)
     with pytest.raises(LogDirRefused, match=words):
         formatted(tmp_path, cluster_id, node_id, ignore_formatted=True)
 
 
-def test_a_directory_that_cannot_be_one_is_refused_by_name(tmp_path: Path) -> None:
+def test_an_invalid_directory_path_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(LogDirRefused, match="file"):
         formatted(tmp_path / "file")

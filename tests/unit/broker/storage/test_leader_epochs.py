@@ -37,32 +37,32 @@ def stored(made: LeaderEpochs) -> list[tuple[int, int]]:
         (-1, 50, [(1, 0), (3, 10), (5, 20)]),
     ],
 )
-def test_assigning_keeps_epochs_and_offsets_growing(tmp_path: Path, epoch: int, start: int, result: list[tuple[int, int]]) -> None:
+def test_assigned_epochs_and_offsets_increase(tmp_path: Path, epoch: int, start: int, result: list[tuple[int, int]]) -> None:
     made = epochs(tmp_path, (1, 0), (3, 10), (5, 20))
     made.assign(epoch, start)
     assert stored(made) == result
     assert made.latest == result[-1][0]
 
 
-def test_the_end_of_an_epoch_is_the_start_of_the_next_that_is_known(tmp_path: Path) -> None:
+def test_the_end_of_an_epoch_is_the_start_of_the_next_known_one(tmp_path: Path) -> None:
     made = epochs(tmp_path, (1, 5), (3, 10), (5, 20))
     found = {e: made.end_offset_for(e, 99) for e in (-1, 0, 1, 2, 3, 4, 5, 6)}
     assert found == {-1: (-1, -1), 0: (0, 5), 1: (1, 10), 2: (1, 10), 3: (3, 20), 4: (3, 20), 5: (5, 99), 6: (-1, -1)}
 
 
 @pytest.mark.parametrize("epoch", [-(2**31), -2, -1, 0, 1])
-def test_a_log_without_epochs_knows_the_end_of_none(tmp_path: Path, epoch: int) -> None:
+def test_a_log_without_epochs_has_no_end_offsets(tmp_path: Path, epoch: int) -> None:
     assert epochs(tmp_path).end_offset_for(epoch, 99) == (-1, -1)
 
 
-def test_the_epoch_of_an_offset_is_the_last_that_began_at_or_before_it(tmp_path: Path) -> None:
+def test_the_epoch_of_an_offset_is_the_last_started_at_or_before_it(tmp_path: Path) -> None:
     made = epochs(tmp_path, (1, 5), (3, 10))
     assert {o: made.epoch_at(o) for o in (4, 5, 9, 10, 99)} == {4: -1, 5: 1, 9: 1, 10: 3, 99: 3}
     assert (made.start_of(3), made.start_of(2)) == (10, None)
 
 
 @pytest.mark.parametrize(("end", "result"), [(21, [(1, 0), (5, 20)]), (20, [(1, 0)]), (0, [])])
-def test_cutting_the_end_forgets_epochs_that_begin_there(tmp_path: Path, end: int, result: list[tuple[int, int]]) -> None:
+def test_truncating_the_end_removes_epochs_that_start_there(tmp_path: Path, end: int, result: list[tuple[int, int]]) -> None:
     made = epochs(tmp_path, (1, 0), (5, 20))
     made.truncate_from_end(end)
     assert stored(made) == result
@@ -72,14 +72,14 @@ def test_cutting_the_end_forgets_epochs_that_begin_there(tmp_path: Path, end: in
     ("start", "result"),
     [(0, [(1, 0), (3, 10), (5, 20)]), (4, [(1, 4), (3, 10), (5, 20)]), (10, [(3, 10), (5, 20)]), (15, [(3, 15), (5, 20)]), (30, [(5, 30)])],
 )
-def test_cutting_the_start_keeps_the_epoch_it_falls_into(tmp_path: Path, start: int, result: list[tuple[int, int]]) -> None:
+def test_moving_the_start_keeps_the_epoch_it_is_in(tmp_path: Path, start: int, result: list[tuple[int, int]]) -> None:
     made = epochs(tmp_path, (1, 0), (3, 10), (5, 20))
     made.truncate_from_start(start)
     assert stored(made) == result
 
 
 @pytest.mark.parametrize("text", [b"0\n2\n3 0\n1 5\n", b"0\n2\n1 5\n2 5\n", b"0\n1\n1\n", b"0\n1\nx 1\n", b"2\n0\n"])
-def test_entries_that_do_not_grow_or_are_no_numbers_are_corrupt(text: bytes) -> None:
+def test_unordered_or_non_numeric_entries_are_corrupt(text: bytes) -> None:
     with pytest.raises(CorruptCheckpoint, match="line"):
         decode_epochs(text)
 
@@ -96,7 +96,7 @@ def pairs(text: str) -> list[tuple[int, int]]:
     return [(int(epoch), int(offset)) for epoch, offset in (pair.split(":") for pair in text.split())]
 
 
-def test_every_change_leaves_and_answers_what_kafkas_cache_does(tmp_path: Path) -> None:
+def test_every_change_equals_kafkas_epoch_cache(tmp_path: Path) -> None:
     """The table was printed by a Java program with the jars of Kafka 4.3.1.
 
     It made 30 caches (`LeaderEpochFileCache` over a `LeaderEpochCheckpointFile`, with a scheduler that does nothing) and changed each seven
@@ -117,7 +117,7 @@ def test_every_change_leaves_and_answers_what_kafkas_cache_does(tmp_path: Path) 
     assert len(lines) == 210
 
 
-def test_a_batch_that_recovery_finds_where_an_empty_epoch_began_takes_that_epochs_place(tmp_path: Path) -> None:
+def test_a_recovered_batch_replaces_an_empty_epoch_at_its_offset(tmp_path: Path) -> None:
     made = epochs(tmp_path, (1, 0), (3, 10), (4, 12))
     made.note(5, 10)
     made.save()

@@ -13,19 +13,19 @@ def batch(base_offset: int, leader_epoch: int) -> bytes:
     return build_batch([SimpleRecord(None, b"x", 1)], base_offset=base_offset, leader_epoch=leader_epoch)
 
 
-def test_batches_come_as_they_are_and_a_cut_one_at_the_end_is_left_out() -> None:
+def test_whole_batches_are_returned_unchanged_without_a_partial_last_one() -> None:
     data = batch(0, 1) + batch(1, 2) + batch(2, 2)[:-1]
     found = list(leaders_batches(data, 2))
     assert b"".join(one.data for one in found) == batch(0, 1) + batch(1, 2)
     assert [one.header.base_offset for one in found] == [0, 1]
 
 
-def test_a_batch_of_a_later_epoch_ends_them_even_before_others() -> None:
+def test_a_batch_of_a_later_epoch_ends_the_batches() -> None:
     data = batch(0, 1) + batch(1, 3) + batch(2, 1)
     assert [one.header.base_offset for one in leaders_batches(data, 2)] == [0]
 
 
-def test_a_marker_says_what_it_ends() -> None:
+def test_a_marker_has_its_transactions_result() -> None:
     marker = end_txn_marker(committed=True, producer_id=7, producer_epoch=0, coordinator_epoch=1, timestamp=5)
     found = [one.marker for one in leaders_batches(batch(0, 1) + marker, 2)]
     assert found[0] is None

@@ -105,7 +105,7 @@ def names(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir()}
 
 
-def test_a_pass_keeps_what_is_true_and_gives_back_most_of_the_space(tmp_path: Path) -> None:
+def test_a_pass_keeps_the_latest_values_and_frees_space(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     truth = fill(log)
     before, end = log.size_bytes, log.log_end_offset
@@ -131,7 +131,7 @@ def test_a_cleaned_log_is_the_same_after_a_restart_clean_or_not(tmp_path: Path) 
         again.close()
 
 
-def test_every_offset_can_still_be_asked_for(tmp_path: Path) -> None:
+def test_every_offset_can_still_be_read_from(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     fill(log)
     finish(clean_log(log, 0, NOW))
@@ -154,7 +154,7 @@ def test_the_second_pass_changes_nothing_until_there_is_more_and_then_merges_sma
     assert len(log.segments) < segments
 
 
-def test_the_active_segment_and_undecided_transactions_are_not_touched(tmp_path: Path) -> None:
+def test_the_active_segment_and_open_transactions_are_not_cleaned(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     fill(log, 5)
     stable = log.log_end_offset
@@ -169,7 +169,7 @@ def test_the_active_segment_and_undecided_transactions_are_not_touched(tmp_path:
     assert [r.value for r in iter_records(found)] == [b"open"]
 
 
-def test_aborted_data_goes_and_its_producer_is_still_known(tmp_path: Path) -> None:
+def test_aborted_data_is_removed_and_its_producer_state_kept(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     append(log, build_batch([SimpleRecord(b"a", b"kept", NOW)]))
     append(log, build_batch([SimpleRecord(b"a", b"aborted", NOW)], producer_id=5, producer_epoch=0, base_sequence=0, transactional=True))
@@ -183,7 +183,7 @@ def test_aborted_data_goes_and_its_producer_is_still_known(tmp_path: Path) -> No
     assert [(p.producer_id, p.last_sequence) for p in again.producers()] == [(5, 0)]
 
 
-def test_a_producers_sequence_survives_its_records(tmp_path: Path) -> None:
+def test_a_producers_sequence_survives_the_removal_of_its_records(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     for sequence in range(3):
         append(log, build_batch([SimpleRecord(b"a", b"%d" % sequence, NOW)], producer_id=9, producer_epoch=1, base_sequence=sequence))
@@ -198,7 +198,7 @@ def test_a_producers_sequence_survives_its_records(tmp_path: Path) -> None:
     assert [(p.producer_id, p.producer_epoch, p.last_sequence) for p in again.producers()] == [(9, 1, 2)]
 
 
-def test_a_tombstone_is_gone_after_its_retention(tmp_path: Path) -> None:
+def test_a_tombstone_is_removed_after_its_retention(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     append(log, build_batch([SimpleRecord(b"a", b"1", NOW), SimpleRecord(b"b", b"1", NOW)]))
     append(log, build_batch([SimpleRecord(b"a", None, NOW)]))
@@ -212,7 +212,7 @@ def test_a_tombstone_is_gone_after_its_retention(tmp_path: Path) -> None:
     assert content(log) == {b"b": b"1", b"c": b"1", b"d": b"1"}
 
 
-def test_transactions_aborted_behind_the_stable_offset_stay_hidden(tmp_path: Path) -> None:
+def test_transactions_aborted_above_the_stable_offset_stay_hidden(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     append(log, build_batch([SimpleRecord(b"a", b"1", NOW)]))
     append(log, data_of(4, b"open", b"x"))
@@ -226,7 +226,7 @@ def test_transactions_aborted_behind_the_stable_offset_stay_hidden(tmp_path: Pat
     assert log.last_stable_offset == log.log_end_offset
 
 
-def test_a_tombstone_of_a_producer_that_once_aborted_takes_the_older_value_along(tmp_path: Path) -> None:
+def test_a_tombstone_of_a_producer_with_an_abort_removes_the_older_value(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     append(log, build_batch([SimpleRecord(b"a", b"1", NOW)]))
     append(log, data_of(5, b"b", b"aborted"))
@@ -245,7 +245,7 @@ def test_a_tombstone_of_a_producer_that_once_aborted_takes_the_older_value_along
     assert content(log) == {b"c": b"1", b"d": b"1"}
 
 
-def test_a_marker_stays_as_long_as_a_header_of_its_transaction(tmp_path: Path) -> None:
+def test_a_marker_is_kept_while_an_empty_batch_of_its_transaction_is(tmp_path: Path) -> None:
     """Without the marker a replay of the log would find the transaction open for ever."""
     log = opened(tmp_path / "t-0")
     append(log, data_of(5, b"a", b"1"))
@@ -263,7 +263,7 @@ def test_a_marker_stays_as_long_as_a_header_of_its_transaction(tmp_path: Path) -
     assert [(p.producer_id, p.last_sequence) for p in again.producers()] == [(5, 0)]
 
 
-def test_a_pass_over_a_deleted_log_leaves_the_new_topic_of_its_name_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_over_a_deleted_log_does_not_change_the_recreated_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMPACTION_SLICE_BYTES", 1)
     for slices in range(1, 78, 7):
         log_dir = LogDir.open(tmp_path / str(slices), BrokerSettings(), NOW)
@@ -356,7 +356,7 @@ class FullFiles(Files):
         super().pwrite(fd, buffers, position)  # type: ignore[arg-type]  # passed on as it came
 
 
-def test_a_full_disk_ends_the_pass_and_the_log_goes_on(tmp_path: Path) -> None:
+def test_a_full_disk_ends_the_pass_and_the_log_stays_usable(tmp_path: Path) -> None:
     files = FullFiles()
     log = opened(tmp_path / "t-0", files=files)
     truth = fill(log)
@@ -368,7 +368,7 @@ def test_a_full_disk_ends_the_pass_and_the_log_goes_on(tmp_path: Path) -> None:
     assert not [name for name in names(tmp_path / "t-0") if name.endswith((".cleaned", ".swap"))]
 
 
-def test_a_damaged_batch_ends_the_pass_and_leaves_the_log_as_it_was(tmp_path: Path) -> None:
+def test_a_damaged_batch_ends_the_pass_without_changes(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     fill(log)
     path = log.segments.first.path
@@ -381,7 +381,7 @@ def test_a_damaged_batch_ends_the_pass_and_leaves_the_log_as_it_was(tmp_path: Pa
     assert names(tmp_path / "t-0") == before
 
 
-def test_a_segment_that_leaves_the_log_meanwhile_ends_the_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_segment_removed_during_the_pass_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMPACTION_SLICE_BYTES", 1)
     log = opened(tmp_path / "t-0")
     truth = fill(log)
@@ -412,7 +412,7 @@ def test_appends_between_slices_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert content(log) == truth
 
 
-def test_more_keys_than_the_map_holds_take_more_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_keys_than_the_map_holds_need_more_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "COMPACTION_KEYS", 6)
     log = opened(tmp_path / "t-0")
     truth = fill(log)
@@ -427,7 +427,7 @@ def test_more_keys_than_the_map_holds_take_more_passes(tmp_path: Path, monkeypat
     assert content(log) == truth
 
 
-def test_dirtiness_counts_what_is_new_and_knows_the_lag(tmp_path: Path) -> None:
+def test_dirtiness_counts_new_bytes_outside_the_compaction_lag(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     assert not needs_cleaning(log, dirtiness(log, 0, NOW), NOW)
     fill(log)
@@ -454,7 +454,7 @@ def test_the_file_keeps_the_newest_modification_time_of_those_it_replaces(tmp_pa
     assert Files().mtime_ms(log.segments.first.path) == 5_000
 
 
-def test_compressed_batches_and_those_of_many_records_are_opened_off_the_loop(tmp_path: Path) -> None:
+def test_large_and_compressed_batches_are_decoded_off_the_loop(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0", config=dataclasses.replace(CONFIG, segment_bytes=1 << 20))
     few = [SimpleRecord(b"key", b"old", NOW)]
     append(log, build_batch(few, codec=Codec.ZSTD))
@@ -471,7 +471,7 @@ def test_compressed_batches_and_those_of_many_records_are_opened_off_the_loop(tm
     assert content(log) == {b"key": b"new"}
 
 
-def test_a_segment_that_leaves_the_log_while_a_batch_is_opened_ends_the_pass(tmp_path: Path) -> None:
+def test_a_segment_removed_while_a_batch_is_decoded_ends_the_pass(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     append(log, build_batch([SimpleRecord(b"key", b"old", NOW)], codec=Codec.ZSTD))
     append(log, build_batch([SimpleRecord(b"key", b"new", NOW)], codec=Codec.ZSTD))
@@ -487,7 +487,7 @@ def test_a_segment_that_leaves_the_log_while_a_batch_is_opened_ends_the_pass(tmp
     assert not first.path.exists()
 
 
-def test_a_damaged_compressed_batch_is_found_while_it_is_opened(tmp_path: Path) -> None:
+def test_a_damaged_compressed_batch_is_found_while_decoding(tmp_path: Path) -> None:
     log = opened(tmp_path / "t-0")
     batch = build_batch([SimpleRecord(b"key", b"old", NOW)], codec=Codec.ZSTD)
     append(log, batch)

@@ -49,7 +49,7 @@ def clean(manager: LogCleanerManager, logs: Mapping[tuple[str, int], PartitionLo
             blocking()
 
 
-def test_only_compacted_logs_that_are_dirty_are_cleaned_and_the_offset_is_noted(tmp_path: Path) -> None:
+def test_only_dirty_compacted_logs_are_cleaned_and_checkpointed(tmp_path: Path) -> None:
     logs = {("kept", 0): made(tmp_path, "kept", 20, frozenset({"delete"})), ("small", 0): made(tmp_path, "small", 20)}
     sizes = {key: log.size_bytes for key, log in logs.items()}
     saved: list[dict[Key, int]] = []
@@ -71,7 +71,7 @@ def test_the_dirtiest_log_comes_first_also_after_a_restart(tmp_path: Path) -> No
     assert logs["a", 0].size_bytes < size
 
 
-def test_a_log_with_a_damaged_batch_is_named_once_and_left_alone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_log_with_a_damaged_batch_is_logged_once_and_skipped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = made(tmp_path, "a", 20)
     path = log.segments.first.path
     data = bytearray(path.read_bytes())
@@ -88,7 +88,7 @@ def test_a_log_with_a_damaged_batch_is_named_once_and_left_alone(tmp_path: Path,
     assert cleaned == {("a", 0): again.log_end_offset}
 
 
-def test_a_log_whose_first_header_is_damaged_keeps_no_other_from_being_cleaned(tmp_path: Path) -> None:
+def test_a_log_with_a_damaged_first_header_does_not_block_others(tmp_path: Path) -> None:
     logs = {("a", 0): made(tmp_path, "a", 20), ("b", 0): made(tmp_path, "b", 20)}
     for log in logs.values():
         log.config = dataclasses.replace(log.config, min_cleanable_dirty_ratio=1.0, max_compaction_lag_ms=1)
@@ -102,7 +102,7 @@ def test_a_log_whose_first_header_is_damaged_keeps_no_other_from_being_cleaned(t
     assert cleaned == {("b", 0): 20}
 
 
-def test_a_log_that_the_disk_refuses_keeps_no_other_from_being_cleaned_and_is_tried_again(tmp_path: Path) -> None:
+def test_a_log_with_a_disk_error_does_not_block_others_and_is_retried(tmp_path: Path) -> None:
     logs = {("a", 0): made(tmp_path, "a", 20), ("b", 0): made(tmp_path, "b", 20)}
     cleaned: dict[Key, int] = {}
     manager = manager_of(cleaned)
@@ -117,7 +117,7 @@ def test_a_log_that_the_disk_refuses_keeps_no_other_from_being_cleaned_and_is_tr
     assert cleaned == {("a", 0): 20, ("b", 0): 20}
 
 
-def test_a_log_that_was_deleted_meanwhile_is_not_noted(tmp_path: Path) -> None:
+def test_a_log_deleted_during_cleaning_is_not_checkpointed(tmp_path: Path) -> None:
     logs = {("a", 0): made(tmp_path, "a", 20)}
     cleaned: dict[Key, int] = {}
     work = manager_of(cleaned).clean_dirtiest(logs, NOW)

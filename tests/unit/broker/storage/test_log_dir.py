@@ -59,7 +59,7 @@ def test_a_second_broker_is_refused_by_the_directorys_name(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("topic", "partition"), [("../x", 0), ("a/b", 0), ("..", 1), ("t", -1), ("t", 2**31)])
-def test_a_log_whose_name_leads_out_of_the_directory_is_rejected(tmp_path: Path, topic: str, partition: int) -> None:
+def test_a_log_name_outside_the_directory_is_rejected(tmp_path: Path, topic: str, partition: int) -> None:
     log_dir = filled(tmp_path / "data")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(Rejected, match="not a valid name of a partition's directory"):
@@ -68,7 +68,7 @@ def test_a_log_whose_name_leads_out_of_the_directory_is_rejected(tmp_path: Path,
     log_dir.close(clean=True)
 
 
-def test_another_process_holding_javas_kind_of_lock_is_respected(tmp_path: Path) -> None:
+def test_a_java_file_lock_of_another_process_is_respected(tmp_path: Path) -> None:
     code = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.lockf(f, fcntl.LOCK_EX); print('held', flush=True); sys.stdin.read()"
     with subprocess.Popen([sys.executable, "-c", code, str(tmp_path / ".lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
@@ -81,7 +81,7 @@ def test_another_process_holding_javas_kind_of_lock_is_respected(tmp_path: Path)
     opened(tmp_path).close()
 
 
-def test_a_lock_given_back_twice_takes_nobodys_descriptor_along(tmp_path: Path) -> None:
+def test_releasing_a_lock_twice_closes_no_other_descriptor(tmp_path: Path) -> None:
     lock = DirLock(tmp_path)
     lock.release()
     with (tmp_path / "other").open("wb") as other:  # has the lock's old number
@@ -89,7 +89,7 @@ def test_a_lock_given_back_twice_takes_nobodys_descriptor_along(tmp_path: Path) 
         other.write(b"x")
 
 
-def test_a_lock_that_cannot_be_made_is_refused_with_the_files_name(tmp_path: Path) -> None:
+def test_a_lock_file_that_cannot_be_created_is_named_in_the_error(tmp_path: Path) -> None:
     with pytest.raises(LogDirRefused, match=r"none/\.lock"):
         DirLock(tmp_path / "none")
 
@@ -100,7 +100,7 @@ def test_a_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
         opened(tmp_path / "file")
 
 
-def test_the_identity_is_drawn_once_and_kept(tmp_path: Path) -> None:
+def test_the_directory_id_is_generated_once_and_kept(tmp_path: Path) -> None:
     first = opened(tmp_path)
     meta = first.meta
     first.close()
@@ -110,7 +110,7 @@ def test_the_identity_is_drawn_once_and_kept(tmp_path: Path) -> None:
     again.close()
 
 
-def test_an_empty_cluster_id_is_none_also_at_the_second_start(tmp_path: Path) -> None:
+def test_an_empty_cluster_id_counts_as_missing_at_every_start(tmp_path: Path) -> None:
     first = opened(tmp_path, BrokerSettings(cluster_id=""))
     first.close()
     again = opened(tmp_path, BrokerSettings(cluster_id=""))
@@ -122,7 +122,7 @@ def test_an_empty_cluster_id_is_none_also_at_the_second_start(tmp_path: Path) ->
     ("settings", "says"),
     [(BrokerSettings(node_id=2), "node 1"), (BrokerSettings(cluster_id="other"), "cluster.id is other")],
 )
-def test_another_nodes_or_clusters_directory_is_refused_and_left_alone(tmp_path: Path, settings: BrokerSettings, says: str) -> None:
+def test_another_nodes_or_clusters_directory_is_refused_and_not_changed(tmp_path: Path, settings: BrokerSettings, says: str) -> None:
     filled(tmp_path).close()
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
     with pytest.raises(LogDirRefused, match=says):
@@ -137,7 +137,7 @@ def test_a_damaged_meta_properties_is_refused_by_name(tmp_path: Path, content: b
         opened(tmp_path)
 
 
-def test_a_member_of_a_cluster_does_not_make_up_whose_directory_it_has(tmp_path: Path) -> None:
+def test_a_cluster_broker_needs_a_formatted_directory(tmp_path: Path) -> None:
     for _ in range(2):
         with pytest.raises(LogDirRefused, match=r"is not formatted, it has no meta\.properties: run `ottla format"):
             opened(tmp_path, BrokerSettings(process_roles=("broker",)))
@@ -155,7 +155,7 @@ def test_a_meta_properties_that_kafka_wrote_is_read(tmp_path: Path) -> None:
     log_dir.close()
 
 
-def test_a_directory_of_an_older_kafka_is_given_its_id_once(tmp_path: Path) -> None:
+def test_a_directory_of_an_older_kafka_gets_a_directory_id_once(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("node.id=1\nversion=1\ncluster.id=MkU3OEVBNTcwNTJENDM2Qg\n")
     log_dir = opened(tmp_path)
     given = log_dir.meta
@@ -170,7 +170,7 @@ def test_a_directory_of_an_older_kafka_is_given_its_id_once(tmp_path: Path) -> N
 # --- stops and starts --------------------------------------------------------------------------------------------------------
 
 
-def test_a_clean_stop_is_trusted_and_its_marker_gone_while_the_broker_runs(tmp_path: Path) -> None:
+def test_a_clean_stops_marker_is_removed_while_the_broker_runs(tmp_path: Path) -> None:
     filled(tmp_path).close()
     again = opened(tmp_path)
     assert again.was_clean
@@ -183,7 +183,7 @@ def test_a_clean_stop_is_trusted_and_its_marker_gone_while_the_broker_runs(tmp_p
     again.close()
 
 
-def test_a_clean_stop_notes_the_epoch_of_the_broker_and_the_next_start_knows_it_once(tmp_path: Path) -> None:
+def test_a_clean_stop_stores_the_broker_epoch_for_the_next_start(tmp_path: Path) -> None:
     log_dir = opened(tmp_path)
     log_dir.broker_epoch = 77
     log_dir.close()
@@ -195,7 +195,7 @@ def test_a_clean_stop_notes_the_epoch_of_the_broker_and_the_next_start_knows_it_
 
 
 @pytest.mark.parametrize("marker", [b"", b"{", b"[]", b'{"version":0}', b'{"brokerEpoch":"x"}'])
-def test_a_clean_stop_that_notes_no_epoch_is_clean_all_the_same(tmp_path: Path, marker: bytes) -> None:
+def test_a_clean_stop_without_a_broker_epoch_is_clean(tmp_path: Path, marker: bytes) -> None:
     opened(tmp_path).close()
     (tmp_path / ".kafka_cleanshutdown").write_bytes(marker)
     log_dir = opened(tmp_path)
@@ -203,7 +203,7 @@ def test_a_clean_stop_that_notes_no_epoch_is_clean_all_the_same(tmp_path: Path, 
     log_dir.close()
 
 
-def test_a_crash_is_noticed_and_every_partition_comes_back(tmp_path: Path) -> None:
+def test_a_crash_is_detected_and_every_partition_recovered(tmp_path: Path) -> None:
     filled(tmp_path).close(clean=False)
     again = opened(tmp_path)
     assert not again.was_clean
@@ -219,7 +219,7 @@ def test_a_crash_during_the_start_after_a_clean_stop_is_a_crash(tmp_path: Path) 
     again.close()
 
 
-def test_a_clean_stop_outlives_a_power_loss(tmp_path: Path) -> None:
+def test_a_clean_stop_survives_a_power_loss(tmp_path: Path) -> None:
     files = MemoryFiles()
     filled(tmp_path, files=files).close()
     files.power_loss()
@@ -231,7 +231,7 @@ def test_a_clean_stop_outlives_a_power_loss(tmp_path: Path) -> None:
     again.close()
 
 
-def test_checkpoints_bring_log_start_and_high_watermark_back_after_a_crash(tmp_path: Path) -> None:
+def test_checkpoints_restore_log_start_and_high_watermark_after_a_crash(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.logs["topic", 2].delete_records_before(2)
     log_dir.logs["topic", 2].flush()
@@ -256,7 +256,7 @@ def test_a_checkpoint_of_earlier_offsets_does_not_replace_a_later_one(tmp_path: 
     log_dir.close()
 
 
-def test_a_new_topic_does_not_begin_with_the_offsets_of_an_older_one_of_its_name(tmp_path: Path) -> None:
+def test_a_recreated_topic_does_not_use_old_checkpoints(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     old = log_dir.logs["topic", 2]
     old.delete_records_before(2)
@@ -281,7 +281,7 @@ def test_a_new_topic_does_not_begin_with_the_offsets_of_an_older_one_of_its_name
     again.close()
 
 
-def test_how_far_the_cleaner_came_is_known_after_a_crash(tmp_path: Path) -> None:
+def test_the_cleaner_checkpoint_survives_a_crash(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.cleaned["topic", 1] = 2
     log_dir.cleaner_checkpoint()()
@@ -291,7 +291,7 @@ def test_how_far_the_cleaner_came_is_known_after_a_crash(tmp_path: Path) -> None
     again.close()
 
 
-def test_what_the_checkpoints_say_of_a_partition_outlives_a_start_that_could_not_read_it(tmp_path: Path) -> None:
+def test_an_unreadable_partitions_checkpoint_entries_are_kept(tmp_path: Path) -> None:
     files = MemoryFiles()
     log_dir = filled(tmp_path, files=files)
     log_dir.logs["topic", 2].delete_records_before(2)
@@ -311,7 +311,7 @@ def test_what_the_checkpoints_say_of_a_partition_outlives_a_start_that_could_not
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (2, 3, 3)
 
 
-def test_what_a_refused_removal_left_is_not_taken_for_the_new_partition(tmp_path: Path) -> None:
+def test_the_files_of_a_failed_removal_are_not_used_by_the_new_partition(tmp_path: Path) -> None:
     files = MemoryFiles()
     log_dir = filled(tmp_path, files=files)
 
@@ -419,7 +419,7 @@ def test_a_directory_on_a_full_disk_is_refused_by_name(tmp_path: Path) -> None:
 # --- partitions ----------------------------------------------------------------------------------------------------------------
 
 
-def test_a_deleted_partition_is_set_aside_at_once_and_removed_after_its_delay(tmp_path: Path) -> None:
+def test_a_deleted_partition_is_renamed_at_once_and_removed_after_its_delay(tmp_path: Path) -> None:
     settings = BrokerSettings(log_segment_delete_delay_ms=500)
     log_dir = filled(tmp_path)
     log_dir.settings = settings
@@ -439,7 +439,7 @@ def test_a_deleted_partition_is_set_aside_at_once_and_removed_after_its_delay(tm
     log_dir.close()
 
 
-def test_a_removed_partition_does_not_wait_for_a_clock_that_went_back(tmp_path: Path) -> None:
+def test_a_clock_that_went_back_does_not_delay_a_removal(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.delete_log("topic", 1)
     remove_doomed(log_dir, NOW_MS)
@@ -448,7 +448,7 @@ def test_a_removed_partition_does_not_wait_for_a_clock_that_went_back(tmp_path: 
     log_dir.close()
 
 
-def test_a_deletion_cut_short_by_a_crash_is_finished_later(tmp_path: Path) -> None:
+def test_an_interrupted_deletion_is_finished_later(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.delete_log("topic", 1)
     log_dir.close(clean=False)
@@ -459,7 +459,7 @@ def test_a_deletion_cut_short_by_a_crash_is_finished_later(tmp_path: Path) -> No
     again.close()
 
 
-def test_directories_of_somebodys_own_are_left_alone_whatever_they_are_called(tmp_path: Path) -> None:
+def test_foreign_directories_are_not_changed(tmp_path: Path) -> None:
     for name in ("photos-2024", "photos-to-delete", "to-delete", "notes"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "one.jpg").write_bytes(b"one")
@@ -474,7 +474,7 @@ def test_directories_of_somebodys_own_are_left_alone_whatever_they_are_called(tm
         assert [path.name for path in (tmp_path / name).iterdir()] == ["one.jpg"]
 
 
-def test_a_metadata_log_that_kafka_has_only_formatted_is_one(tmp_path: Path) -> None:
+def test_a_metadata_log_only_formatted_by_kafka_is_recognised(tmp_path: Path) -> None:
     (tmp_path / "__cluster_metadata-0").mkdir()
     (tmp_path / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint").write_bytes(b"")
     log_dir = opened(tmp_path)
@@ -482,7 +482,7 @@ def test_a_metadata_log_that_kafka_has_only_formatted_is_one(tmp_path: Path) -> 
     log_dir.close()
 
 
-def test_a_stray_partition_is_set_aside_and_kept(tmp_path: Path) -> None:
+def test_a_stray_partition_is_renamed_and_kept(tmp_path: Path) -> None:
     log_dir = filled(tmp_path)
     log_dir.mark_stray("topic", 2)
     remove_doomed(log_dir, NOW_MS + 10**9)
@@ -493,7 +493,7 @@ def test_a_stray_partition_is_set_aside_and_kept(tmp_path: Path) -> None:
     again.close()
 
 
-def test_other_directories_are_left_alone(tmp_path: Path) -> None:
+def test_other_directories_are_not_changed(tmp_path: Path) -> None:
     for name in ("lost+found", "topic", "-0", "topic-x", "topic-00", "bad topic-0", "topic-0.abc-future"):
         (tmp_path / name).mkdir()
     log_dir = opened(tmp_path)
@@ -502,7 +502,7 @@ def test_other_directories_are_left_alone(tmp_path: Path) -> None:
     log_dir.close()
 
 
-def test_a_partition_that_cannot_be_made_at_once_is_a_storage_error(tmp_path: Path) -> None:
+def test_a_partition_that_cannot_be_created_is_a_storage_error(tmp_path: Path) -> None:
     files = MemoryFiles()
     log_dir = opened(tmp_path, files=files)
     files.make_read_only()

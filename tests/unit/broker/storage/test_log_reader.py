@@ -45,25 +45,25 @@ LENGTHS = {"zero": 0, "negative": -1, "too small": 13, "most negative": -(2**31)
 @pytest.mark.parametrize("length", LENGTHS.values(), ids=LENGTHS.keys())
 @pytest.mark.parametrize("offset", range(6))
 @pytest.mark.parametrize("max_bytes", [1, 1 << 20])
-def test_a_batch_whose_length_cannot_be_is_corrupt(box: LogBox, offset: int, length: int, max_bytes: int) -> None:
+def test_a_batch_with_an_impossible_length_is_corrupt(box: LogBox, offset: int, length: int, max_bytes: int) -> None:
     assert isinstance(read(box, offset), bytes)
     overwrite(box, offset, LENGTH_AT, length.to_bytes(4, "big", signed=True))
     assert read(box, offset, max_bytes=max_bytes) is ErrorCode.CORRUPT_MESSAGE
     assert read(box, offset, max_bytes=max_bytes, min_one_batch=False) is ErrorCode.CORRUPT_MESSAGE
 
 
-def test_a_block_of_zeros_is_corrupt_and_what_lies_in_other_segments_is_read(box: LogBox) -> None:
+def test_a_block_of_zeros_is_corrupt_and_other_segments_are_readable(box: LogBox) -> None:
     overwrite(box, 0, 0, bytes(BATCH))
     assert read(box, 0) is ErrorCode.CORRUPT_MESSAGE
     assert read(box, 3) == box.file(".log", 3).read_bytes()
 
 
-def test_a_batch_whose_records_changed_is_given_to_the_reader_who_checks_it(box: LogBox) -> None:
+def test_a_batch_with_changed_records_is_returned_to_the_reader(box: LogBox) -> None:
     overwrite(box, 1, BATCH - 1, b"?")
     assert read(box, 1) == box.file(".log", 0).read_bytes()[BATCH:]
 
 
-def test_damage_behind_the_first_batch_of_a_read_is_left_to_the_next_read(box: LogBox) -> None:
+def test_damage_after_the_first_batch_is_found_by_the_next_read(box: LogBox) -> None:
     overwrite(box, 1, LENGTH_AT, bytes(4))
     assert read(box, 0) == box.file(".log", 0).read_bytes()
     assert read(box, 1) is ErrorCode.CORRUPT_MESSAGE
@@ -81,7 +81,7 @@ class CountedReads(Files):
         return super().pread(fd, size, position)
 
 
-def test_a_reader_without_room_for_a_byte_reads_nothing_of_the_disk(tmp_path: Path) -> None:
+def test_a_read_of_0_bytes_does_not_read_the_disk(tmp_path: Path) -> None:
     files = CountedReads()
     box = LogBox(tmp_path / "topic-0", files=files)
     box.append(batch())

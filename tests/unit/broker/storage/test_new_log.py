@@ -37,7 +37,7 @@ def ends(log_dir: LogDir) -> dict[tuple[str, int], int]:
     return {key: log.log_end_offset for key, log in log_dir.logs.items()}
 
 
-def test_a_new_partition_has_a_directory_from_its_first_append_on(tmp_path: Path) -> None:
+def test_a_new_partition_gets_its_directory_with_the_first_append(tmp_path: Path) -> None:
     log_dir = opened(tmp_path)
     log = log_dir.create_log("topic", 0, TOPIC_ID, LogConfig())
     log.become_leader(3)
@@ -80,7 +80,7 @@ def test_a_partition_without_a_directory_is_closed_cleanly_and_deleted_without_o
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["topic-0"]
 
 
-def test_a_full_disk_is_met_by_the_first_append_and_the_next_one_makes_what_is_missing(tmp_path: Path) -> None:
+def test_a_first_append_that_fails_on_a_full_disk_is_completed_by_the_next(tmp_path: Path) -> None:
     files = MemoryFiles()
     log_dir = opened(tmp_path, files=files)
     log = log_dir.create_log("topic", 0, TOPIC_ID, LogConfig())
@@ -114,7 +114,7 @@ def test_a_full_disk_is_met_by_the_first_append_and_the_next_one_makes_what_is_m
     again.close()
 
 
-def test_a_kill_at_any_step_of_a_first_append_leaves_what_a_start_serves(tmp_path: Path) -> None:
+def test_a_kill_at_any_step_of_a_first_append_leaves_a_usable_partition(tmp_path: Path) -> None:
     for nth in itertools.count(1):
         files = MemoryFiles()
         log_dir = opened(tmp_path, files=files)
@@ -152,7 +152,7 @@ def test_the_first_sync_of_a_partition_makes_its_directorys_own_name_durable(tmp
     log_dir.close()
 
 
-def test_a_partition_that_nobody_uses_holds_no_descriptor_after_a_start(tmp_path: Path) -> None:
+def test_an_unused_partition_holds_no_descriptor_after_a_start(tmp_path: Path) -> None:
     log_dir = opened(tmp_path)
     for index in range(3):
         append(log_dir.create_log("topic", index, TOPIC_ID, LogConfig()))
@@ -178,7 +178,7 @@ def opened_by_a_member(files: MemoryFiles) -> LogDir:
     return LogDir.open(path, settings, NOW_MS, files=files)
 
 
-def test_of_a_member_a_partition_says_whose_it_is_before_it_has_a_record_and_a_power_loss_leaves_that() -> None:
+def test_a_cluster_brokers_partition_metadata_is_durable_before_its_first_record() -> None:
     """A directory that does not would be a stray of the cluster, whatever is left of its records."""
     files = MemoryFiles()
     log = opened_by_a_member(files).create_log("topic", 0, TOPIC_ID, LogConfig())
@@ -188,7 +188,7 @@ def test_of_a_member_a_partition_says_whose_it_is_before_it_has_a_record_and_a_p
     assert opened_by_a_member(files).logs["topic", 0].topic_id == TOPIC_ID
 
 
-def test_of_a_member_a_crash_amid_the_making_of_a_partition_leaves_nothing_in_its_way() -> None:
+def test_a_crash_while_a_cluster_broker_creates_a_partition_is_harmless() -> None:
     for calls in range(12):
         files = MemoryFiles()
         log_dir = opened_by_a_member(files)

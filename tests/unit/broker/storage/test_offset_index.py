@@ -15,7 +15,7 @@ def index() -> OffsetIndex:
     return made
 
 
-def test_a_lookup_gives_the_last_entry_at_or_below_the_offset() -> None:
+def test_a_lookup_returns_the_last_entry_at_or_below_the_offset() -> None:
     found = {offset: index().lookup(offset) for offset in (1000, 1008, 1009, 1018, 1019, 1029, 5000)}
     assert found == {1000: 0, 1008: 0, 1009: 4200, 1018: 4200, 1019: 8400, 1029: 12_600, 5000: 12_600}
 

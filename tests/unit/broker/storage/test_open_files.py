@@ -11,7 +11,7 @@ from ottla.broker.storage.open_files import OpenFiles
 from ottla.broker.storage.segment import Segment
 
 
-def test_the_one_that_was_opened_first_is_closed_first(tmp_path: Path) -> None:
+def test_segments_are_closed_in_the_order_of_opening(tmp_path: Path) -> None:
     open_files = OpenFiles(2)
     segments = [Segment(FILES, open_files, tmp_path, base, size=0, created_ms=0, fresh=True) for base in range(3)]
     for segment in segments:
@@ -20,7 +20,7 @@ def test_the_one_that_was_opened_first_is_closed_first(tmp_path: Path) -> None:
     assert [segment.is_open for segment in segments] == [False, True, True]
 
 
-def test_a_segment_that_cannot_be_opened_does_not_hold_up_the_closing_of_others(tmp_path: Path) -> None:
+def test_a_segment_that_cannot_be_opened_does_not_block_closing_others(tmp_path: Path) -> None:
     open_files = OpenFiles(2)
     missing = Segment(FILES, open_files, tmp_path / "missing", 0, size=0, created_ms=0)
     with pytest.raises(FileNotFoundError):

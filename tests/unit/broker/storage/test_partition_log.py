@@ -89,7 +89,7 @@ def test_a_batch_larger_than_a_segment_is_refused_before_anything_rolls(tmp_path
     assert len(box.log.segments) == 1
 
 
-def test_the_new_configuration_holds_from_the_next_append_on(box: LogBox) -> None:
+def test_a_new_configuration_applies_from_the_next_append(box: LogBox) -> None:
     box.append(batch())
     box.log.config = LogConfig(segment_bytes=BATCH)
     box.append(batch())
@@ -150,7 +150,7 @@ def test_a_full_index_rolls_the_segment(tmp_path: Path) -> None:
     assert box.log.segments.base_offsets == (0, 3, 6)
 
 
-def test_offsets_too_far_for_an_index_entry_roll_the_segment(box: LogBox) -> None:
+def test_offsets_too_large_for_an_index_entry_roll_the_segment(box: LogBox) -> None:
     box.append(batch())
     far = bytearray(batch())
     far[0:8] = (2**31).to_bytes(8, "big")
@@ -162,7 +162,7 @@ def test_offsets_too_far_for_an_index_entry_roll_the_segment(box: LogBox) -> Non
 # --- reading (reference 9.1) ---------------------------------------------------------------------------------------------------
 
 
-def test_a_read_from_the_middle_of_a_batch_gives_the_whole_batch(box: LogBox) -> None:
+def test_a_read_from_the_middle_of_a_batch_returns_the_whole_batch(box: LogBox) -> None:
     box.append(batch(count=5))
     box.append(batch(count=5))
     assert read(box, 3) == [0, 5]
@@ -177,7 +177,7 @@ def test_an_offset_outside_the_log_is_out_of_range(box: LogBox, offset: int) -> 
     assert code_of(caught) is ErrorCode.OFFSET_OUT_OF_RANGE
 
 
-def test_between_high_watermark_and_log_end_there_is_nothing_yet(box: LogBox) -> None:
+def test_a_read_above_the_high_watermark_is_empty(box: LogBox) -> None:
     box.append(batch())
     box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=0, now_ms=NOW_MS)
     assert read(box, 1) == read(box, 2) == []
@@ -193,7 +193,7 @@ def test_a_read_stops_at_the_end_of_its_segment(tmp_path: Path) -> None:
     assert read(box, 3) == [3, 4]
 
 
-def test_the_limit_may_cut_the_last_batch_but_never_gives_a_part_of_the_first(box: LogBox) -> None:
+def test_the_limit_may_truncate_the_last_batch_and_never_the_first(box: LogBox) -> None:
     for _ in range(3):
         box.append(batch())
     log = box.log
@@ -212,7 +212,7 @@ def test_every_offset_is_found_through_any_index(tmp_path: Path, interval: int) 
         assert read(box, offset, 1) == [offset // 3 * 3]
 
 
-def test_a_read_tells_whether_later_segments_have_more_for_its_reader(box: LogBox) -> None:
+def test_a_read_reports_whether_later_segments_have_more(box: LogBox) -> None:
     for _ in range(2):
         box.append(batch())
         box.log.roll(NOW_MS)
@@ -236,7 +236,7 @@ def test_a_reader_at_the_end_sees_each_new_batch_without_searching(box: LogBox, 
         assert read(box, i) == [i]
 
 
-def test_a_read_that_was_cut_short_does_not_mislead_the_next_one(box: LogBox) -> None:
+def test_a_truncated_read_does_not_affect_the_next(box: LogBox) -> None:
     for _ in range(3):
         box.append(batch())
     assert read(box, 0, 2 * BATCH) == [0, 1]
@@ -244,7 +244,7 @@ def test_a_read_that_was_cut_short_does_not_mislead_the_next_one(box: LogBox) ->
     assert read(box, 3) == [3]
 
 
-def test_a_read_says_where_the_log_stands(box: LogBox) -> None:
+def test_a_read_returns_the_logs_offsets(box: LogBox) -> None:
     box.append(batch(count=3))
     box.append(batch(5, 0, 0, transactional=True))
     box.log.delete_records_before(1)
@@ -253,7 +253,7 @@ def test_a_read_says_where_the_log_stands(box: LogBox) -> None:
     assert len(list(split_batches(result.records))) == 1
 
 
-def test_read_committed_ends_at_the_open_transaction_and_names_the_aborted_ones(box: LogBox) -> None:
+def test_read_committed_ends_at_the_open_transaction_and_lists_aborted_ones(box: LogBox) -> None:
     box.append(batch(5, 0, 0, transactional=True))
     box.append(batch(6, 0, 0, transactional=True))
     box.append(marker(5, 0, committed=False), origin=Origin.COORDINATOR)
@@ -278,7 +278,7 @@ def test_aborted_transactions_are_found_in_later_segments(box: LogBox) -> None:
 
 
 @pytest.mark.parametrize("config", [LogConfig(), LogConfig(index_interval_bytes=0, segment_bytes=300)])
-def test_a_timestamp_leads_to_the_first_record_not_older(tmp_path: Path, config: LogConfig) -> None:
+def test_a_timestamp_search_finds_the_first_record_not_older(tmp_path: Path, config: LogConfig) -> None:
     box = LogBox(tmp_path / "topic-0", config)
     for first in (1000, 3000, 2000, 5000):
         box.append(batch(count=3, timestamp=first))
@@ -298,7 +298,7 @@ def test_the_special_timestamps_mean_kafkas_offsets(box: LogBox) -> None:
     assert box.log.offset_for_timestamp(-5) == NOT_FOUND
 
 
-def test_the_greatest_timestamp_is_known_as_long_as_its_segment_is_there(tmp_path: Path) -> None:
+def test_the_largest_timestamp_is_known_while_its_segment_exists(tmp_path: Path) -> None:
     """Also of a record that DeleteRecords has taken, as in Kafka."""
     box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=0))
     for first in (1000, 5000, 2000, 3000, 1000):
@@ -314,13 +314,13 @@ def test_the_greatest_timestamp_is_known_as_long_as_its_segment_is_there(tmp_pat
     assert box.log.offset_for_timestamp(-3)[:2] == (-1, -1)
 
 
-def test_of_records_without_a_timestamp_the_first_has_the_greatest(box: LogBox) -> None:
+def test_without_timestamps_the_first_record_has_the_largest(box: LogBox) -> None:
     box.append(batch(timestamp=-1))
     box.append(batch(timestamp=-1))
     assert box.log.offset_for_timestamp(-3)[:2] == (-1, 0)
 
 
-def test_a_timestamp_of_zero_is_one_also_after_a_restart(box: LogBox) -> None:
+def test_a_timestamp_of_0_is_valid_after_a_restart(box: LogBox) -> None:
     box.append(batch(timestamp=0))
     box.restart()
     assert box.log.offset_for_timestamp(0) == box.log.offset_for_timestamp(-3) == (0, 0, 0)
@@ -353,14 +353,14 @@ def test_retention_by_size_keeps_at_least_retention_bytes(tmp_path: Path) -> Non
     assert read(box, 2) == [2, 3]
 
 
-def test_retention_by_time_goes_by_the_newest_record_of_a_segment(tmp_path: Path) -> None:
+def test_retention_by_time_uses_a_segments_newest_record(tmp_path: Path) -> None:
     box = segmented(tmp_path, retention_ms=10_000)
     assert box.log.apply_retention(NOW_MS + 11_000) == 0
     assert box.log.apply_retention(NOW_MS + 11_001) == 2 * BATCH
     assert box.log.log_start_offset == 2
 
 
-def test_when_everything_is_expired_the_active_segment_is_rolled_and_an_empty_one_stays(tmp_path: Path) -> None:
+def test_expiring_everything_rolls_to_an_empty_active_segment(tmp_path: Path) -> None:
     box = segmented(tmp_path, retention_ms=10)
     box.log.apply_retention(NOW_MS + 100_000)
     assert (box.log.log_start_offset, box.log.log_end_offset, box.log.size_bytes) == (7, 7, 0)
@@ -377,7 +377,7 @@ def test_nothing_above_the_high_watermark_is_deleted(tmp_path: Path) -> None:
     assert box.log.log_start_offset == 2
 
 
-def test_a_compacted_log_only_loses_what_lies_below_its_start(tmp_path: Path) -> None:
+def test_a_compacted_log_loses_only_segments_below_its_start(tmp_path: Path) -> None:
     box = segmented(tmp_path, retention_ms=1, retention_bytes=0)
     box.log.config = LogConfig(segment_bytes=2 * BATCH, retention_ms=1, cleanup_policy=frozenset({"compact"}))
     assert box.log.apply_retention(NOW_MS + 10**9) == 0
@@ -386,7 +386,7 @@ def test_a_compacted_log_only_loses_what_lies_below_its_start(tmp_path: Path) ->
     assert (box.log.log_start_offset, box.log.segments.first.base_offset) == (3, 2)
 
 
-def test_deleted_files_are_renamed_and_go_after_their_delay(tmp_path: Path) -> None:
+def test_deleted_files_are_renamed_and_removed_after_their_delay(tmp_path: Path) -> None:
     box = segmented(tmp_path, retention_bytes=4 * BATCH, file_delete_delay_ms=1000)
     box.log.apply_retention(NOW_MS)
     gone = sorted(p.name for p in box.directory.glob("*.deleted"))
@@ -397,7 +397,7 @@ def test_deleted_files_are_renamed_and_go_after_their_delay(tmp_path: Path) -> N
     assert list(box.directory.glob("*.deleted")) == []
 
 
-def test_deleted_files_do_not_wait_for_a_clock_that_went_back(tmp_path: Path) -> None:
+def test_a_clock_that_went_back_does_not_delay_deleted_files(tmp_path: Path) -> None:
     box = segmented(tmp_path, retention_bytes=4 * BATCH, file_delete_delay_ms=1000)
     box.log.apply_retention(NOW_MS)
     remove_doomed(box.log, NOW_MS - 10**9)
@@ -422,7 +422,7 @@ def test_delete_records_moves_the_start_and_reads_below_it_are_out_of_range(box:
 
 
 @pytest.mark.parametrize("offset", range(8))
-def test_truncating_drops_the_batch_that_holds_the_offset_and_all_after_it(tmp_path: Path, offset: int) -> None:
+def test_truncating_removes_the_batch_with_the_offset_and_all_after_it(tmp_path: Path, offset: int) -> None:
     box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=2 * BATCH + 20, index_interval_bytes=0))
     for i in range(4):
         box.append(batch(7, 0, 2 * i, count=2))
@@ -437,7 +437,7 @@ def test_truncating_drops_the_batch_that_holds_the_offset_and_all_after_it(tmp_p
 
 
 @pytest.mark.parametrize("offset", [2, 3])
-def test_truncating_at_the_logs_end_or_past_it_forgets_an_epoch_that_began_there(box: LogBox, offset: int) -> None:
+def test_truncating_at_or_past_the_end_removes_an_epoch_that_started_there(box: LogBox, offset: int) -> None:
     """A leader that appended nothing in its epoch (KAFKA-10706, scenario 5)."""
     for _ in range(2):
         box.append(batch())
@@ -447,7 +447,7 @@ def test_truncating_at_the_logs_end_or_past_it_forgets_an_epoch_that_began_there
     assert (box.log.epochs.latest, box.log.end_offset_for_epoch(5)) == (0, (-1, -1))
 
 
-def test_a_transaction_whose_marker_is_cut_off_is_open_again_and_holds_readers_back(tmp_path: Path) -> None:
+def test_truncating_a_marker_reopens_its_transaction(tmp_path: Path) -> None:
     """Scenarios 13 and 14 (KAFKA-9807): the next leader may end it otherwise; a snapshot of producers past the cut is gone."""
     box = LogBox(tmp_path / "topic-0", LogConfig(segment_bytes=2 * BATCH + 20))
     box.append(batch(5, 0, 0, transactional=True))
@@ -466,7 +466,7 @@ def test_a_transaction_whose_marker_is_cut_off_is_open_again_and_holds_readers_b
     assert box.log.last_stable_offset == 3
 
 
-def test_truncating_below_the_logs_start_moves_the_start_along(box: LogBox) -> None:
+def test_truncating_below_the_log_start_moves_the_start(box: LogBox) -> None:
     for _ in range(4):
         box.append(batch())
     box.log.delete_records_before(3)
@@ -474,7 +474,7 @@ def test_truncating_below_the_logs_start_moves_the_start_along(box: LogBox) -> N
     assert (box.log.log_start_offset, box.log.high_watermark, box.log.log_end_offset) == (1, 1, 1)
 
 
-def test_restarting_at_an_offset_leaves_an_empty_log_there(box: LogBox) -> None:
+def test_restarting_at_an_offset_makes_the_log_empty_there(box: LogBox) -> None:
     box.append(batch(7, 0, 0))
     box.log.restart_at(100, NOW_MS)
     assert (box.log.log_start_offset, box.log.high_watermark, box.log.log_end_offset) == (100, 100, 100)
@@ -482,7 +482,7 @@ def test_restarting_at_an_offset_leaves_an_empty_log_there(box: LogBox) -> None:
     assert box.append(batch(7, 0, 5)).first_offset == 100
 
 
-def test_an_epoch_ends_where_the_next_begins(box: LogBox) -> None:
+def test_an_epoch_ends_where_the_next_starts(box: LogBox) -> None:
     for epoch in (1, 1, 4):
         box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
     box.log.become_leader(6)

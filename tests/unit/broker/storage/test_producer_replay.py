@@ -52,14 +52,14 @@ LOST = ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("between", [0, 1, 7, 40])
-def test_the_window_is_found_between_other_producers_batches_and_over_segments(box: LogBox, between: int) -> None:
+def test_the_window_is_found_among_other_batches_and_segments(box: LogBox, between: int) -> None:
     offsets = [info.first_offset for info in five(box, between=between)]
     assert between < 7 or len(box.log.segments) > 1
     box.restart()
     assert again(box, 0, 1, 2, 3, 4) == offsets
 
 
-def test_only_five_are_found_however_many_the_log_has(box: LogBox) -> None:
+def test_at_most_five_batches_are_found(box: LogBox) -> None:
     five(box)
     five(box, first=5)
     box.restart()
@@ -67,7 +67,7 @@ def test_only_five_are_found_however_many_the_log_has(box: LogBox) -> None:
     assert windows(box.log)[PID] == [(i, i) for i in range(5, 10)]
 
 
-def test_a_search_holds_no_more_of_a_log_without_an_index_than_it_looks_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_without_an_index_reads_only_its_range(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     box = LogBox(tmp_path / "sparse-0", LogConfig(index_interval_bytes=2**31 - 1))
     for _ in range(1000):
         box.append(batch(), origin=Origin.COORDINATOR)
@@ -82,7 +82,7 @@ def test_a_search_holds_no_more_of_a_log_without_an_index_than_it_looks_at(tmp_p
         tracemalloc.stop()
 
 
-def test_the_log_is_searched_once_and_not_for_the_next_batch(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_searched_only_once(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
     searched = []
     recall = producer_replay.recall_window
     monkeypatch.setattr(producer_replay, "recall_window", lambda entry, log: (searched.append(entry.producer_id), recall(entry, log)))
@@ -96,7 +96,7 @@ def test_the_log_is_searched_once_and_not_for_the_next_batch(box: LogBox, monkey
     assert searched == [PID]
 
 
-def test_what_was_written_after_the_start_counts_into_the_five(box: LogBox) -> None:
+def test_batches_written_after_the_start_count_in_the_window(box: LogBox) -> None:
     five(box)
     box.restart()
     for sequence in (5, 6):
@@ -104,7 +104,7 @@ def test_what_was_written_after_the_start_counts_into_the_five(box: LogBox) -> N
     assert again(box, 1, 2, 6) == [LOST, 2, 6]
 
 
-def test_a_window_ends_where_the_epoch_began(box: LogBox) -> None:
+def test_the_window_ends_at_the_epochs_start(box: LogBox) -> None:
     five(box)
     for sequence in (0, 1):
         box.append(batch(PID, 1, sequence))
@@ -113,7 +113,7 @@ def test_a_window_ends_where_the_epoch_began(box: LogBox) -> None:
     assert windows(box.log)[PID] == [(0, 0), (1, 1)]
 
 
-def test_a_marker_of_the_same_epoch_leaves_the_window_and_one_of_the_next_empties_it(box: LogBox) -> None:
+def test_a_marker_of_the_next_epoch_empties_the_window(box: LogBox) -> None:
     five(box)
     box.append(marker(PID, 0, committed=True), origin=Origin.COORDINATOR)
     box.restart()
@@ -124,14 +124,14 @@ def test_a_marker_of_the_same_epoch_leaves_the_window_and_one_of_the_next_emptie
     assert again(box, 4) == [ErrorCode.INVALID_PRODUCER_EPOCH]
 
 
-def test_a_window_goes_on_over_the_wrap_of_sequences(box: LogBox) -> None:
+def test_the_window_continues_over_the_sequence_wrap(box: LogBox) -> None:
     for sequence in (SEQUENCE_MAX - 1, SEQUENCE_MAX, 0, 1):
         box.append(batch(PID, 0, sequence))
     box.restart()
     assert again(box, SEQUENCE_MAX - 1, SEQUENCE_MAX, 0, 1) == [0, 1, 2, 3]
 
 
-def test_what_a_producer_did_before_it_expired_is_not_its_window(box: LogBox) -> None:
+def test_an_expired_producers_batches_are_not_in_the_window(box: LogBox) -> None:
     five(box)
     box.log.expire_producers(NOW_MS + box.expiration_ms)
     box.append(batch(PID, 0, 9))
@@ -140,21 +140,21 @@ def test_what_a_producer_did_before_it_expired_is_not_its_window(box: LogBox) ->
     assert windows(box.log)[PID] == [(9, 9)]
 
 
-def test_batches_that_a_coordinator_wrote_have_no_sequence_to_repeat(box: LogBox) -> None:
+def test_a_coordinators_batches_have_no_sequences(box: LogBox) -> None:
     for _ in range(3):
         box.append(batch(PID, 0, -1, count=2), origin=Origin.COORDINATOR)
     box.restart()
     assert again(box, 5) == [LOST]
 
 
-def test_records_that_were_deleted_are_known_as_long_as_their_segment_is_there(box: LogBox) -> None:
+def test_deleted_records_count_while_their_segment_exists(box: LogBox) -> None:
     offsets = [info.first_offset for info in five(box)]
     box.log.delete_records_before(5)
     box.restart()
     assert again(box, 0, 4) == [offsets[0], offsets[4]]
 
 
-def test_batches_of_a_segment_that_retention_took_are_forgotten(box: LogBox) -> None:
+def test_batches_of_a_segment_deleted_by_retention_are_unknown(box: LogBox) -> None:
     five(box)
     box.log.roll(NOW_MS)
     box.append(batch(PID, 0, 5))
@@ -165,7 +165,7 @@ def test_batches_of_a_segment_that_retention_took_are_forgotten(box: LogBox) -> 
     assert again(box, 4, 5) == [LOST, 5]
 
 
-def test_a_batch_that_compaction_took_ends_the_window(box: LogBox) -> None:
+def test_a_batch_removed_by_compaction_ends_the_window(box: LogBox) -> None:
     five(box)
     box.log.roll(NOW_MS)
     box.append(batch(PID, 0, 5))
@@ -176,7 +176,7 @@ def test_a_batch_that_compaction_took_ends_the_window(box: LogBox) -> None:
     assert again(box, 3, 4, 5) == [LOST, 4, 5]
 
 
-def test_after_a_truncation_the_window_is_that_of_what_is_left(box: LogBox) -> None:
+def test_a_truncation_reduces_the_window(box: LogBox) -> None:
     """Scenario 14."""
     five(box, between=3)
     box.log.roll(NOW_MS)
@@ -187,7 +187,7 @@ def test_after_a_truncation_the_window_is_that_of_what_is_left(box: LogBox) -> N
 
 
 @pytest.mark.parametrize("position", [0, 8, 16], ids=["offset", "length", "magic"])
-def test_damage_costs_the_batches_behind_it_and_nothing_else(box: LogBox, position: int) -> None:
+def test_damage_hides_only_the_batches_before_it(box: LogBox, position: int) -> None:
     five(box)
     box.restart()
     second = box.log.segments.first.find(1)
@@ -199,7 +199,7 @@ def test_damage_costs_the_batches_behind_it_and_nothing_else(box: LogBox, positi
     assert box.append(batch(PID, 0, 5)).first_offset == 5
 
 
-def test_an_index_that_leads_elsewhere_costs_the_window_and_nothing_else(box: LogBox) -> None:
+def test_a_wrong_index_loses_only_the_window(box: LogBox) -> None:
     five(box)
     box.restart()
     index = box.log.segments.first.offset_index
@@ -209,7 +209,7 @@ def test_an_index_that_leads_elsewhere_costs_the_window_and_nothing_else(box: Lo
     assert box.append(batch(PID, 0, 5)).first_offset == 5
 
 
-def test_the_search_ends_after_so_many_batches(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_search_is_limited_in_batches(box: LogBox, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(producer_replay, "BATCHES_SEARCHED", 3)
     five(box, between=1)
     box.restart()

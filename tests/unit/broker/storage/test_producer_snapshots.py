@@ -17,11 +17,11 @@ def entry(producer_id: int, *sequences: int) -> ProducerStateEntry:
     return made
 
 
-def test_of_each_producer_the_newest_batch_is_read_back() -> None:
+def test_each_producers_newest_batch_is_restored() -> None:
     assert decode_snapshot(encode_snapshot([entry(1, 7, 8), entry(2)])) == [entry(1, 8), entry(2)]
 
 
-def test_any_flipped_bit_is_noticed() -> None:
+def test_any_flipped_bit_is_detected() -> None:
     data = encode_snapshot([entry(1, 7)])
     for at in range(len(data) * 8):
         damaged = bytearray(data)
@@ -30,7 +30,7 @@ def test_any_flipped_bit_is_noticed() -> None:
             decode_snapshot(bytes(damaged))
 
 
-def test_a_cut_file_is_noticed() -> None:
+def test_a_truncated_file_is_detected() -> None:
     data = encode_snapshot([entry(1, 7)])
     for size in range(len(data)):
         with pytest.raises(CorruptSnapshot):
@@ -48,13 +48,13 @@ def test_a_snapshot_is_taken_only_past_the_newest(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("bases", "kept"), [([0, 10], {10, 40}), ([0, 30], {30, 40}), ([0, 50], set()), ([40], {40})])
-def test_strays_are_snapshots_of_no_segment_but_the_newest_past_the_last(tmp_path: Path, bases: list[int], kept: set[int]) -> None:
+def test_stray_snapshots_have_no_segment_except_the_newest(tmp_path: Path, bases: list[int], kept: set[int]) -> None:
     snapshots = ProducerSnapshots(FILES, tmp_path, [10, 20, 30, 40])
     snapshots.remove_strays(bases)
     assert snapshots.offsets == kept
 
 
-def test_a_forgotten_snapshot_leaves_its_file_to_the_caller(tmp_path: Path) -> None:
+def test_the_caller_removes_a_dropped_snapshots_file(tmp_path: Path) -> None:
     snapshots = ProducerSnapshots(FILES, tmp_path)
     snapshots.take([], 10, sync=True)
     assert snapshots.forget(9) is None

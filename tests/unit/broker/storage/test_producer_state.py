@@ -38,7 +38,7 @@ headers = st.builds(header, sequences, st.integers(1, 3), st.integers(0, 1), tra
 
 
 @given(st.lists(headers, max_size=7), headers)
-def test_a_batch_that_is_next_repeats_none_and_no_rule_refuses_it(written: list[BatchHeader], batch: BatchHeader) -> None:
+def test_a_next_batch_is_no_duplicate_and_valid(written: list[BatchHeader], batch: BatchHeader) -> None:
     state = ProducerState()
     for offset, earlier in enumerate(written):
         with contextlib.suppress(Rejected):
@@ -51,14 +51,14 @@ def test_a_batch_that_is_next_repeats_none_and_no_rule_refuses_it(written: list[
         state.check_batch(batch, Origin.CLIENT)
 
 
-def test_a_batch_that_follows_its_producers_last_one_is_next() -> None:
+def test_a_batch_with_the_next_sequence_is_next() -> None:
     state = after(header(0, 2), header(2, 3))
     assert state.is_next(header(5, 10))
     for other in (header(2, 3), header(4), header(6), header(5, epoch=1), header(5, transactional=True), header(5, producer_id=8)):
         assert not state.is_next(other)
 
 
-def test_inside_a_transaction_no_batch_is_next_but_one_that_follows_repeats_none() -> None:
+def test_a_transactional_batch_is_never_next() -> None:
     state = after(header(0), header(1, transactional=True))
     assert not state.is_next(header(2))
     assert not state.is_next(header(2, transactional=True))
@@ -66,7 +66,7 @@ def test_inside_a_transaction_no_batch_is_next_but_one_that_follows_repeats_none
     assert not state.repeats_none(header(1, transactional=True))
 
 
-def test_a_transaction_of_the_last_epoch_is_ended_in_that_epoch() -> None:
+def test_a_transaction_of_the_last_epoch_ends_in_that_epoch() -> None:
     def end(epoch: int) -> None:
         data = end_txn_marker(committed=False, producer_id=PRODUCER, producer_epoch=epoch, coordinator_epoch=0, timestamp=1)
         after(header(0, epoch=epoch, transactional=True)).check_marker(read_header(data), parse_marker(data), transaction_version=2)
@@ -98,7 +98,7 @@ def started(state: ProducerState, epoch: int = 0, sequence: int = 0, *, adds: bo
     return guard
 
 
-def test_a_transaction_is_opened_with_the_guard_of_its_question_alone() -> None:
+def test_a_transaction_starts_only_with_its_verification_guard() -> None:
     state = ProducerState()
     assert opens(state, None) is ErrorCode.INVALID_TXN_STATE
     guard = started(state)
@@ -106,7 +106,7 @@ def test_a_transaction_is_opened_with_the_guard_of_its_question_alone() -> None:
     assert opens(state, guard) is ErrorCode.NONE
 
 
-def test_a_guard_from_before_the_abort_opens_no_transaction_after_it() -> None:
+def test_a_guard_from_before_an_abort_starts_no_transaction() -> None:
     state = ProducerState()
     stale = started(state)
     end(state, epoch=0)
@@ -116,14 +116,14 @@ def test_a_guard_from_before_the_abort_opens_no_transaction_after_it() -> None:
 
 
 @pytest.mark.parametrize(("adds", "told"), [(True, ErrorCode.NONE), (False, ErrorCode.INVALID_TXN_STATE)])
-def test_the_marker_of_the_transaction_before_leaves_the_guard_of_version_2s_next_one(adds: bool, told: ErrorCode) -> None:
+def test_the_previous_transactions_marker_keeps_the_next_guard_in_version_2(adds: bool, told: ErrorCode) -> None:
     state = ProducerState()
     next_one = started(state, epoch=1, adds=adds)
     end(state, epoch=1)
     assert opens(state, next_one, epoch=1) is told
 
 
-def test_the_first_batch_ends_the_question_and_an_open_transaction_asks_none() -> None:
+def test_the_first_batch_ends_the_verification() -> None:
     state = ProducerState()
     guard = started(state)
     state.apply_batch(header(0, transactional=True), 0)
@@ -133,21 +133,21 @@ def test_the_first_batch_ends_the_question_and_an_open_transaction_asks_none() -
     assert opens(state, guard, sequence=1) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_an_epoch_of_the_past_is_told_so_before_its_missing_guard() -> None:
+def test_an_old_epoch_is_checked_before_the_guard() -> None:
     state = after(header(0, epoch=1))
     assert opens(state, None, epoch=0) is ErrorCode.INVALID_PRODUCER_EPOCH
     with pytest.raises(Rejected):
         state.start_verification(PRODUCER, 0, 0, adds=False, now_ms=0)
 
 
-def test_of_batches_that_wait_together_none_goes_before_the_first() -> None:
+def test_batches_that_wait_for_verification_keep_their_order() -> None:
     state = ProducerState()
     assert started(state, sequence=5) is started(state, sequence=3)
     assert opens(state, started(state, sequence=5), sequence=5) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert opens(state, started(state, sequence=5), sequence=3) is ErrorCode.NONE
 
 
-def test_a_question_that_led_to_no_batch_is_forgotten_with_silent_producers() -> None:
+def test_an_unused_verification_expires_with_its_producer() -> None:
     state = ProducerState()
     guard = started(state)
     state.expire(99, 100)
@@ -156,7 +156,7 @@ def test_a_question_that_led_to_no_batch_is_forgotten_with_silent_producers() ->
     assert opens(state, guard) is ErrorCode.INVALID_TXN_STATE
 
 
-def test_a_question_outlives_a_truncation_of_the_log_in_which_its_batch_is_to_come() -> None:
+def test_a_verification_survives_a_truncation() -> None:
     state = ProducerState()
     guard = started(state)
     state.load((), 0)

@@ -15,7 +15,7 @@ def test_no_file_is_no_election(tmp_path: Path) -> None:
     assert read_election(FILES, tmp_path) is None
 
 
-def test_both_versions_are_written_as_kafka_writes_them_and_read(tmp_path: Path) -> None:
+def test_both_versions_are_kafkas_text_and_readable(tmp_path: Path) -> None:
     write_election(FILES, tmp_path, Election(4, 2), 0, [1, 2])
     assert (tmp_path / "quorum-state").read_text() == (
         '{"clusterId":"","leaderId":2,"leaderEpoch":4,"votedId":-1,"appliedOffset":0,'
@@ -52,7 +52,7 @@ def test_an_election_survives_a_power_loss() -> None:
         '{"leaderId":1,"leaderEpoch":-2,"data_version":1}',
     ],
 )
-def test_a_file_that_says_something_else_is_refused_by_name(tmp_path: Path, said: str) -> None:
+def test_an_invalid_file_is_refused_by_name(tmp_path: Path, said: str) -> None:
     (tmp_path / "quorum-state").write_text(said)
     with pytest.raises(LogDirRefused, match="quorum-state"):
         read_election(FILES, tmp_path)

@@ -31,7 +31,7 @@ def filled(files: MemoryFiles, count: int = 10, retention: MetadataRetention | N
     return log
 
 
-def test_batches_are_kept_as_they_are_up_to_a_greater_epoch_or_a_partial_one(files: MemoryFiles) -> None:
+def test_batches_are_appended_up_to_a_later_epoch_or_a_partial_batch(files: MemoryFiles) -> None:
     log = opened(files)
     log.append(batches(0, 2) + batches(2, 3, epoch=9) + batches(3, 4), 5, NOW_MS)
     log.append(batches(2, 3) + batches(3, 4)[:-1], 5, NOW_MS)
@@ -42,14 +42,14 @@ def test_batches_are_kept_as_they_are_up_to_a_greater_epoch_or_a_partial_one(fil
 
 
 @pytest.mark.parametrize("data", [batches(0, 1), batches(1, 2)[:-1] + b"\xff"], ids=["it was there", "damaged"])
-def test_what_does_not_follow_is_refused(files: MemoryFiles, data: bytes) -> None:
+def test_a_batch_that_does_not_follow_the_log_is_refused(files: MemoryFiles, data: bytes) -> None:
     log = filled(files, 1)
     with pytest.raises((Rejected, RecordsError)):
         log.append(data, 1, NOW_MS)
     assert log.end_offset == 1
 
 
-def test_an_epoch_that_is_not_known_ends_with_the_log(files: MemoryFiles) -> None:
+def test_an_unknown_epoch_ends_at_the_log_end(files: MemoryFiles) -> None:
     log = opened(files)
     assert (log.last_epoch, log.end_offset_for_epoch(3)) == (0, (0, 0))
     log.append(batches(0, 4, epoch=2) + batches(4, 6, epoch=5), 5, NOW_MS)
@@ -57,7 +57,7 @@ def test_an_epoch_that_is_not_known_ends_with_the_log(files: MemoryFiles) -> Non
 
 
 @pytest.mark.parametrize("restart", [False, True], ids=["now", "at the next start, after a crash"])
-def test_a_snapshot_beyond_the_log_takes_its_place_and_its_epoch_is_the_last(files: MemoryFiles, restart: bool) -> None:
+def test_a_snapshot_beyond_the_log_replaces_it(files: MemoryFiles, restart: bool) -> None:
     log = filled(files)
     put_snapshot(log, SnapshotId(5, 1))
     assert not log.restart_at_newest_snapshot(NOW_MS)
@@ -73,13 +73,13 @@ def test_a_snapshot_beyond_the_log_takes_its_place_and_its_epoch_is_the_last(fil
     assert (log.end_offset, log.last_epoch, log.has_snapshot(newest)) == (31, 4, True)
 
 
-def test_what_is_in_a_snapshot_is_committed_even_if_nobody_noted_it(files: MemoryFiles) -> None:
+def test_a_snapshots_content_is_committed(files: MemoryFiles) -> None:
     log = filled(files)
     put_snapshot(log, SnapshotId(5, 1))
     assert opened(files).high_watermark == 5
 
 
-def test_a_log_whose_beginning_is_missing_is_refused(files: MemoryFiles) -> None:
+def test_a_log_without_its_beginning_is_refused(files: MemoryFiles) -> None:
     log = filled(files)
     put_snapshot(log, SnapshotId(6, 1))
     put_snapshot(log, SnapshotId(9, 1))
@@ -100,7 +100,7 @@ def test_a_log_whose_beginning_is_missing_is_refused(files: MemoryFiles) -> None
         (MetadataRetention(-1, 0), [10], 10),
     ],
 )
-def test_retention_takes_the_oldest_snapshots_and_the_log_that_the_next_one_has(
+def test_retention_removes_the_oldest_snapshots_and_the_log_below_the_next(
     files: MemoryFiles, retention: MetadataRetention, kept: list[int], start: int
 ) -> None:
     log = filled(files, retention=retention)
@@ -115,7 +115,7 @@ def test_retention_takes_the_oldest_snapshots_and_the_log_that_the_next_one_has(
     assert reopened.start_offset <= start
 
 
-def test_files_that_were_given_up_go_a_minute_later(files: MemoryFiles) -> None:
+def test_retired_files_are_deleted_a_minute_later(files: MemoryFiles) -> None:
     log = filled(files, retention=MetadataRetention(-1, 0))
     for end in (7, 10):
         put_snapshot(log, SnapshotId(end, 1))

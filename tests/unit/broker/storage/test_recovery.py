@@ -42,7 +42,7 @@ def index_entries(box: LogBox) -> list[object]:
 
 
 @pytest.mark.parametrize("end", ["crash", "restart"])
-def test_a_whole_log_comes_back_as_it_was(tmp_path: Path, end: str) -> None:
+def test_an_undamaged_log_is_recovered_unchanged(tmp_path: Path, end: str) -> None:
     box = filled(tmp_path)
     before = (offsets(box), index_entries(box), producers(box.log))
     getattr(box, end)()
@@ -55,14 +55,14 @@ def test_a_whole_log_comes_back_as_it_was(tmp_path: Path, end: str) -> None:
         assert after == before
 
 
-def test_appending_goes_on_after_a_crash_where_the_log_ended(tmp_path: Path) -> None:
+def test_appending_continues_at_the_log_end_after_a_crash(tmp_path: Path) -> None:
     box = filled(tmp_path)
     box.crash()
     assert box.append(batch(7, 0, 12)).first_offset == 12
     assert offsets(box) == list(range(13))
 
 
-def test_indexes_after_recovery_are_those_that_appending_wrote(tmp_path: Path) -> None:
+def test_recovered_indexes_equal_the_original_ones(tmp_path: Path) -> None:
     box = filled(tmp_path, 40, LogConfig(index_interval_bytes=200))
     before = index_entries(box)
     box.crash()
@@ -80,7 +80,7 @@ def test_an_empty_directory_gives_an_empty_log_with_kafkas_files(tmp_path: Path)
 # --- a torn or damaged tail -------------------------------------------------------------------------------------------
 
 
-def test_a_last_batch_torn_at_any_byte_is_cut_and_reported(tmp_path: Path) -> None:
+def test_a_partial_last_batch_is_truncated_and_reported(tmp_path: Path) -> None:
     box = LogBox(tmp_path / "topic-0")
     box.append(batch(7, 0, 0))
     whole = box.log.size_bytes
@@ -98,7 +98,7 @@ def test_a_last_batch_torn_at_any_byte_is_cut_and_reported(tmp_path: Path) -> No
         assert path.read_bytes()[whole:] == data[whole:]
 
 
-def test_any_flipped_bit_in_an_unflushed_batch_cuts_the_log_before_it(tmp_path: Path) -> None:
+def test_any_flipped_bit_in_an_unflushed_batch_truncates_the_log_before_it(tmp_path: Path) -> None:
     box = LogBox(tmp_path / "topic-0")
     for i in range(3):
         box.append(batch(7, 0, i))
@@ -117,7 +117,7 @@ def test_any_flipped_bit_in_an_unflushed_batch_cuts_the_log_before_it(tmp_path: 
         assert producers(box.log)[7][1] == 0 or at < 8
 
 
-def test_a_batch_whose_offset_goes_back_ends_the_log(tmp_path: Path) -> None:
+def test_a_decreasing_offset_truncates_the_log(tmp_path: Path) -> None:
     box = filled(tmp_path, 2, LogConfig())
     path = box.file(".log")
     data = path.read_bytes()
@@ -127,7 +127,7 @@ def test_a_batch_whose_offset_goes_back_ends_the_log(tmp_path: Path) -> None:
     assert [f.reason for f in box.findings] == ["offset 0 follows 1; the log is truncated there"]
 
 
-def test_zeros_after_the_last_batch_are_cut(tmp_path: Path) -> None:
+def test_zeros_after_the_last_batch_are_truncated(tmp_path: Path) -> None:
     box = filled(tmp_path, 2)
     path = box.file(".log")
     size = path.stat().st_size
@@ -138,7 +138,7 @@ def test_zeros_after_the_last_batch_are_cut(tmp_path: Path) -> None:
     assert path.stat().st_size == size
 
 
-def test_segments_after_a_damaged_one_are_removed_and_each_is_named(tmp_path: Path) -> None:
+def test_segments_after_a_damaged_one_are_removed_and_reported(tmp_path: Path) -> None:
     box = filled(tmp_path)
     bases = box.log.segments.base_offsets
     assert len(bases) >= 3
@@ -153,7 +153,7 @@ def test_segments_after_a_damaged_one_are_removed_and_each_is_named(tmp_path: Pa
     assert box.append(batch(7, 0, bases[1])).first_offset == bases[1]
 
 
-def test_damage_below_the_recovery_point_is_not_looked_for(tmp_path: Path) -> None:
+def test_damage_below_the_recovery_point_is_not_searched(tmp_path: Path) -> None:
     box = filled(tmp_path)
     box.log.flush()
     path = box.file(".log")
@@ -165,7 +165,7 @@ def test_damage_below_the_recovery_point_is_not_looked_for(tmp_path: Path) -> No
     assert box.log.log_end_offset == 12
 
 
-def test_only_batches_past_the_recovery_point_are_read_whole(tmp_path: Path) -> None:
+def test_only_batches_past_the_recovery_point_are_checked(tmp_path: Path) -> None:
     files = MemoryFiles()
     box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=1000), files)
     for i in range(300):
@@ -196,9 +196,7 @@ def test_only_batches_past_the_recovery_point_are_read_whole(tmp_path: Path) -> 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex"])
 @pytest.mark.parametrize("content", [None, b"", b"\xff" * 24, b"\x00\x00\x00\x03" * 5, bytes(1024), b"x" * 7], ids=repr)
 @pytest.mark.parametrize("end", ["crash", "restart"])
-def test_whatever_becomes_of_an_index_of_the_active_segment_every_offset_is_found(
-    tmp_path: Path, suffix: str, content: bytes | None, end: str
-) -> None:
+def test_a_damaged_index_of_the_active_segment_is_rebuilt(tmp_path: Path, suffix: str, content: bytes | None, end: str) -> None:
     box = filled(tmp_path, 20, LogConfig(index_interval_bytes=100))
     box.log.close()
     if content is None:
@@ -211,7 +209,7 @@ def test_whatever_becomes_of_an_index_of_the_active_segment_every_offset_is_foun
     assert box.log.log_end_offset == 20
 
 
-def test_a_missing_index_of_an_old_segment_is_built_again_even_after_a_clean_stop(tmp_path: Path) -> None:
+def test_a_missing_index_is_rebuilt_after_a_clean_stop(tmp_path: Path) -> None:
     box = filled(tmp_path)
     before = index_entries(box)
     base = box.log.segments.base_offsets[1]
@@ -224,7 +222,7 @@ def test_a_missing_index_of_an_old_segment_is_built_again_even_after_a_clean_sto
     assert offsets(box) == list(range(12))
 
 
-def test_a_garbage_index_of_an_old_segment_costs_a_search_and_nothing_else(tmp_path: Path) -> None:
+def test_an_invalid_index_of_an_old_segment_only_slows_the_search(tmp_path: Path) -> None:
     for content in (b"\xff" * 24, b"\x00\x00\x00\x01\x00\x00\x00\x05", b"\x00\x00\x00\x00\x00\x00\x00\x9a"):
         box = filled(tmp_path / repr(content))
         box.log.close()
@@ -244,7 +242,7 @@ def test_an_index_without_its_log_is_removed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage", bytes(14), b"\x00\x01" + bytes(20)], ids=repr)
-def test_a_corrupt_snapshot_is_removed_and_the_log_replayed(tmp_path: Path, content: bytes) -> None:
+def test_a_corrupt_producer_snapshot_is_removed_and_the_log_replayed(tmp_path: Path, content: bytes) -> None:
     box = filled(tmp_path, 3, LogConfig())
     before = producers(box.log)
     box.log.close()
@@ -255,7 +253,7 @@ def test_a_corrupt_snapshot_is_removed_and_the_log_replayed(tmp_path: Path, cont
     assert len(windows(box.log)[7]) == 3
 
 
-def test_snapshots_of_a_future_that_was_cut_off_are_removed(tmp_path: Path) -> None:
+def test_producer_snapshots_above_the_log_end_are_removed(tmp_path: Path) -> None:
     """Scenario 14."""
     box = filled(tmp_path, 3, LogConfig())
     box.log.close()
@@ -266,7 +264,7 @@ def test_snapshots_of_a_future_that_was_cut_off_are_removed(tmp_path: Path) -> N
     assert producers(box.log)[7][1] == 1
 
 
-def test_stray_snapshots_are_removed_but_for_the_newest(tmp_path: Path) -> None:
+def test_stray_producer_snapshots_are_removed_except_the_newest(tmp_path: Path) -> None:
     box = filled(tmp_path, 6, LogConfig())
     box.log.close()
     newest = box.file(".snapshot", 6).read_bytes()
@@ -278,7 +276,7 @@ def test_stray_snapshots_are_removed_but_for_the_newest(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("clean", [True, False], ids=["restart", "crash"])
 @pytest.mark.parametrize("content", [None, b"", b"nonsense", b"0\n1\n5 x\n", b"0\n2\n1 0\n"], ids=repr)
-def test_a_lost_epoch_file_is_read_again_from_the_batches(tmp_path: Path, content: bytes | None, clean: bool) -> None:
+def test_a_lost_epoch_file_is_rebuilt_from_the_batches(tmp_path: Path, content: bytes | None, clean: bool) -> None:
     box = LogBox(tmp_path / "topic-0")
     for epoch in (2, 2, 5, 5):
         box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
@@ -295,7 +293,7 @@ def test_a_lost_epoch_file_is_read_again_from_the_batches(tmp_path: Path, conten
 
 
 @pytest.mark.parametrize("lost", ["leader-epoch-checkpoint", "*.snapshot"])
-def test_damage_in_an_old_segment_does_not_stop_the_start_whatever_else_is_lost(tmp_path: Path, lost: str) -> None:
+def test_damage_in_an_old_segment_does_not_stop_the_start(tmp_path: Path, lost: str) -> None:
     box = LogBox(tmp_path / "topic-0")
     for sequence in range(6):
         box.append(batch(7, 0, sequence))
@@ -313,7 +311,7 @@ def test_damage_in_an_old_segment_does_not_stop_the_start_whatever_else_is_lost(
     assert box.append(batch(7, 0, 6)).first_offset == 6
 
 
-def test_epochs_of_cut_batches_are_forgotten(tmp_path: Path) -> None:
+def test_epochs_of_truncated_batches_are_removed(tmp_path: Path) -> None:
     box = LogBox(tmp_path / "topic-0")
     for epoch in (2, 5):
         box.log.append(batch(), origin=Origin.CLIENT, leader_epoch=epoch, now_ms=NOW_MS)
@@ -324,7 +322,7 @@ def test_epochs_of_cut_batches_are_forgotten(tmp_path: Path) -> None:
     assert [tuple(e) for e in box.log.epochs.entries] == [(2, 0)]
 
 
-def test_the_aborted_index_is_built_again_with_the_transactions_that_began_before_its_segment(tmp_path: Path) -> None:
+def test_the_aborted_index_is_rebuilt_with_transactions_from_earlier_segments(tmp_path: Path) -> None:
     box = LogBox(tmp_path / "topic-0")
     box.append(batch(7, 0, 0, transactional=True))
     box.append(batch(8, 0, 0, transactional=True))
@@ -343,7 +341,7 @@ def test_the_aborted_index_is_built_again_with_the_transactions_that_began_befor
 @pytest.mark.parametrize("content", [b"junk", b"\x00\x01" + bytes(32), b"\xff" * 34], ids=["short", "version 1", "ones"])
 @pytest.mark.parametrize("is_active", [True, False], ids=["active", "older"])
 @pytest.mark.parametrize("clean", [True, False], ids=["restart", "crash"])
-def test_a_garbage_index_of_aborted_transactions_is_built_again(tmp_path: Path, content: bytes, is_active: bool, clean: bool) -> None:
+def test_an_invalid_aborted_index_is_rebuilt(tmp_path: Path, content: bytes, is_active: bool, clean: bool) -> None:
     box = LogBox(tmp_path / "topic-0")
     box.append(batch(7, 0, 0, transactional=True))
     box.append(marker(7, 0, committed=False), origin=Origin.COORDINATOR)
@@ -365,14 +363,14 @@ def test_a_garbage_index_of_aborted_transactions_is_built_again(tmp_path: Path, 
 # --- the log's start --------------------------------------------------------------------------------------------------
 
 
-def test_the_log_start_checkpoint_hides_what_was_deleted(tmp_path: Path) -> None:
+def test_the_log_start_checkpoint_hides_deleted_records(tmp_path: Path) -> None:
     box = filled(tmp_path, 3, LogConfig())
     box.log.close()
     box.open(clean=True, log_start=2)
     assert (box.log.log_start_offset, offsets(box)) == (2, [2])
 
 
-def test_what_producers_did_in_records_that_were_deleted_is_known_after_a_crash(tmp_path: Path) -> None:
+def test_the_producer_state_of_deleted_records_survives_a_crash(tmp_path: Path) -> None:
     box = LogBox(tmp_path / "topic-0")
     box.append(batch(7, 0, 0, transactional=True))
     box.append(batch(8, 0, 0))
@@ -389,7 +387,7 @@ def test_what_producers_did_in_records_that_were_deleted_is_known_after_a_crash(
     assert box.append(batch(8, 0, 2)).first_offset == 5
 
 
-def test_a_snapshot_older_than_the_log_tells_nothing(tmp_path: Path) -> None:
+def test_a_producer_snapshot_below_the_log_start_is_ignored(tmp_path: Path) -> None:
     box = LogBox(tmp_path / "topic-0")
     box.append(batch(7, 0, 0, transactional=True))
     box.log.roll(NOW_MS)
@@ -400,7 +398,7 @@ def test_a_snapshot_older_than_the_log_tells_nothing(tmp_path: Path) -> None:
     assert box.append(batch(8, 0, 5)).first_offset == 50
 
 
-def test_a_log_that_ends_before_its_start_begins_again_empty(tmp_path: Path) -> None:
+def test_a_log_that_ends_before_its_start_is_emptied(tmp_path: Path) -> None:
     box = filled(tmp_path, 3, LogConfig())
     box.log.close()
     box.open(clean=False, log_start=50)
@@ -412,7 +410,7 @@ def test_a_log_that_ends_before_its_start_begins_again_empty(tmp_path: Path) -> 
 # --- power and space --------------------------------------------------------------------------------------------------
 
 
-def test_what_was_flushed_outlives_a_power_loss_and_nothing_half_written_does(tmp_path: Path) -> None:
+def test_flushed_batches_survive_a_power_loss_and_partial_ones_do_not(tmp_path: Path) -> None:
     files = MemoryFiles()
     box = LogBox(tmp_path / "topic-0", SMALL, files)
     for i in range(7):
@@ -428,7 +426,7 @@ def test_what_was_flushed_outlives_a_power_loss_and_nothing_half_written_does(tm
     assert box.append(batch(7, 0, 7)).first_offset == 7
 
 
-def test_a_directory_on_a_disk_that_turned_read_only_can_still_be_read(tmp_path: Path) -> None:
+def test_a_directory_on_a_read_only_disk_can_be_read(tmp_path: Path) -> None:
     files = MemoryFiles()
     box = LogBox(tmp_path / "topic-0", SMALL, files)
     for i in range(12):

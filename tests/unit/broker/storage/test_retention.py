@@ -30,28 +30,28 @@ def taken(segments: list[Segment], config: LogConfig, *, start: int = 0, high_wa
 
 
 @pytest.mark.parametrize(("limit", "gone"), [(4 * SIZE, 0), (4 * SIZE - 1, 0), (3 * SIZE, 1), (SIZE + 1, 2), (SIZE, 3), (0, 4), (-1, 0)])
-def test_by_size_whole_segments_go_while_what_stays_has_retention_bytes(segments: list[Segment], limit: int, gone: int) -> None:
+def test_retention_by_size_deletes_whole_segments_and_keeps_retention_bytes(segments: list[Segment], limit: int, gone: int) -> None:
     assert taken(segments, LogConfig(retention_bytes=limit, retention_ms=-1)) == list(range(gone))
 
 
 @pytest.mark.parametrize(("now_ms", "gone"), [(1100, 0), (1101, 1), (1201, 1), (1300, 1), (1301, 3), (1401, 4)])
-def test_by_time_the_first_segment_that_stays_protects_all_after_it(segments: list[Segment], now_ms: int, gone: int) -> None:
+def test_retention_by_time_stops_at_the_first_kept_segment(segments: list[Segment], now_ms: int, gone: int) -> None:
     assert taken(segments, LogConfig(retention_ms=1000), now_ms=now_ms) == list(range(gone))
 
 
-def test_by_log_start_segments_below_it_go_whatever_the_policy(segments: list[Segment]) -> None:
+def test_segments_below_the_log_start_are_deleted_under_every_policy(segments: list[Segment]) -> None:
     for policy in (NOTHING, frozenset({"compact"}), frozenset({"delete"})):
         assert taken(segments, LogConfig(cleanup_policy=policy, retention_ms=-1), start=2) == [0, 1]
 
 
-def test_size_counts_what_the_log_start_has_taken_already(segments: list[Segment]) -> None:
+def test_retention_by_size_counts_deletions_by_log_start(segments: list[Segment]) -> None:
     assert taken(segments, LogConfig(retention_bytes=2 * SIZE, retention_ms=-1), start=2) == [0, 1]
     assert taken(segments, LogConfig(retention_bytes=SIZE, retention_ms=-1), start=2) == [0, 1, 2]
 
 
-def test_nothing_past_the_high_watermark_goes(segments: list[Segment]) -> None:
+def test_nothing_past_the_high_watermark_is_deleted(segments: list[Segment]) -> None:
     assert taken(segments, LogConfig(retention_bytes=0), high_watermark=2, now_ms=10**9) == [0, 1]
 
 
-def test_without_delete_neither_size_nor_time_matters(segments: list[Segment]) -> None:
+def test_without_the_delete_policy_size_and_time_are_ignored(segments: list[Segment]) -> None:
     assert taken(segments, LogConfig(cleanup_policy=NOTHING, retention_bytes=0, retention_ms=1), now_ms=10**9) == []

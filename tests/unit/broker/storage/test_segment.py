@@ -61,11 +61,11 @@ def test_every_batch_is_found_by_any_of_its_offsets(segment: Segment) -> None:
 
 
 @pytest.mark.parametrize("chunk", [61, 100, 8192])
-def test_batches_are_walked_whatever_a_read_gives(segment: Segment, chunk: int) -> None:
+def test_batches_are_iterated_for_any_read_size(segment: Segment, chunk: int) -> None:
     assert [p for p, _ in segment.batches(chunk=chunk)] == [i * SIZE for i in range(10)]
 
 
-def test_whole_batches_are_walked_across_the_reads_ends(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whole_batches_are_iterated_across_reads(segment: Segment, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.storage.segment.REPLAY_BYTES", SIZE + 70)
     assert [(p, len(data)) for p, _, data in segment.whole_batches(SIZE)] == [(i * SIZE, SIZE) for i in range(1, 10)]
 
@@ -76,7 +76,7 @@ def test_a_batch_that_goes_past_the_end_is_corrupt(segment: Segment) -> None:
         list(segment.batches())
 
 
-def test_cutting_takes_file_indexes_and_greatest_time_back(segment: Segment) -> None:
+def test_truncating_restores_indexes_and_largest_timestamp(segment: Segment) -> None:
     assert segment.truncate_to(5) == 5 * SIZE
     assert (segment.size, segment.path.stat().st_size) == (5 * SIZE, 5 * SIZE)
     assert segment.max_timestamp == NOW_MS + 4
@@ -84,7 +84,7 @@ def test_cutting_takes_file_indexes_and_greatest_time_back(segment: Segment) -> 
     assert segment.truncate_to(5) == 0
 
 
-def test_resuming_finds_the_end_and_the_greatest_time(segment: Segment) -> None:
+def test_resuming_finds_the_end_and_the_largest_timestamp(segment: Segment) -> None:
     segment.finish()
     segment.release()
     again = Segment(FILES, OpenFiles(1), segment.path.parent, 0, size=segment.size, created_ms=0)
@@ -92,14 +92,14 @@ def test_resuming_finds_the_end_and_the_greatest_time(segment: Segment) -> None:
     assert (again.max_timestamp, again.offset_of_max_timestamp) == (NOW_MS + 9, 9)
 
 
-def test_without_timestamps_retention_goes_by_the_files_time(tmp_path: Path) -> None:
+def test_without_timestamps_retention_uses_the_file_time(tmp_path: Path) -> None:
     box = LogBox(tmp_path / "topic-0")
     box.append(batch(timestamp=-1))
     segment = box.log.segments.active
     assert segment.largest_timestamp() == segment.path.stat().st_mtime_ns // 1_000_000
 
 
-def test_a_message_of_the_old_formats_is_stepped_over_by_its_length() -> None:
+def test_a_legacy_message_is_skipped_by_its_length() -> None:
     header = any_header(b"".join([(7).to_bytes(8, "big"), (14).to_bytes(4, "big"), b"CRC!", b"\x01", bytes(60)]))
     assert (header.magic, header.base_offset, header.last_offset, header.size_bytes) == (1, 7, 7, 26)
     with pytest.raises(CorruptBatch, match="magic 3"):

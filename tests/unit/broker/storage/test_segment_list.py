@@ -14,7 +14,7 @@ def segment(base: int, size: int = 10) -> Segment:
     return Segment(FILES, OpenFiles(1), Path("unused"), base, size=size, created_ms=0, fresh=True)
 
 
-def test_the_segment_of_an_offset_is_the_last_that_begins_at_or_before_it() -> None:
+def test_the_segment_of_an_offset_is_the_last_starting_at_or_before_it() -> None:
     listed = SegmentList([segment(20), segment(5), segment(10)])
     assert {o: listed.from_offset(o)[0].base_offset for o in (0, 5, 9, 10, 19, 20, 99)} == {
         0: 5,
@@ -34,7 +34,7 @@ def test_the_next_base_of_the_active_segment_is_none() -> None:
     assert [listed.next_base(s) for s in listed] == [10, None]
 
 
-def test_replacing_puts_new_ones_where_the_old_were() -> None:
+def test_new_segments_replace_the_old_ones() -> None:
     listed = SegmentList([segment(0), segment(10), segment(20)])
     listed.replace(list(listed)[:2], [segment(0, size=7)])
     assert (listed.base_offsets, listed.size_bytes, len(listed)) == ((0, 20), 17, 2)

@@ -23,7 +23,7 @@ def names(directory: Path) -> list[str]:
     return sorted(path.name for path in directory.iterdir())
 
 
-def test_a_snapshot_that_was_written_is_read_with_its_size_and_time(tmp_path: Path) -> None:
+def test_a_written_snapshot_is_read_with_its_size_and_time(tmp_path: Path) -> None:
     snapshots = SnapshotFiles(FILES, tmp_path)
     snapshots.write(OLD, content())
     assert snapshots.ids == []
@@ -34,7 +34,7 @@ def test_a_snapshot_that_was_written_is_read_with_its_size_and_time(tmp_path: Pa
     assert names(tmp_path) == [OLD.file_name]
 
 
-def test_a_start_finds_what_is_whole_oldest_first_and_removes_the_rest(tmp_path: Path) -> None:
+def test_a_start_finds_complete_snapshots_and_removes_the_rest(tmp_path: Path) -> None:
     too_old = SnapshotId(2, 1)
     for name in (NEW.file_name, OLD.file_name, too_old.file_name, OLD.file_name + ".part", OLD.file_name + ".deleted", "other"):
         (tmp_path / name).write_bytes(b"")
@@ -45,7 +45,7 @@ def test_a_start_finds_what_is_whole_oldest_first_and_removes_the_rest(tmp_path:
     assert names(tmp_path) == [OLD.file_name, NEW.file_name, "other"]
 
 
-def test_a_snapshot_has_its_name_only_when_it_would_survive_a_power_loss() -> None:
+def test_a_snapshot_gets_its_name_when_it_is_durable() -> None:
     files, directory = MemoryFiles(), Path("/log")
     files.make_dir(directory)
     snapshots = SnapshotFiles(files, directory)
@@ -58,7 +58,7 @@ def test_a_snapshot_has_its_name_only_when_it_would_survive_a_power_loss() -> No
     assert files.read_bytes(snapshots.path(OLD)) == b"abcd"
 
 
-def test_one_that_could_not_be_written_or_was_dropped_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_or_dropped_snapshot_leaves_no_file(tmp_path: Path) -> None:
     snapshots = SnapshotFiles(FILES, tmp_path)
     snapshots.begin(OLD).drop()
 
@@ -70,7 +70,7 @@ def test_one_that_could_not_be_written_or_was_dropped_leaves_nothing(tmp_path: P
     assert names(tmp_path) == []
 
 
-def test_one_that_is_given_up_is_set_aside_and_goes_a_minute_later(tmp_path: Path) -> None:
+def test_a_retired_snapshot_is_renamed_and_deleted_a_minute_later(tmp_path: Path) -> None:
     snapshots = SnapshotFiles(FILES, tmp_path)
     for each in (OLD, NEW):
         snapshots.write(each, content())

@@ -24,7 +24,7 @@ def loaded(path: Path) -> list[tuple[int, int]]:
     return [index.entry(i) for i in range(len(index))]
 
 
-def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
+def test_saved_entries_are_loaded(tmp_path: Path) -> None:
     index = filled(tmp_path / "i")
     assert index.dirty
     assert index.save()
@@ -33,7 +33,7 @@ def test_what_was_saved_is_loaded(tmp_path: Path) -> None:
     assert loaded(tmp_path / "i") == ENTRIES
 
 
-def test_saving_again_adds_what_is_new(tmp_path: Path) -> None:
+def test_saving_again_appends_new_entries(tmp_path: Path) -> None:
     index = filled(tmp_path / "i")
     index.save()
     index.append(50, 80_000)
@@ -42,7 +42,7 @@ def test_saving_again_adds_what_is_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("offset", "kept"), [(10, 0), (12, 0), (13, 1), (40, 2), (41, 3)])
-def test_cutting_keeps_the_entries_below_also_in_the_file(tmp_path: Path, offset: int, kept: int) -> None:
+def test_truncating_keeps_the_entries_below_also_in_the_file(tmp_path: Path, offset: int, kept: int) -> None:
     index = filled(tmp_path / "i")
     index.save()
     index.truncate_to(offset)
@@ -51,7 +51,7 @@ def test_cutting_keeps_the_entries_below_also_in_the_file(tmp_path: Path, offset
     assert (tmp_path / "i").stat().st_size == 8 * kept
 
 
-def test_zeros_that_kafka_preallocated_are_no_entries_and_go_with_the_next_save(tmp_path: Path) -> None:
+def test_preallocated_zeros_are_ignored_and_removed_by_the_next_save(tmp_path: Path) -> None:
     path = tmp_path / "i"
     filled(path).save()
     path.write_bytes(path.read_bytes() + bytes(8 * 100))
@@ -70,7 +70,7 @@ def test_a_last_entry_that_ends_in_zero_bytes_is_not_taken_for_padding(tmp_path:
     assert loaded(tmp_path / "i") == [(11, 0x100), (12, 0x10000)]
 
 
-def test_a_torn_last_entry_is_left_out(tmp_path: Path) -> None:
+def test_a_partial_last_entry_is_ignored(tmp_path: Path) -> None:
     filled(tmp_path / "i").save()
     (tmp_path / "i").write_bytes((tmp_path / "i").read_bytes()[:-3])
     assert loaded(tmp_path / "i") == ENTRIES[:2]
@@ -86,7 +86,7 @@ def test_released_memory_is_loaded_again_but_unsaved_entries_are_kept(tmp_path: 
     assert len(index) == 0
 
 
-def test_entries_out_of_order_are_noticed(tmp_path: Path) -> None:
+def test_entries_out_of_order_are_detected(tmp_path: Path) -> None:
     index = filled(tmp_path / "i")
     assert index.is_sorted()
     index.append(39, 80_000)

@@ -36,7 +36,7 @@ def test_a_directory_name_is_a_partition_or_nothing(name: str, parsed: tuple[str
     assert parse_live(name) == parsed
 
 
-def test_a_name_set_aside_fits_into_255_characters_and_is_no_partition() -> None:
+def test_a_renamed_directorys_name_has_at_most_255_characters() -> None:
     unique = uuid.UUID(int=0xABC).bytes
     assert set_aside("a-b", 3, unique, DELETE_SUFFIX) == f"a-b-3.{'0' * 29}abc-delete"
     long = set_aside("t" * 249, 3, unique, DELETE_SUFFIX)
@@ -45,7 +45,7 @@ def test_a_name_set_aside_fits_into_255_characters_and_is_no_partition() -> None
     assert parse_live(long) is None
 
 
-def test_an_id_has_22_characters_and_is_read_back() -> None:
+def test_an_id_has_22_characters_and_round_trips() -> None:
     raw = bytes(range(240, 256))
     assert len(encode_uuid(raw)) == 22
     assert decode_uuid(encode_uuid(raw)) == raw
@@ -54,7 +54,7 @@ def test_an_id_has_22_characters_and_is_read_back() -> None:
             decode_uuid(text)
 
 
-def test_a_drawn_id_is_a_version_4_uuid_that_kafka_would_draw() -> None:
+def test_a_generated_id_is_a_version_4_uuid_as_kafkas() -> None:
     draws = iter([bytes(16), b"\xfb" + b"\xff" * 15, bytes(range(16))])
     drawn = random_id(lambda size: next(draws)[:size])
     assert uuid.UUID(bytes=drawn).version == 4
@@ -62,12 +62,12 @@ def test_a_drawn_id_is_a_version_4_uuid_that_kafka_would_draw() -> None:
     assert not encode_uuid(drawn).startswith("-")
 
 
-def test_a_finding_says_file_position_reason_and_loss() -> None:
+def test_a_finding_has_file_position_reason_and_loss() -> None:
     assert str(Damage(Path("/d/t-0/1.log"), "torn", 100, 7)) == "/d/t-0/1.log at byte 100: torn; 7 bytes dropped"
     assert str(Damage(Path("/d/x"), "missing")) == "/d/x: missing"
 
 
-def test_opening_one_more_than_allowed_closes_the_one_opened_first() -> None:
+def test_opening_more_than_allowed_closes_the_first_opened() -> None:
     open_files = OpenFiles(2)
     closed = []
 

@@ -44,7 +44,7 @@ def swap_for_the_first_two(box: LogBox) -> bytes:
     return kept
 
 
-def test_a_finished_swap_takes_the_place_of_the_segments_it_covers(tmp_path: Path) -> None:
+def test_a_finished_swap_replaces_its_segments(tmp_path: Path) -> None:
     box = filled(tmp_path)
     kept = swap_for_the_first_two(box)
     box.open(clean=False)
@@ -54,7 +54,7 @@ def test_a_finished_swap_takes_the_place_of_the_segments_it_covers(tmp_path: Pat
     assert not any(".swap" in name for name in names(box))
 
 
-def test_a_swap_beside_unfinished_output_is_undone(tmp_path: Path) -> None:
+def test_a_swap_with_unfinished_output_is_reverted(tmp_path: Path) -> None:
     box = filled(tmp_path)
     swap_for_the_first_two(box)
     box.file(".log.cleaned").write_bytes(b"half")
@@ -71,7 +71,7 @@ def test_a_swap_before_unfinished_output_is_finished(tmp_path: Path) -> None:
     assert [h.base_offset for h in box.headers()] == [3, 4, 5, 6]
 
 
-def test_a_swap_whose_segments_are_gone_already_is_finished(tmp_path: Path) -> None:
+def test_a_swap_with_deleted_segments_is_finished(tmp_path: Path) -> None:
     box = filled(tmp_path)
     swap_for_the_first_two(box)
     for base in (0, 2):

@@ -3,11 +3,11 @@ from __future__ import annotations
 from ottla.broker.storage.txn_guard import VerificationGuard
 
 
-def test_a_guard_is_equal_to_itself_alone() -> None:
+def test_a_guard_equals_only_itself() -> None:
     assert VerificationGuard(1, 0, 0, adds=False) != VerificationGuard(1, 0, 0, adds=False)
 
 
-def test_a_later_epoch_begins_its_sequences_anew_and_an_older_one_is_not_looked_at() -> None:
+def test_a_later_epoch_restarts_its_sequences_and_an_older_one_is_ignored() -> None:
     guard = VerificationGuard(1, epoch=3, lowest_sequence=7, adds=True)
     guard.saw(3, 9)
     assert guard.lowest_sequence == 7

@@ -19,7 +19,7 @@ def filled(path: Path) -> TxnIndex:
     return index
 
 
-def test_a_fetch_gets_the_transactions_that_touch_its_offsets_and_learns_when_it_has_all(tmp_path: Path) -> None:
+def test_a_fetch_gets_the_aborted_transactions_of_its_range(tmp_path: Path) -> None:
     index = filled(tmp_path / "t")
     assert index.collect(100, 106) == (TXNS[:2], True)
     assert index.collect(100, 105) == (TXNS[:1], True)
@@ -28,7 +28,7 @@ def test_a_fetch_gets_the_transactions_that_touch_its_offsets_and_learns_when_it
     assert index.collect(100, 200) == (TXNS, False)
 
 
-def test_there_is_no_file_without_an_aborted_transaction(tmp_path: Path) -> None:
+def test_no_file_exists_without_an_aborted_transaction(tmp_path: Path) -> None:
     index = TxnIndex(FILES, tmp_path / "t", 0, fresh=True)
     assert not index.save()
     assert not (tmp_path / "t").exists()
@@ -36,7 +36,7 @@ def test_there_is_no_file_without_an_aborted_transaction(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(("offset", "kept"), [(110, 0), (111, 1), (140, 2), (141, 3)])
-def test_cutting_keeps_transactions_whose_marker_stays(tmp_path: Path, offset: int, kept: int) -> None:
+def test_truncating_keeps_transactions_with_a_kept_marker(tmp_path: Path, offset: int, kept: int) -> None:
     index = filled(tmp_path / "t")
     index.save()
     index.truncate_to(offset)
@@ -45,7 +45,7 @@ def test_cutting_keeps_transactions_whose_marker_stays(tmp_path: Path, offset: i
     assert (tmp_path / "t").exists() == bool(kept)
 
 
-def test_saving_in_steps_writes_what_is_new(tmp_path: Path) -> None:
+def test_saving_in_steps_writes_only_new_entries(tmp_path: Path) -> None:
     index = TxnIndex(FILES, tmp_path / "t", 100, fresh=True)
     for txn in TXNS:
         index.append(txn)
@@ -55,7 +55,7 @@ def test_saving_in_steps_writes_what_is_new(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"\x00\x01" + b[2:], lambda b: bytes(34)])
-def test_a_damaged_file_is_noticed(tmp_path: Path, damage: object) -> None:
+def test_a_damaged_file_is_detected(tmp_path: Path, damage: object) -> None:
     filled(tmp_path / "t").save()
     (tmp_path / "t").write_bytes(damage((tmp_path / "t").read_bytes()))  # type: ignore[operator]  # a table of lambdas
     with pytest.raises(ValueError, match=r"multiple|version"):

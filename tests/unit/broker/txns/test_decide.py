@@ -56,47 +56,47 @@ def test_an_unknown_id_gets_a_new_producer_id_with_epoch_0() -> None:
     assert (decision.write.state, decision.write.timeout_ms, decision.write.start_ms) == (TxnState.EMPTY, 30_000, -1)
 
 
-def test_an_unknown_id_does_not_mind_what_the_caller_holds() -> None:
+def test_an_unknown_id_ignores_the_callers_producer_id() -> None:
     assert init(None, (0, 0)).error is OK
     assert init(None, (5_000, 32_767)).producer_epoch == 0
 
 
 @pytest.mark.parametrize("state", SETTLED)
-def test_a_settled_id_gets_the_next_epoch(state: TxnState) -> None:
+def test_an_id_without_an_open_transaction_gets_the_next_epoch(state: TxnState) -> None:
     decision = init(txn(state))
     assert (decision.error, decision.producer_id, decision.producer_epoch) == (OK, PID, 5)
     assert decision.write is not None
     assert (decision.write.state, decision.write.last_producer_epoch, decision.write.timeout_ms) == (TxnState.EMPTY, -1, 30_000)
 
 
-def test_a_holder_gets_the_next_epoch_and_its_own_is_remembered() -> None:
+def test_the_current_producer_gets_the_next_epoch_and_its_own_is_remembered() -> None:
     decision = init(txn(), (PID, 4))
     assert decision.producer_epoch == 5
     assert decision.write is not None
     assert decision.write.last_producer_epoch == 4
 
 
-def test_a_holder_whose_answer_was_lost_gets_the_same_epoch_again() -> None:
+def test_a_retried_init_gets_the_same_epoch() -> None:
     decision = init(txn(epoch=5, last_producer_epoch=4), (PID, 4))
     assert (decision.error, decision.producer_epoch) == (OK, 5)
 
 
 @pytest.mark.parametrize("held", [(PID, 3), (PID, 6), (PID + 1, 4), (-2, 4), (PID, -5)])
-def test_who_does_not_hold_the_id_is_fenced(held: tuple[int, int]) -> None:
+def test_another_producer_is_fenced(held: tuple[int, int]) -> None:
     decision = init(txn(last_producer_epoch=-1), held)
     assert (decision.error, decision.write) == (FENCED, None)
 
 
 @pytest.mark.parametrize("epoch", [LAST, EPOCH_MAX])
 @pytest.mark.parametrize("state", SETTLED)
-def test_where_the_epochs_have_run_out_a_new_producer_id_begins(state: TxnState, epoch: int) -> None:
+def test_exhausted_epochs_give_a_new_producer_id(state: TxnState, epoch: int) -> None:
     decision = init(txn(state, epoch))
     assert (decision.error, decision.producer_id, decision.producer_epoch) == (OK, NEW_PID, 0)
     assert decision.write is not None
     assert (decision.write.last_producer_epoch, decision.write.prev_producer_id) == (-1, PID)
 
 
-def test_a_holder_of_the_last_epoch_rotates_and_is_recognised_when_it_asks_again() -> None:
+def test_a_rotated_producers_retry_is_recognised() -> None:
     rotated = init(txn(epoch=LAST), (PID, LAST)).write
     assert rotated is not None
     assert (rotated.producer_id, rotated.producer_epoch, rotated.last_producer_epoch) == (NEW_PID, 0, LAST)
@@ -105,7 +105,7 @@ def test_a_holder_of_the_last_epoch_rotates_and_is_recognised_when_it_asks_again
     assert init(rotated, (PID, LAST - 1)).error is FENCED
 
 
-def test_at_the_last_epoch_only_its_holder_rotates() -> None:
+def test_only_the_current_producer_rotates_at_the_last_epoch() -> None:
     stored = txn(epoch=LAST, last_producer_epoch=LAST - 1)
     assert init(stored, (PID, 3)) == Decision(FENCED)
     again = init(stored, (PID, LAST - 1))
@@ -114,11 +114,11 @@ def test_at_the_last_epoch_only_its_holder_rotates() -> None:
 
 @pytest.mark.parametrize("state", PREPARED)
 @pytest.mark.parametrize("expected", [None, (PID, 4), (99, 9)])
-def test_while_markers_are_written_everybody_waits(state: TxnState, expected: tuple[int, int] | None) -> None:
+def test_init_during_marker_writes_gets_concurrent_transactions(state: TxnState, expected: tuple[int, int] | None) -> None:
     assert init(txn(state), expected) == Decision(CONCURRENT)
 
 
-def test_an_open_transaction_is_aborted_with_one_bump_in_version_2_and_the_caller_comes_again() -> None:
+def test_init_aborts_an_open_transaction_with_one_epoch_bump_in_version_2() -> None:
     decision = init(txn(TxnState.ONGOING, version=2))
     assert decision.error is CONCURRENT
     after = decision.write
@@ -134,7 +134,7 @@ def test_an_open_transaction_is_fenced_and_aborted_below_version_2(server_versio
     assert (after.state, after.producer_epoch, after.last_producer_epoch, after.version) == (TxnState.PREPARE_ABORT, 5, -1, 0)
 
 
-def test_a_fence_at_the_last_epoch_leads_to_a_new_producer_id() -> None:
+def test_fencing_at_the_last_epoch_gives_a_new_producer_id() -> None:
     rotating = init(txn(TxnState.ONGOING, LAST)).write
     assert rotating is not None
     assert (rotating.producer_epoch, rotating.next_producer_id) == (EPOCH_MAX, NEW_PID)
@@ -145,7 +145,7 @@ def test_a_fence_at_the_last_epoch_leads_to_a_new_producer_id() -> None:
     assert init(fenced.completed(NOW)).producer_id == NEW_PID
 
 
-def test_who_holds_the_producer_id_in_any_epoch_aborts_an_open_transaction_and_nobody_else() -> None:
+def test_only_the_producer_id_aborts_an_open_transaction() -> None:
     assert init(txn(TxnState.ONGOING), (PID, 0)) == init(txn(TxnState.ONGOING))
     assert init(txn(TxnState.ONGOING), (PID + 1, 4)) == Decision(FENCED)
 
@@ -172,30 +172,30 @@ def test_the_first_partition_opens_a_transaction(state: TxnState) -> None:
     assert (after.state, after.partitions, after.start_ms, after.version) == (TxnState.ONGOING, {A}, NOW, 2)
 
 
-def test_more_partitions_widen_it_without_moving_its_start() -> None:
+def test_more_partitions_keep_the_transactions_start() -> None:
     after = add(txn(TxnState.ONGOING), B).write
     assert after is not None
     assert (after.partitions, after.start_ms) == ({A, B}, 1_000)
 
 
-def test_what_is_in_it_already_is_written_no_second_time() -> None:
+def test_an_added_partition_is_not_written_again() -> None:
     assert add(txn(TxnState.ONGOING), A) == Decision(producer_id=PID, producer_epoch=4)
 
 
 @pytest.mark.parametrize("state", PREPARED)
 @pytest.mark.parametrize("producer", [(PID, 4), (PID, 3), (99, 0)])
-def test_nothing_is_added_while_markers_are_written(state: TxnState, producer: tuple[int, int]) -> None:
+def test_no_partition_is_added_during_marker_writes(state: TxnState, producer: tuple[int, int]) -> None:
     """Whoever asks: after a rotation the rightful producer comes with an id that is not in force yet."""
     assert add(txn(state), A, producer=producer) == Decision(CONCURRENT)
 
 
 @pytest.mark.parametrize("state", [*SETTLED, TxnState.ONGOING])
-def test_only_the_holder_adds(state: TxnState) -> None:
+def test_only_the_current_producer_adds_partitions(state: TxnState) -> None:
     assert add(txn(state), A, producer=(99, 4)) == Decision(NO_MAPPING)
     assert [add(txn(state), A, producer=(PID, epoch)).error for epoch in (-1, 3, 5)] == [FENCED] * 3
 
 
-def test_nobody_adds_to_what_is_not_there() -> None:
+def test_an_unknown_id_accepts_no_partitions() -> None:
     assert add(None, A) == Decision(NO_MAPPING)
     assert add(txn(), A, transactional_id="") == Decision(ErrorCode.INVALID_REQUEST)
 
@@ -204,7 +204,7 @@ def verify(stored: Transaction | None, producer: tuple[int, int] = (PID, 4), tra
     return decide.verify_partitions(stored, transactional_id, *producer, frozenset({A, B}))
 
 
-def test_a_partition_outside_the_transaction_is_told_from_one_inside() -> None:
+def test_a_verification_distinguishes_added_partitions() -> None:
     assert verify(txn(TxnState.ONGOING)) == {A: OK, B: ErrorCode.TRANSACTION_ABORTABLE}
     assert verify(txn()) == dict.fromkeys([A, B], ErrorCode.TRANSACTION_ABORTABLE)
 
@@ -219,11 +219,13 @@ def test_a_partition_outside_the_transaction_is_told_from_one_inside() -> None:
         (txn(TxnState.PREPARE_ABORT), (PID, 3), FENCED),
     ],
 )
-def test_a_stranger_is_refused_for_all_partitions(stored: Transaction | None, producer: tuple[int, int], error: ErrorCode) -> None:
+def test_another_producers_verification_fails_for_all_partitions(
+    stored: Transaction | None, producer: tuple[int, int], error: ErrorCode
+) -> None:
     assert verify(stored, producer) == {A: error, B: error}
 
 
-def test_an_empty_id_is_no_question() -> None:
+def test_an_empty_id_is_invalid() -> None:
     assert verify(txn(), transactional_id="")[A] is ErrorCode.INVALID_REQUEST
 
 
@@ -240,27 +242,27 @@ def test_an_empty_id_is_no_question() -> None:
         (TxnState.EMPTY, BAD_STATE, BAD_STATE),
     ],
 )
-def test_without_an_open_transaction_only_a_retry_succeeds(state: TxnState, commit: ErrorCode, abort: ErrorCode) -> None:
+def test_ending_without_an_open_transaction_succeeds_only_for_a_retry(state: TxnState, commit: ErrorCode, abort: ErrorCode) -> None:
     decisions = end(txn(state), 0, True), end(txn(state), 0, False)
     assert [decision.error for decision in decisions] == [commit, abort]
     assert [decision.write for decision in decisions] == [None, None]
 
 
 @pytest.mark.parametrize(("commit", "state"), [(True, TxnState.PREPARE_COMMIT), (False, TxnState.PREPARE_ABORT)])
-def test_an_open_transaction_is_decided_and_the_epoch_stays(commit: bool, state: TxnState) -> None:
+def test_ending_an_open_transaction_keeps_the_epoch_in_version_1(commit: bool, state: TxnState) -> None:
     after = end(txn(TxnState.ONGOING), 0, commit).write
     assert after is not None
     assert (after.state, after.producer_epoch, after.version, after.partitions) == (state, 4, 0, {A})
 
 
-def test_the_requests_version_rules_not_the_transactions() -> None:
+def test_the_requests_transaction_version_applies() -> None:
     """A client of version 0 that took over from one of version 2."""
     assert end(txn(TxnState.COMPLETE_COMMIT, version=2), 0, True).error is OK
 
 
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("state", [*SETTLED, TxnState.ONGOING])
-def test_only_the_holder_ends(state: TxnState, version: int) -> None:
+def test_only_the_current_producer_ends_a_transaction(state: TxnState, version: int) -> None:
     assert end(txn(state), version, True, (99, 4)) == Decision(NO_MAPPING)
     assert [end(txn(state), version, True, (PID, epoch)).error for epoch in (-1, 2, 5)] == [FENCED] * 3
     assert end(None, version, True) == Decision(NO_MAPPING)
@@ -289,7 +291,7 @@ RETRY, CURRENT = (PID, 3), (PID, 4)
         (TxnState.ONGOING, RETRY, FENCED, FENCED),
     ],
 )
-def test_the_epoch_tells_a_retry_from_the_next_transaction(
+def test_the_epoch_distinguishes_a_retry_from_the_next_transaction(
     state: TxnState, producer: tuple[int, int], commit: ErrorCode, abort: ErrorCode | str
 ) -> None:
     stored = txn(state, version=2)
@@ -304,24 +306,24 @@ def test_the_epoch_tells_a_retry_from_the_next_transaction(
 
 
 @pytest.mark.parametrize(("commit", "state"), [(True, TxnState.PREPARE_COMMIT), (False, TxnState.PREPARE_ABORT)])
-def test_the_decision_gives_the_next_epoch(commit: bool, state: TxnState) -> None:
+def test_ending_a_transaction_returns_the_next_epoch_in_version_2(commit: bool, state: TxnState) -> None:
     decision = end(txn(TxnState.ONGOING, version=2), 2, commit)
     assert decision.write is not None
     assert (decision.write.state, decision.write.producer_epoch, decision.producer_epoch) == (state, 5, 5)
 
 
-def test_the_coordinators_own_epoch_is_given_to_no_retry() -> None:
+def test_the_coordinators_fencing_epoch_is_not_returned_to_a_retry() -> None:
     fenced = txn(TxnState.ONGOING, LAST).fenced().prepared(commit=False, now_ms=NOW)
     assert end(fenced, 2, False, (PID, LAST)).error is CONCURRENT
     assert end(fenced.completed(NOW), 2, False, (PID, LAST)) == Decision(FENCED)
 
 
-def test_a_retry_is_answered_with_what_the_first_answer_said() -> None:
+def test_a_retry_gets_the_first_response() -> None:
     retried = end(txn(TxnState.COMPLETE_COMMIT, version=2), 2, True, RETRY)
     assert (retried.error, retried.producer_id, retried.producer_epoch, retried.write) == (OK, PID, 4, None)
 
 
-def test_the_last_epoch_ends_with_a_new_producer_id_and_a_retry_of_it_is_recognised() -> None:
+def test_ending_at_the_last_epoch_gives_a_new_producer_id_and_recognises_a_retry() -> None:
     decision = end(txn(TxnState.ONGOING, LAST, version=2), 2, True, (PID, LAST))
     assert (decision.producer_id, decision.producer_epoch) == (NEW_PID, 0)
     prepared = decision.write
@@ -334,7 +336,7 @@ def test_the_last_epoch_ends_with_a_new_producer_id_and_a_retry_of_it_is_recogni
     assert end(done, 2, True, (PID, LAST - 1)) == Decision(NO_MAPPING)
 
 
-def test_an_abort_of_nothing_at_the_last_epoch_rotates_too() -> None:
+def test_an_abort_without_a_transaction_rotates_at_the_last_epoch() -> None:
     decision = end(txn(epoch=LAST), 2, False, (PID, LAST))
     assert (decision.producer_id, decision.producer_epoch) == (NEW_PID, 0)
 

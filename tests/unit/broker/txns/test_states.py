@@ -46,5 +46,5 @@ def test_the_names_are_those_of_the_wire() -> None:
     ]
 
 
-def test_what_is_decided_is_not_settled() -> None:
+def test_a_decided_transaction_is_not_complete() -> None:
     assert not PREPARED & SETTLED

@@ -17,7 +17,7 @@ def ongoing(epoch: int = 4, version: int = 2) -> Transaction:
     return new(epoch).with_partitions(frozenset({A}), version, T1)
 
 
-def test_the_time_of_a_transaction_starts_with_its_first_partition() -> None:
+def test_a_transactions_time_starts_with_its_first_partition() -> None:
     later = ongoing().with_partitions(frozenset({B}), 2, T2)
     assert (later.partitions, later.start_ms, later.last_update_ms) == ({A, B}, T1, T2)
 
@@ -29,13 +29,13 @@ def test_without_the_bump_the_decision_keeps_the_epoch() -> None:
     assert (done.state, done.producer_epoch, done.partitions, done.start_ms) == (TxnState.COMPLETE_COMMIT, 4, frozenset(), T1)
 
 
-def test_with_the_bump_the_decision_begins_the_next_epoch() -> None:
+def test_with_the_bump_the_decision_starts_the_next_epoch() -> None:
     prepared = ongoing().prepared_with_bump(NO_PRODUCER_ID, commit=False, now_ms=T2)
     assert (prepared.state, prepared.producer_epoch, prepared.last_producer_epoch) == (TxnState.PREPARE_ABORT, 5, 4)
     assert prepared.holder == (7, 5) == prepared.completed(T2).holder
 
 
-def test_an_abort_of_nothing_starts_and_ends_at_once() -> None:
+def test_an_abort_without_a_transaction_starts_and_ends_at_once() -> None:
     prepared = new().prepared_with_bump(NO_PRODUCER_ID, commit=False, now_ms=T2)
     assert (prepared.start_ms, prepared.partitions, prepared.completed(T2).state) == (T2, frozenset(), TxnState.COMPLETE_ABORT)
 
@@ -47,28 +47,28 @@ def test_a_rotation_takes_effect_when_the_transaction_is_complete() -> None:
     assert (done.producer_id, done.producer_epoch, done.prev_producer_id, done.next_producer_id) == (99, 0, 7, NO_PRODUCER_ID)
 
 
-def test_no_epoch_passes_the_last_one() -> None:
+def test_no_epoch_exceeds_the_maximum() -> None:
     assert ongoing(EPOCH_MAX).fenced().producer_epoch == EPOCH_MAX
     assert ongoing(EPOCH_MAX).prepared_with_bump(99, commit=False, now_ms=T2).producer_epoch == EPOCH_MAX
 
 
-def test_a_fence_forgets_the_epoch_before() -> None:
+def test_fencing_clears_the_previous_epoch() -> None:
     fenced = ongoing(version=0).fenced()
     assert (fenced.producer_epoch, fenced.last_producer_epoch) == (5, NO_PRODUCER_EPOCH)
 
 
-def test_initialising_ends_what_was_remembered_of_the_last_transaction() -> None:
+def test_initialising_clears_the_previous_transactions_state() -> None:
     done = ongoing().prepared(commit=True, now_ms=T1).completed(T1)
     fresh = done.initialised(5, 4, 30_000, T2)
     assert (fresh.state, fresh.start_ms, fresh.timeout_ms, fresh.partitions) == (TxnState.EMPTY, -1, 30_000, frozenset())
 
 
 @pytest.mark.parametrize(("epoch", "exhausted"), [(-1, False), (0, False), (32_765, False), (32_766, True), (32_767, True)])
-def test_the_last_epoch_but_one_is_the_last_that_producers_get(epoch: int, exhausted: bool) -> None:
+def test_producers_get_at_most_the_second_to_last_epoch(epoch: int, exhausted: bool) -> None:
     assert epoch_exhausted(epoch) is exhausted
 
 
-def test_a_move_that_is_in_no_table_is_a_bug() -> None:
+def test_an_undefined_transition_is_a_bug() -> None:
     with pytest.raises(AssertionError, match="no legal move"):
         new().prepared(commit=True, now_ms=T1)
     with pytest.raises(AssertionError, match="nothing is decided"):

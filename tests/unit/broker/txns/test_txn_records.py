@@ -48,7 +48,7 @@ def test_records_are_kafkas_byte_for_byte(txn: Transaction, transaction_version:
 
 
 @pytest.mark.parametrize(("txn", "transaction_version", "value"), GOLDEN)
-def test_what_kafka_wrote_is_understood(txn: Transaction, transaction_version: int, value: str) -> None:
+def test_kafkas_records_are_decoded(txn: Transaction, transaction_version: int, value: str) -> None:
     record = decode_record(bytes.fromhex(KEY), bytes.fromhex(value))
     assert record == TxnRecord("tx-ü", txn)
 
@@ -58,7 +58,7 @@ def test_a_tombstone_has_a_key_and_no_value() -> None:
     assert decode_record(bytes.fromhex(KEY), None) == TxnRecord("tx-ü", None)
 
 
-def test_the_producer_id_before_is_written_only_where_it_was_another() -> None:
+def test_the_previous_producer_id_is_written_only_if_different() -> None:
     """Kafka writes neither; a value without them is equal to its own byte for byte."""
     same = OPEN._replace(prev_producer_id=4711)
     assert encode_record(TxnRecord("tx-ü", same), 1) == encode_record(TxnRecord("tx-ü", OPEN), 1)

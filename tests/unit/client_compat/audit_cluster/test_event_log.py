@@ -1,4 +1,4 @@
-"""Who scanned kafka_log, from lines of Spark's event log."""
+"""Who read, from lines of Spark's event log."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def added(executor: str) -> str:
     return json.dumps({"Event": "SparkListenerExecutorAdded", "Executor ID": executor})
 
 
-def submitted(stage: int, scope: str) -> str:
-    rdd = {"Scope": json.dumps({"id": "1", "name": scope})}
-    return json.dumps({"Event": "SparkListenerStageSubmitted", "Stage Info": {"Stage ID": stage, "RDD Info": [rdd, {}]}})
+def submitted(stage: int, name: str, parents: list[int]) -> str:
+    info = {"Stage ID": stage, "RDD Info": [{"Name": "PythonRDD"}, {"Name": name}], "Parent IDs": parents}
+    return json.dumps({"Event": "SparkListenerStageSubmitted", "Stage Info": info})
 
 
 def ended(stage: int, executor: str, reason: str = "Success") -> str:
@@ -21,9 +21,9 @@ def ended(stage: int, executor: str, reason: str = "Success") -> str:
     return json.dumps({"Event": "SparkListenerTaskEnd", **task})
 
 
-def test_only_successful_tasks_of_the_scan_count() -> None:
+def test_only_successful_tasks_of_the_first_step_count() -> None:
     lines = [
-        added("0"), added("1"), submitted(1, "BatchScan kafka_log"), submitted(2, "Exchange"),
+        added("0"), added("1"), submitted(1, "log partitions", []), submitted(2, "log partitions", [1]),
         ended(1, "0"), ended(1, "0"), ended(1, "0", "ExceptionFailure"), ended(2, "1"),
     ]  # fmt: skip
     assert scan_tasks(lines) == {"0": 2, "1": 0}

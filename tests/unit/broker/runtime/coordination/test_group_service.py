@@ -108,7 +108,7 @@ async def place() -> Place:
     return Place()
 
 
-async def test_what_needs_no_wait_is_answered_without_a_future(place: Place) -> None:
+async def test_a_response_without_a_wait_needs_no_future(place: Place) -> None:
     joined = place.join()
     assert isinstance(joined, JoinAnswer)
     assert joined.generation == 1
@@ -124,7 +124,7 @@ async def test_a_join_that_waits_is_answered_when_the_others_have_joined(place: 
     assert (await waiting).generation == 2
 
 
-async def test_a_waiting_client_that_went_away_is_skipped(place: Place) -> None:
+async def test_a_waiting_client_that_disconnected_is_skipped(place: Place) -> None:
     place.stable()
     gone = place.join(new_member_id="n")
     assert isinstance(gone, asyncio.Future)
@@ -132,7 +132,7 @@ async def test_a_waiting_client_that_went_away_is_skipped(place: Place) -> None:
     assert isinstance(place.join("m"), JoinAnswer)
 
 
-async def test_a_silent_member_is_out_when_its_session_ends_and_no_sooner(place: Place) -> None:
+async def test_a_silent_member_is_removed_when_its_session_expires(place: Place) -> None:
     place.stable()
     place.pass_ms(9_000)
     place.service.heartbeat("g", "m", None, 1)
@@ -150,7 +150,7 @@ async def test_a_group_has_at_most_one_timer_however_many_heartbeats_come(place:
     assert len(place.timers) == 1
 
 
-async def test_an_assignment_that_cannot_be_written_fails_the_sync_and_everybody_joins_again(place: Place) -> None:
+async def test_a_failed_write_of_the_assignment_fails_the_sync_and_rebalances(place: Place) -> None:
     place.join()
     place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
     assert place.sync("m", 1) == SyncAnswer(error=ErrorCode.NOT_COORDINATOR)
@@ -161,7 +161,7 @@ async def test_an_assignment_that_cannot_be_written_fails_the_sync_and_everybody
     assert again.generation == 2
 
 
-async def test_an_assignment_is_given_out_when_it_is_durable(place: Place) -> None:
+async def test_an_assignment_is_returned_when_it_is_durable(place: Place) -> None:
     place.join()
     place.partition.holds_back = True
     waiting = place.sync("m", 1)
@@ -170,7 +170,7 @@ async def test_an_assignment_is_given_out_when_it_is_durable(place: Place) -> No
     assert (await waiting).assignment == b"x"
 
 
-async def test_an_assignment_that_is_lost_is_told_as_a_lost_coordinator(place: Place) -> None:
+async def test_a_lost_assignment_is_answered_not_coordinator(place: Place) -> None:
     place.join()
     place.partition.holds_back = True
     waiting = place.sync("m", 1)
@@ -190,14 +190,14 @@ async def test_a_commit_is_acknowledged_when_it_is_durable_and_a_fetch_waits_beh
     assert (await fetched)[0][1][0].offset == 5
 
 
-async def test_a_commit_that_the_log_refuses_is_refused_in_the_words_of_a_coordinator(place: Place) -> None:
+async def test_an_append_error_of_a_commit_becomes_a_coordinator_error(place: Place) -> None:
     place.partition.refusal = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     with pytest.raises(Rejected) as refused:
         place.commit(5)
     assert refused.value.code is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_service_over_an_old_log_has_its_groups_and_their_sessions(place: Place) -> None:
+async def test_groups_and_sessions_are_restored_from_the_log(place: Place) -> None:
     place.stable()
     place.commit(5)
     place.open()
@@ -210,7 +210,7 @@ async def test_a_service_over_an_old_log_has_its_groups_and_their_sessions(place
     assert place.state() is ClassicState.EMPTY
 
 
-async def test_while_it_loads_groups_are_loading_and_heartbeats_are_fine(place: Place) -> None:
+async def test_heartbeats_succeed_while_groups_are_loading(place: Place) -> None:
     place.stable()
     place.commit(5)
     load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
@@ -225,7 +225,7 @@ async def test_while_it_loads_groups_are_loading_and_heartbeats_are_fine(place: 
     assert {group.group_id for group in place.service.all_groups()} == {"g", "h"}
 
 
-async def test_a_marker_waits_until_the_offsets_that_it_ends_are_read_back(place: Place) -> None:
+async def test_a_marker_waits_until_its_offsets_are_loaded(place: Place) -> None:
     commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
     assert place.service.commit_transactional(commit, 5, 0, None) == [ErrorCode.NONE]
     load = asyncio.ensure_future(place.open(chunk_bytes=1).load())
@@ -239,7 +239,7 @@ async def test_a_marker_waits_until_the_offsets_that_it_ends_are_read_back(place
     assert fetched[0][1][0].offset == 7
 
 
-def test_transactional_offsets_that_the_log_refuses_are_pending_nowhere(place: Place) -> None:
+def test_refused_transactional_offsets_are_not_pending(place: Place) -> None:
     commit = Commit(group_id="g", transactional=True, offsets=[OffsetToCommit("t", 0, 7)])
     place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
     with pytest.raises(Rejected) as refused:
@@ -250,7 +250,7 @@ def test_transactional_offsets_that_the_log_refuses_are_pending_nowhere(place: P
     assert fetched[0][1][0].error is ErrorCode.NONE
 
 
-async def test_without_the_offsets_topic_there_is_no_coordinator_until_it_is_made(place: Place) -> None:
+async def test_no_coordinator_is_available_until_the_offsets_topic_exists(place: Place) -> None:
     place.topic = None
     assert not place.service.shards.exist
     with pytest.raises(Rejected) as refused:
@@ -274,7 +274,7 @@ async def test_offsets_expire_at_the_next_check_after_their_retention(place: Pla
     assert place.service.get("h") is None
 
 
-async def test_offsets_of_several_partitions_expire_in_as_many_turns(place: Place) -> None:
+async def test_each_partitions_offsets_expire_in_a_turn_of_their_own(place: Place) -> None:
     partitions = {0: place.partition, 1: MemoryPartition()}
     partitions[1].index = 1
     place.topic = SimpleNamespace(partitions=partitions, count=2)
@@ -289,7 +289,7 @@ async def test_offsets_of_several_partitions_expire_in_as_many_turns(place: Plac
     assert list(service.all_groups()) == []
 
 
-async def test_a_deleted_topic_takes_its_offsets_along_in_batches_that_fit(place: Place) -> None:
+async def test_a_deleted_topics_offsets_are_removed_in_batches_that_fit(place: Place) -> None:
     place.service.commit(Commit(group_id="h", offsets=[OffsetToCommit("t", partition, 1) for partition in range(2_500)]))
     before = len(place.partition.log.batches)
     place.service.forget_topic("t")
@@ -298,7 +298,7 @@ async def test_a_deleted_topic_takes_its_offsets_along_in_batches_that_fit(place
     assert fetched == []
 
 
-async def test_a_leave_answers_those_who_waited_for_the_leaver(place: Place) -> None:
+async def test_a_leave_completes_the_rebalance_that_waited_for_the_member(place: Place) -> None:
     place.stable()
     waiting = place.join(new_member_id="n")
     assert isinstance(waiting, asyncio.Future)
@@ -306,7 +306,7 @@ async def test_a_leave_answers_those_who_waited_for_the_leaver(place: Place) -> 
     assert (await waiting).leader == "n"
 
 
-async def test_a_service_that_stops_answers_everybody_who_waits_and_leaves_no_timer(place: Place) -> None:
+async def test_a_stop_answers_every_waiting_request_and_leaves_no_timer(place: Place) -> None:
     await place.service.load()
     place.stable()
     waiting = place.join(new_member_id="n")
@@ -316,7 +316,7 @@ async def test_a_service_that_stops_answers_everybody_who_waits_and_leaves_no_ti
     assert len(place.timers) == 0
 
 
-def test_member_ids_begin_with_what_they_are_made_from_and_differ() -> None:
+def test_member_ids_begin_with_the_client_or_instance_id_and_differ() -> None:
     first, second = new_member_id("c", os.urandom), new_member_id("c", os.urandom)
     assert first.startswith("c-")
     assert first != second
@@ -327,7 +327,7 @@ def test_a_member_id_fits_into_a_string_however_long_the_clients_is() -> None:
     assert len(new_member_id("\N{SNOWMAN}" * 10_922, os.urandom).encode()) <= 32_767
 
 
-async def test_a_log_that_takes_long_to_read_does_not_hold_up_the_start(place: Place) -> None:
+async def test_a_slow_load_does_not_delay_the_start(place: Place) -> None:
     for offset in range(50):
         place.commit(offset)
     starting = asyncio.ensure_future(place.open(chunk_bytes=1).load())
@@ -342,7 +342,7 @@ async def test_a_log_that_takes_long_to_read_does_not_hold_up_the_start(place: P
     assert place.service.get("h") is not None
 
 
-async def test_a_partition_that_cannot_be_read_back_is_named_and_the_start_goes_on(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_partition_that_fails_to_load_is_logged_and_the_start_continues(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     place.commit(5)
 
     def broken(*args: object, **kwargs: object) -> None:
@@ -357,9 +357,7 @@ async def test_a_partition_that_cannot_be_read_back_is_named_and_the_start_goes_
     assert list(place.service.all_groups()) == []
 
 
-async def test_a_damaged_batch_takes_the_groups_of_its_partition_out_and_nothing_else(
-    place: Place, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_damaged_batch_disables_only_its_partitions_groups(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     place.commit(5)
     damaged = bytearray(place.partition.log.batches[0])
     damaged[-1] ^= 0xFF
@@ -376,7 +374,7 @@ def beat(place: Place, epoch: int = 0) -> HeartbeatAnswer | asyncio.Future[Heart
     return place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=epoch, **first))
 
 
-async def test_a_consumer_groups_heartbeat_is_answered_when_what_it_decided_is_durable() -> None:
+async def test_a_consumer_group_heartbeat_is_answered_when_its_records_are_durable() -> None:
     place = Place()
     place.partition.holds_back = True
     answer = beat(place)
@@ -387,7 +385,7 @@ async def test_a_consumer_groups_heartbeat_is_answered_when_what_it_decided_is_d
     assert (await answer).epoch == 2
 
 
-async def test_a_consumer_groups_heartbeat_that_cannot_be_written_is_refused_and_can_be_sent_again() -> None:
+async def test_a_consumer_group_heartbeat_with_a_failed_write_can_be_retried() -> None:
     place = Place()
     place.partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
     with pytest.raises(Rejected) as refused:
@@ -399,7 +397,7 @@ async def test_a_consumer_groups_heartbeat_that_cannot_be_written_is_refused_and
     assert answer.epoch == 2
 
 
-async def test_the_session_of_a_consumer_groups_member_is_kept_by_heartbeats_and_ends_without_them() -> None:
+async def test_a_consumer_group_members_session_expires_without_heartbeats() -> None:
     place = Place()
     beat(place)
     place.pass_ms(30_000)
@@ -436,7 +434,7 @@ async def test_an_expression_is_not_resolved_any_more_when_the_service_stops(pla
     assert place.partition.log.log_end_offset == written
 
 
-async def test_a_classic_member_of_a_consumer_group_that_does_not_join_when_it_is_told_to_is_out_after_its_rebalance_timeout() -> None:
+async def test_a_classic_member_that_does_not_rejoin_is_removed_after_its_rebalance_timeout() -> None:
     place = Place()
     beat(place)
     joined = place.join("old", session_timeout_ms=45_000, rebalance_timeout_ms=1_000)
@@ -454,7 +452,7 @@ async def test_a_classic_member_of_a_consumer_group_that_does_not_join_when_it_i
     assert "old" not in group.members
 
 
-async def test_a_bug_that_one_partition_meets_when_offsets_expire_keeps_neither_the_others_nor_the_next_check(
+async def test_a_bug_while_offsets_expire_stops_neither_other_partitions_nor_the_next_check(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     partitions = {0: place.partition, 1: MemoryPartition()}
@@ -475,7 +473,7 @@ async def test_a_bug_that_one_partition_meets_when_offsets_expire_keeps_neither_
     assert list(service.all_groups()) == []
 
 
-async def test_a_member_whose_session_ends_in_a_bug_is_removed_when_the_bug_is_gone(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_member_whose_expiry_hit_a_bug_is_removed_later(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     await place.service.load()
     place.stable()
     (shard,) = place.service.shards.serving()

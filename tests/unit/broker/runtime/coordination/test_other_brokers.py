@@ -9,7 +9,7 @@ from tests.support.other_brokers import BrokerOne
 from tests.support.simulation import settle
 
 
-async def test_markers_and_questions_travel_on_connections_of_their_own_and_end_with_a_stop() -> None:
+async def test_markers_and_verifications_have_separate_connections() -> None:
     one = BrokerOne()
     two = await one.other(2, lambda _: None)
     others = OtherBrokers(one.catalog, 1, lambda: Peers(one.connect, one.addresses.get, 1_000))

@@ -70,13 +70,13 @@ async def code_of(sent: asyncio.Future[None]) -> ErrorCode:
     return ErrorCode.NONE
 
 
-async def test_a_partition_that_is_led_here_gets_its_marker_at_once() -> None:
+async def test_a_partition_led_by_this_broker_gets_its_marker_at_once() -> None:
     scene = Scene()
     assert scene.markers.send(HERE, MARKER) is None
     assert scene.written == [(HERE, MARKER)]
 
 
-async def test_others_are_sent_theirs_with_all_that_the_marker_says() -> None:
+async def test_a_remote_partitions_marker_is_sent_with_all_its_fields() -> None:
     scene = Scene()
     two, three = await scene.other(2, scene.answer), await scene.other(3, scene.answer)
     sent = [scene.send(AT_2), scene.send(AT_3)]
@@ -90,14 +90,14 @@ async def test_others_are_sent_theirs_with_all_that_the_marker_says() -> None:
     assert scene.written == []
 
 
-async def test_a_broker_that_knows_no_transaction_version_is_told_none() -> None:
+async def test_the_transaction_version_is_omitted_for_older_brokers() -> None:
     scene = Scene()
     two = await scene.other(2, scene.answer, {ApiKey.WRITE_TXN_MARKERS: (1, 1)})
     assert await code_of(scene.send(AT_2)) is ErrorCode.NONE
     assert two.asked[0].header.api_version == 1
 
 
-async def test_one_request_is_under_way_for_a_broker_and_the_next_has_all_producers_that_came_meanwhile() -> None:
+async def test_each_broker_has_one_marker_request_in_flight() -> None:
     scene = Scene()
     scene.held = asyncio.Event()
     two = await scene.other(2, scene.answer)
@@ -111,7 +111,7 @@ async def test_one_request_is_under_way_for_a_broker_and_the_next_has_all_produc
     assert [[marker.producer_id for marker in request.body.markers] for request in two.asked] == [[7], [8, 9]]
 
 
-async def test_a_request_names_a_producer_once() -> None:
+async def test_a_request_contains_each_producer_once() -> None:
     scene = Scene()
     two = await scene.other(2, scene.answer)
     sent = [scene.send(AT_2), scene.send(AT_2, TxnMarker(7, 6, False, 9, 2))]
@@ -119,7 +119,7 @@ async def test_a_request_names_a_producer_once() -> None:
     assert [[marker.producer_epoch for marker in request.body.markers] for request in two.asked] == [[5], [6]]
 
 
-async def test_an_error_is_that_of_its_partition() -> None:
+async def test_each_partition_gets_its_own_marker_error() -> None:
     scene = Scene()
     scene.moved(T, 2, 2)
     scene.codes[AT_2] = ErrorCode.TRANSACTION_COORDINATOR_FENCED
@@ -128,13 +128,13 @@ async def test_an_error_is_that_of_its_partition() -> None:
     assert [await code_of(each) for each in sent] == [ErrorCode.TRANSACTION_COORDINATOR_FENCED, ErrorCode.NONE]
 
 
-async def test_what_the_answer_leaves_out_has_failed() -> None:
+async def test_a_partition_missing_from_the_response_has_failed() -> None:
     scene = Scene()
     await scene.other(2, lambda _: WriteTxnMarkersResponse())
     assert await code_of(scene.send(AT_2)) is ErrorCode.UNKNOWN_SERVER_ERROR
 
 
-async def test_without_a_leader_a_marker_is_refused_and_it_follows_the_leader_when_there_is_one() -> None:
+async def test_a_marker_is_refused_without_a_leader_and_sent_to_a_new_one() -> None:
     scene = Scene()
     with pytest.raises(Rejected) as refused:
         scene.markers.send(NOWHERE, MARKER)
@@ -144,7 +144,7 @@ async def test_without_a_leader_a_marker_is_refused_and_it_follows_the_leader_wh
     assert await code_of(scene.send(NOWHERE)) is ErrorCode.NONE
 
 
-async def test_a_broker_that_is_away_or_hangs_up_is_told_as_such() -> None:
+async def test_an_unreachable_broker_fails_the_marker_with_a_network_error() -> None:
     scene = Scene()
     assert await code_of(scene.send(AT_2)) is ErrorCode.NETWORK_EXCEPTION
     await scene.other(3, lambda _: HANG_UP)

@@ -64,7 +64,7 @@ class Scene(BrokerOne):
         return await answer if isinstance(answer, asyncio.Future) else answer
 
 
-async def test_the_coordinator_of_the_id_is_asked_and_each_partition_has_its_own_answer() -> None:
+async def test_each_partition_gets_its_own_verification_result() -> None:
     scene = Scene()
     scene.codes[B] = ErrorCode.TRANSACTION_ABORTABLE
     coordinator = await scene.other(2, scene.answer)
@@ -76,7 +76,7 @@ async def test_the_coordinator_of_the_id_is_asked_and_each_partition_has_its_own
     assert [(topic.name, topic.partitions) for topic in told.topics] == [("t", [0]), ("u", [3])]
 
 
-async def test_who_writes_in_transaction_version_2_has_the_partitions_added() -> None:
+async def test_a_transaction_version_2_producer_adds_its_partitions() -> None:
     scene = Scene()
     coordinator = await scene.other(2, scene.answer)
     answer = scene.txns.add_partitions("tx", 7, 5, PLACES, 2)
@@ -85,7 +85,7 @@ async def test_who_writes_in_transaction_version_2_has_the_partitions_added() ->
     assert not coordinator.asked[0].body.transactions[0].verify_only
 
 
-async def test_where_this_broker_coordinates_nobody_else_is_asked() -> None:
+async def test_a_local_coordinator_needs_no_request() -> None:
     scene = Scene()
     scene.moved(STATE, 0, 1)
     assert scene.txns.add_partitions("tx", 7, 5, PLACES, 2) is ErrorCode.PRODUCER_FENCED
@@ -93,7 +93,7 @@ async def test_where_this_broker_coordinates_nobody_else_is_asked() -> None:
     assert scene.here.asked == [("tx", 7, 5, PLACES, 2), ("tx", 7, 5, PLACES)]
 
 
-async def test_without_a_coordinator_that_can_be_asked_none_is_available() -> None:
+async def test_no_reachable_coordinator_is_coordinator_not_available() -> None:
     scene = Scene()
     assert await scene.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
     await scene.other(2, scene.answer)
@@ -101,19 +101,19 @@ async def test_without_a_coordinator_that_can_be_asked_none_is_available() -> No
     assert await scene.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_without_the_topic_of_transactions_no_coordinator_is_available() -> None:
+async def test_a_missing_transactions_topic_is_coordinator_not_available() -> None:
     scene = Scene()
     scene.catalog.apply([RemoveTopicRecord(STATE)])
     assert await scene.verified() is ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-async def test_a_question_that_came_to_nothing_is_a_network_exception() -> None:
+async def test_a_failed_verification_request_is_a_network_exception() -> None:
     scene = Scene()
     await scene.other(2, lambda _: HANG_UP)
     assert await scene.verified() == dict.fromkeys(PLACES, ErrorCode.NETWORK_EXCEPTION)
 
 
-async def test_what_the_answer_leaves_out_is_a_network_exception() -> None:
+async def test_a_partition_missing_from_the_verification_is_a_network_exception() -> None:
     scene = Scene()
     await scene.other(2, lambda _: AddPartitionsToTxnResponse())
     assert await scene.verified() == dict.fromkeys(PLACES, ErrorCode.NETWORK_EXCEPTION)
@@ -126,19 +126,19 @@ async def test_what_the_answer_leaves_out_is_a_network_exception() -> None:
         (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS),
     ],
 )
-async def test_an_error_of_the_whole_request_is_that_of_each(whole: ErrorCode, told: ErrorCode) -> None:
+async def test_a_top_level_error_applies_to_every_partition(whole: ErrorCode, told: ErrorCode) -> None:
     scene = Scene()
     await scene.other(2, lambda _: AddPartitionsToTxnResponse(error_code=whole))
     assert await scene.verified() == dict.fromkeys(PLACES, told)
 
 
-async def test_a_coordinator_that_knows_no_such_question_is_taken_at_its_word_before() -> None:
+async def test_a_coordinator_without_verification_support_is_trusted() -> None:
     scene = Scene()
     await scene.other(2, scene.answer, {27: (1, 2)})
     assert await scene.verified() == dict.fromkeys(PLACES, ErrorCode.NONE)
 
 
-async def test_one_request_is_under_way_and_names_an_id_once() -> None:
+async def test_one_verification_is_in_flight_and_has_each_id_once() -> None:
     scene = Scene()
     scene.held = asyncio.Event()
     coordinator = await scene.other(2, scene.answer)

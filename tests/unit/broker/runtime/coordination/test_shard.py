@@ -51,7 +51,7 @@ async def test_records_are_applied_with_their_offsets_and_the_response_is_given_
     assert len(partition.log.batches) == 2, "the records of one operation are one batch"
 
 
-async def test_what_the_log_refuses_never_happened() -> None:
+async def test_records_that_the_log_refuses_are_not_applied() -> None:
     partition, machine = MemoryPartition(), Words()
     partition.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR)
     with pytest.raises(Rejected):
@@ -70,7 +70,7 @@ async def test_a_response_waits_until_its_records_are_durable() -> None:
     assert await response == "done"
 
 
-async def test_a_response_that_wrote_nothing_waits_behind_an_earlier_write() -> None:
+async def test_a_response_without_records_waits_for_an_earlier_write() -> None:
     partition = MemoryPartition()
     runs = shard(partition, Words())
     partition.holds_back = True
@@ -82,7 +82,7 @@ async def test_a_response_that_wrote_nothing_waits_behind_an_earlier_write() -> 
     assert runs.run(Effects((), "at once")) == "at once"
 
 
-async def test_a_response_that_is_cancelled_does_not_take_others_along() -> None:
+async def test_cancelling_one_response_does_not_cancel_others() -> None:
     partition = MemoryPartition()
     runs = shard(partition, Words())
     partition.holds_back = True
@@ -94,7 +94,7 @@ async def test_a_response_that_is_cancelled_does_not_take_others_along() -> None
     assert await stays == 2
 
 
-async def test_a_write_that_is_lost_fails_those_who_wait_for_it() -> None:
+async def test_a_lost_write_fails_its_responses() -> None:
     partition = MemoryPartition()
     partition.holds_back = True
     response = shard(partition, Words()).run(Effects(["a"], 1))
@@ -104,7 +104,7 @@ async def test_a_write_that_is_lost_fails_those_who_wait_for_it() -> None:
         await response
 
 
-async def test_the_log_is_read_back_chunk_by_chunk_and_others_get_their_turn() -> None:
+async def test_loading_yields_to_the_event_loop_after_each_chunk() -> None:
     partition, machine = MemoryPartition(), Words()
     writes = shard(partition, machine)
     for i in range(20):
@@ -119,7 +119,7 @@ async def test_the_log_is_read_back_chunk_by_chunk_and_others_get_their_turn() -
     assert turns >= 19
 
 
-async def test_a_batch_of_many_records_is_read_back_while_others_get_their_turn() -> None:
+async def test_loading_yields_to_the_event_loop_inside_a_large_batch() -> None:
     partition, machine, restored = MemoryPartition(), Words(), Words()
     shard(partition, machine).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_RECORDS)], None))
     turns = 0
@@ -131,7 +131,7 @@ async def test_a_batch_of_many_records_is_read_back_while_others_get_their_turn(
     assert turns >= 4
 
 
-async def test_a_shard_that_resigns_amid_a_batch_reads_no_further() -> None:
+async def test_resigning_stops_the_load_inside_a_batch() -> None:
     partition, restored = MemoryPartition(), Words()
     shard(partition, Words()).run(Effects([f"w{i}" for i in range(3 * limits.LOADED_AT_ONCE_RECORDS)], None))
     loading = shard(partition, restored)
@@ -143,7 +143,7 @@ async def test_a_shard_that_resigns_amid_a_batch_reads_no_further() -> None:
     assert len(restored.words) == limits.LOADED_AT_ONCE_RECORDS
 
 
-async def test_transactional_records_and_markers_are_read_back_as_such() -> None:
+async def test_transactional_records_and_markers_are_loaded() -> None:
     partition, machine = MemoryPartition(), Words()
     writes = shard(partition, machine)
     writes.run_transactional(Effects(["t"], None), producer_id=7, producer_epoch=0, now_ms=1)
@@ -157,7 +157,7 @@ async def test_transactional_records_and_markers_are_read_back_as_such() -> None
     assert restored.ended == [(7, True), (8, False)]
 
 
-async def test_a_transactions_records_are_answered_when_they_are_durable_and_so_is_its_end() -> None:
+async def test_transactional_records_and_markers_are_answered_when_durable() -> None:
     partition, machine = MemoryPartition(), Words()
     partition.holds_back = True
     writes = shard(partition, machine)
@@ -174,7 +174,7 @@ async def test_a_transactions_records_are_answered_when_they_are_durable_and_so_
     assert writes.append([]) is None
 
 
-def test_a_refused_marker_ends_nothing() -> None:
+def test_a_refused_marker_does_not_end_the_transaction() -> None:
     partition, machine = MemoryPartition(), Words()
     partition.refusal = Rejected(ErrorCode.INVALID_PRODUCER_EPOCH)
     with pytest.raises(Rejected):
@@ -182,7 +182,7 @@ def test_a_refused_marker_ends_nothing() -> None:
     assert machine.ended == []
 
 
-async def test_what_cannot_be_read_back_is_skipped_by_name_and_the_rest_is_there(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_record_is_logged_and_skipped(caplog: pytest.LogCaptureFixture) -> None:
     partition = MemoryPartition()
     good = GroupRecord(OffsetCommitKey("g", "t", 0), OffsetCommitValue(offset=5))
     partition.append_records(
@@ -208,11 +208,11 @@ async def test_what_cannot_be_read_back_is_skipped_by_name_and_the_rest_is_there
         (ErrorCode.INVALID_RECORD, ErrorCode.INVALID_RECORD),
     ],
 )
-def test_a_client_of_a_coordinator_is_told_what_it_can_do_about_a_failed_write(code: ErrorCode, told: ErrorCode) -> None:
+def test_append_errors_become_retriable_coordinator_errors(code: ErrorCode, told: ErrorCode) -> None:
     assert as_coordinator(Rejected(code)).code is told
 
 
-async def test_nothing_is_written_in_another_leadership_than_that_of_the_decision() -> None:
+async def test_a_decision_is_not_written_in_a_later_leader_epoch() -> None:
     partition, machine = MemoryPartition(), Words()
     runs = shard(partition, machine)
     partition.leader_epoch = 1
@@ -236,7 +236,7 @@ async def test_nothing_is_written_in_another_leadership_than_that_of_the_decisio
         (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.COORDINATOR_NOT_AVAILABLE),
     ],
 )
-async def test_what_is_lost_before_it_is_committed_is_told_in_a_coordinators_words(lost: ErrorCode, told: ErrorCode) -> None:
+async def test_an_uncommitted_write_that_is_lost_gets_a_coordinator_error(lost: ErrorCode, told: ErrorCode) -> None:
     partition = MemoryPartition()
     partition.holds_back = True
     response = shard(partition, Words()).run(Effects(["a"], "done"))
@@ -247,7 +247,7 @@ async def test_what_is_lost_before_it_is_committed_is_told_in_a_coordinators_wor
     assert refused.value.code is told
 
 
-async def test_what_takes_too_long_to_be_committed_is_answered_and_may_be_committed_yet() -> None:
+async def test_a_slow_commit_times_out_and_may_still_be_committed() -> None:
     partition, machine, timers = MemoryPartition(), Words(), Timers()
     runs = Shard(
         partition,  # type: ignore[arg-type]  # the fake has what is used
@@ -271,7 +271,7 @@ async def test_what_takes_too_long_to_be_committed_is_answered_and_may_be_commit
     assert len(timers) == 0
 
 
-async def test_what_was_read_back_above_the_high_watermark_is_told_when_it_is_committed() -> None:
+async def test_loaded_records_above_the_high_watermark_wait_for_their_commit() -> None:
     partition, machine = MemoryPartition(), Words()
     partition.append_records([SimpleRecord(b"k", b"a"), SimpleRecord(b"k", b"b")])
     partition.log.high_watermark = 1

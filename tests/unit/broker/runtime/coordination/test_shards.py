@@ -94,11 +94,11 @@ async def place() -> Place:
     return Place()
 
 
-async def test_a_partition_without_records_is_served_at_once(place: Place) -> None:
+async def test_an_empty_partition_is_served_at_once(place: Place) -> None:
     assert place.shards.of(KEY).life is Life.SERVING
 
 
-async def test_what_was_written_before_is_read_back_before_anybody_is_answered(place: Place) -> None:
+async def test_a_shard_answers_after_its_log_is_loaded(place: Place) -> None:
     place.write(0, "a", "b", "c")
     assert place.refusal(KEY) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     with pytest.raises(Rejected):
@@ -109,7 +109,7 @@ async def test_what_was_written_before_is_read_back_before_anybody_is_answered(p
     assert [shard.partition.index for shard in place.shards.all()] == [0, 1]
 
 
-async def test_without_the_topic_there_is_no_coordinator(place: Place) -> None:
+async def test_a_missing_topic_has_no_coordinator(place: Place) -> None:
     assert place.shards.exist
     place.count = 0
     assert not place.shards.exist
@@ -118,13 +118,13 @@ async def test_without_the_topic_there_is_no_coordinator(place: Place) -> None:
     assert place.refusal(KEY) is None
 
 
-async def test_a_partition_that_is_offline_moves_no_key_to_another(place: Place) -> None:
+async def test_an_offline_partition_does_not_move_its_keys(place: Place) -> None:
     del place.partitions[0]
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
     assert place.shards.of(OTHER_KEY).partition.index == 1
 
 
-async def test_a_damaged_partition_is_named_and_not_served_and_others_are(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_damaged_partition_is_logged_and_not_served(place: Place, caplog: pytest.LogCaptureFixture) -> None:
     place.write(0, "a")
     place.partitions[0].log.batches[0] = place.partitions[0].log.batches[0][:-1] + b"\xff"
     with caplog.at_level(logging.ERROR):
@@ -134,7 +134,7 @@ async def test_a_damaged_partition_is_named_and_not_served_and_others_are(place:
     assert place.refusal(OTHER_KEY) is None
 
 
-async def test_a_shard_ends_with_its_leadership_and_not_with_word_of_an_older_one(place: Place) -> None:
+async def test_a_shard_ignores_the_end_of_an_older_leader_epoch(place: Place) -> None:
     shard = place.shards.of(KEY)
     place.shards.resigned(0, shard.epoch)
     assert place.closed == []
@@ -143,13 +143,13 @@ async def test_a_shard_ends_with_its_leadership_and_not_with_word_of_an_older_on
     assert place.shards.serving() == []
 
 
-async def test_a_replica_that_is_taken_away_ends_its_shard(place: Place) -> None:
+async def test_a_removed_replica_stops_its_shard(place: Place) -> None:
     shard = place.shards.of(KEY)
     place.shards.resigned(0, None)
     assert (place.closed, shard.life) == ([0], Life.RESIGNED)
 
 
-async def test_metadata_begins_and_ends_shards_of_its_own_topic_and_of_no_other(place: Place) -> None:
+async def test_only_changes_of_the_shards_topic_start_or_stop_shards(place: Place) -> None:
     told = SimpleNamespace(on_elected=[], on_resigned=[])
     place.shards.follow(told)
     for topic in ("other", TOPIC):
@@ -162,13 +162,13 @@ async def test_metadata_begins_and_ends_shards_of_its_own_topic_and_of_no_other(
     assert place.closed == [1]
 
 
-async def test_word_of_a_partition_that_the_disk_refuses_disturbs_nobody(place: Place) -> None:
+async def test_a_leadership_change_of_an_offline_partition_is_ignored(place: Place) -> None:
     del place.partitions[0]
     place.shards.elected(0)
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_start_does_not_begin_again_what_metadata_has_begun(place: Place) -> None:
+async def test_a_start_keeps_shards_that_metadata_started(place: Place) -> None:
     place.write(0, *"abc")
     place.shards.elected(0)
     before = place.shards.at(0)
@@ -177,7 +177,7 @@ async def test_a_start_does_not_begin_again_what_metadata_has_begun(place: Place
     assert place.closed == []
 
 
-async def test_word_of_an_election_that_somebody_has_met_before_begins_nothing_again(place: Place) -> None:
+async def test_a_known_election_does_not_restart_the_shard(place: Place) -> None:
     place.write(0, *"abc")
     place.partitions[0].leader_epoch = 5
     met = place.shards.at(0)
@@ -185,12 +185,12 @@ async def test_word_of_an_election_that_somebody_has_met_before_begins_nothing_a
     assert (place.shards.at(0) is met, place.closed) == (True, [])
 
 
-async def test_where_another_broker_leads_nobody_is_answered(place: Place) -> None:
+async def test_a_partition_led_elsewhere_answers_not_coordinator(place: Place) -> None:
     place.partitions[0].leads = False
     assert place.refusal(KEY) is ErrorCode.NOT_COORDINATOR
 
 
-async def test_a_new_leadership_reads_the_log_again(place: Place) -> None:
+async def test_a_new_leader_epoch_loads_the_log_again(place: Place) -> None:
     before = place.shards.of(KEY)
     before.run(Effects(["mine"], None))
     place.write(0, "theirs")
@@ -204,7 +204,7 @@ async def test_a_new_leadership_reads_the_log_again(place: Place) -> None:
     assert (after.machine.words, after.epoch, before.life) == (["mine", "theirs"], 5, Life.RESIGNED)
 
 
-async def test_a_leadership_that_ends_while_the_log_is_read_leaves_nothing_behind(place: Place) -> None:
+async def test_losing_leadership_while_loading_leaves_no_state(place: Place) -> None:
     place.write(0, *"abcdefgh")
     place.shards.elected(0)
     await asyncio.sleep(0)
@@ -215,7 +215,7 @@ async def test_a_leadership_that_ends_while_the_log_is_read_leaves_nothing_behin
     assert (place.loaded, place.closed) == ([], [0])
 
 
-async def test_after_a_stop_all_are_over(place: Place) -> None:
+async def test_a_stop_ends_all_shards(place: Place) -> None:
     place.write(1, *"abc")
     place.shards.of(KEY)
     place.shards.elected(1)
@@ -223,7 +223,7 @@ async def test_after_a_stop_all_are_over(place: Place) -> None:
     assert sorted(place.closed) == [0, 1]
 
 
-async def test_a_bug_in_what_follows_when_a_partition_is_read_back_keeps_no_other_from_being_read(place: Place) -> None:
+async def test_a_bug_after_one_load_does_not_stop_other_loads(place: Place) -> None:
     class NotTheFirst(list[int]):
         def append(self, index: int) -> None:
             if index == 0:
@@ -239,7 +239,7 @@ async def test_a_bug_in_what_follows_when_a_partition_is_read_back_keeps_no_othe
     assert place.shards.of(OTHER_KEY).machine.words == ["b"]
 
 
-async def test_a_bug_that_one_partition_meets_when_it_is_read_back_keeps_neither_another_nor_the_start(
+async def test_a_bug_while_loading_stops_neither_other_loads_nor_the_start(
     place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     apply = Words.apply
@@ -258,7 +258,7 @@ async def test_a_bug_that_one_partition_meets_when_it_is_read_back_keeps_neither
     assert place.shards.of(OTHER_KEY).machine.words == ["a", "b"]
 
 
-async def test_a_sweep_comes_to_one_partition_a_turn_and_a_bug_that_one_meets_keeps_it_from_no_other(place: Place) -> None:
+async def test_a_sweep_visits_one_partition_per_turn_despite_a_bug(place: Place) -> None:
     await place.shards.load()
     swept: list[int] = []
 

@@ -72,21 +72,21 @@ class Place:
         return [place for place, _ in self.written]
 
 
-def test_each_partition_gets_one_marker_of_the_transaction_in_the_same_turn() -> None:
+def test_each_partition_gets_one_marker_at_once() -> None:
     place = Place()
     place.begin(B, A, OFFSETS)
     assert place.written == [(each, TxnMarker(7, 5, True, 9, 2)) for each in (OFFSETS, A, B)]
     assert (place.done, len(place.completion)) == (1, 0)
 
 
-def test_a_transaction_over_nothing_is_complete_at_once() -> None:
+def test_a_transaction_without_partitions_is_complete_at_once() -> None:
     place = Place()
     place.begin()
     assert place.done == 1
 
 
 @pytest.mark.parametrize("error", [ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION])
-def test_only_what_refused_is_tried_again_until_it_takes_its_marker(error: ErrorCode) -> None:
+def test_only_refused_markers_are_retried(error: ErrorCode) -> None:
     place = Place(refusals={A: error})
     place.begin(A, B)
     assert (place.places, place.done) == ([B], 0)
@@ -98,7 +98,7 @@ def test_only_what_refused_is_tried_again_until_it_takes_its_marker(error: Error
     assert len(place.timers) == 0
 
 
-def test_the_pauses_grow_up_to_a_limit_and_the_log_hears_of_it_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_retry_pauses_grow_to_a_limit_and_are_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     place = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR})
     with caplog.at_level(logging.WARNING):
         place.begin(A)
@@ -120,14 +120,14 @@ def test_a_deleted_topic_needs_no_marker() -> None:
 
 
 @pytest.mark.parametrize("error", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
-def test_a_partition_that_has_seen_a_newer_coordinator_or_producer_leaves_the_transaction_to_that(error: ErrorCode) -> None:
+def test_a_newer_coordinator_or_producer_epoch_ends_the_retries(error: ErrorCode) -> None:
     place = Place(refusals={A: error})
     place.begin(A, B)
     place.pass_ms(limits.MARKER_RETRY_MS_MAX)
     assert (place.places, place.done, len(place.completion), len(place.timers)) == ([], 0, 0, 0)
 
 
-async def test_an_answer_that_comes_late_and_speaks_of_a_newer_coordinator_ends_it_too() -> None:
+async def test_a_late_response_with_a_newer_epoch_ends_the_retries() -> None:
     place = Place(slow={A}, refusals={B: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     place.begin(A, B)
     place.waiting[A].set_exception(Rejected(ErrorCode.TRANSACTION_COORDINATOR_FENCED))
@@ -135,13 +135,13 @@ async def test_an_answer_that_comes_late_and_speaks_of_a_newer_coordinator_ends_
     assert (place.done, len(place.completion), len(place.timers)) == (0, 0, 0)
 
 
-def test_a_partition_that_can_hold_no_transaction_needs_no_marker() -> None:
+def test_a_partition_that_cannot_have_transactions_needs_no_marker() -> None:
     place = Place(refusals={A: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT})
     place.begin(A, B)
     assert (place.places, place.done) == ([B], 1)
 
 
-async def test_what_was_refused_is_tried_again_while_others_still_wait_for_their_answers() -> None:
+async def test_refused_markers_are_retried_while_others_are_in_flight() -> None:
     place = Place(slow={B}, refusals={A: ErrorCode.NOT_LEADER_OR_FOLLOWER})
     place.begin(A, B)
     place.refusals.clear()
@@ -152,7 +152,7 @@ async def test_what_was_refused_is_tried_again_while_others_still_wait_for_their
     assert (place.done, len(place.timers)) == (1, 0)
 
 
-async def test_a_marker_whose_answer_says_that_its_topic_is_deleted_is_sent_no_more() -> None:
+async def test_a_marker_for_a_deleted_topic_is_not_retried() -> None:
     place = Place(slow={A}, deleted={A})
     place.begin(A)
     place.waiting[A].set_exception(Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION))
@@ -160,7 +160,7 @@ async def test_a_marker_whose_answer_says_that_its_topic_is_deleted_is_sent_no_m
     assert (place.done, len(place.timers)) == (1, 0)
 
 
-async def test_it_is_complete_when_the_last_marker_is_durable() -> None:
+async def test_a_transaction_is_complete_when_its_last_marker_is_durable() -> None:
     place = Place(slow={A, B})
     place.begin(A, B)
     place.waiting[A].set_result(None)
@@ -181,7 +181,7 @@ async def test_a_marker_that_was_lost_is_written_again() -> None:
     assert (place.places, place.done) == ([A, A], 1)
 
 
-def test_what_cannot_be_completed_now_is_completed_later_without_more_markers() -> None:
+def test_a_failed_completion_is_retried_without_new_markers() -> None:
     place = Place(can_complete=False)
     place.begin(A)
     place.can_complete = True
@@ -200,7 +200,7 @@ async def test_after_a_stop_nothing_is_written() -> None:
     assert (place.places, place.done) == ([B], 0)
 
 
-async def test_no_marker_goes_out_before_the_decision_is_committed() -> None:
+async def test_no_marker_is_sent_before_the_decision_is_committed() -> None:
     place = Place()
     decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     place.begin(A, decided=decided)
@@ -211,7 +211,7 @@ async def test_no_marker_goes_out_before_the_decision_is_committed() -> None:
     assert (place.places, place.done) == ([A], 1)
 
 
-async def test_a_decision_that_is_lost_sends_none() -> None:
+async def test_a_lost_decision_sends_no_marker() -> None:
     place = Place()
     decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     place.begin(A, decided=decided)
@@ -220,7 +220,7 @@ async def test_a_decision_that_is_lost_sends_none() -> None:
     assert place.written == []
 
 
-def test_the_transactions_of_a_coordinator_that_moved_are_left_to_the_new_one() -> None:
+def test_a_resigned_coordinator_sends_no_more_markers() -> None:
     moved, stays = Place(refusals={A: ErrorCode.KAFKA_STORAGE_ERROR}), Place()
     moved.begin(A)
     moved.completion.stop(stays)

@@ -40,7 +40,7 @@ async def test_a_marker_ends_the_transaction_of_its_producer(scene: PartitionSce
     assert not scene.partitions.get(*PLACE).has_open_transaction(7, 0)
 
 
-async def test_an_older_coordinator_than_the_last_one_is_fenced_unless_it_is_the_only_one(scene: PartitionScene) -> None:
+async def test_an_older_coordinator_epoch_is_fenced_unless_it_is_the_only_coordinator(scene: PartitionScene) -> None:
     begin(scene)
     local(scene).write(PLACE, TxnMarker(7, 0, True, 9, 0))
     begin_again = build_batch([SimpleRecord(None, b"y", 1)], producer_id=7, producer_epoch=1, base_sequence=0, transactional=True)
@@ -55,7 +55,7 @@ async def test_an_older_coordinator_than_the_last_one_is_fenced_unless_it_is_the
     assert scene.partitions.get(*PLACE).coordinator_epoch_seen(7) == 9
 
 
-async def test_a_partition_that_is_ahead_of_the_transaction_needs_no_marker_of_its_only_coordinator(scene: PartitionScene) -> None:
+async def test_a_newer_producer_epoch_counts_as_marked_for_the_only_coordinator(scene: PartitionScene) -> None:
     begin(scene)
     local(scene).write(PLACE, TxnMarker(7, 5, True, 3, 0))
     late = TxnMarker(7, 4, True, 3, 0)
@@ -67,7 +67,7 @@ async def test_a_partition_that_is_ahead_of_the_transaction_needs_no_marker_of_i
     assert scene.partitions.get(*PLACE).log.log_end_offset == end
 
 
-async def test_in_an_offsets_partition_a_marker_makes_the_transactions_offsets_visible(tmp_path: Path) -> None:
+async def test_a_marker_in_an_offsets_partition_commits_the_offsets(tmp_path: Path) -> None:
     opened = await TxnDir(tmp_path).load()
     await opened.make_topics(("in", 1))
     producer, place = opened.init(), opened.offsets_place

@@ -56,7 +56,7 @@ async def reopened(opened: TxnDir, path: Path, files: MemoryFiles) -> TxnDir:
     return await again.load()
 
 
-async def test_without_its_topic_nothing_is_coordinated(tmp_path: Path, files: MemoryFiles) -> None:
+async def test_no_transactional_id_is_coordinated_without_the_topic(tmp_path: Path, files: MemoryFiles) -> None:
     opened = await TxnDir(tmp_path, files=files).load()
     assert not opened.txns.shards.exist
     assert opened.init() == Answer(ErrorCode.NOT_COORDINATOR)
@@ -68,7 +68,7 @@ async def test_without_its_topic_nothing_is_coordinated(tmp_path: Path, files: M
     opened.crash()
 
 
-async def test_an_empty_id_is_refused_wherever_it_comes(opened: TxnDir) -> None:
+async def test_an_empty_transactional_id_is_refused_by_every_api(opened: TxnDir) -> None:
     nobody = Answer(producer_id=1, producer_epoch=0)
     assert opened.init("").error is ErrorCode.INVALID_REQUEST
     assert opened.add(nobody, A, transactional_id="") is ErrorCode.INVALID_REQUEST
@@ -76,7 +76,7 @@ async def test_an_empty_id_is_refused_wherever_it_comes(opened: TxnDir) -> None:
     assert opened.txns.verify_partitions("", 1, 0, frozenset({A}))[A] is ErrorCode.INVALID_REQUEST
 
 
-async def test_what_needs_no_wait_is_complete_in_the_turn_of_its_request(opened: TxnDir) -> None:
+async def test_a_transaction_without_waits_completes_at_once(opened: TxnDir) -> None:
     producer = opened.init()
     opened.add(producer, A, B)
     opened.write(producer, A)
@@ -88,7 +88,7 @@ async def test_what_needs_no_wait_is_complete_in_the_turn_of_its_request(opened:
 
 
 @pytest.mark.parametrize("version", [0, 2])
-async def test_a_transaction_ends_with_its_own_timeout_and_its_producer_is_fenced(tmp_path: Path, files: MemoryFiles, version: int) -> None:
+async def test_a_transaction_timeout_aborts_and_fences_the_producer(tmp_path: Path, files: MemoryFiles, version: int) -> None:
     opened = await TxnDir(tmp_path, files=files, settings=BrokerSettings(transaction_version=version, **SETTINGS)).load()  # type: ignore[arg-type] # all are ints
     await opened.make_topics(("t", 2))
     producer = opened.init()
@@ -106,7 +106,7 @@ async def test_a_transaction_ends_with_its_own_timeout_and_its_producer_is_fence
     opened.crash()
 
 
-async def test_a_transaction_runs_on_over_a_restart_with_the_time_it_had(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
+async def test_an_open_transaction_keeps_its_timeout_over_a_restart(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
     producer = opened.init()
     opened.add(producer, A)
     opened.pass_ms(TIMEOUT_MS - CHECK_MS + 1)
@@ -117,7 +117,7 @@ async def test_a_transaction_runs_on_over_a_restart_with_the_time_it_had(opened:
     again.crash()
 
 
-async def test_a_thousand_open_transactions_end_in_bounded_turns(opened: TxnDir) -> None:
+async def test_a_thousand_timeouts_take_bounded_turns(opened: TxnDir) -> None:
     count = 1_000
     for i in range(count):
         producer = opened.init(f"tx-{i}")
@@ -133,7 +133,7 @@ async def test_a_thousand_open_transactions_end_in_bounded_turns(opened: TxnDir)
     assert opened.outcomes(A) == [ControlType.ABORT] * count
 
 
-async def test_an_id_that_nobody_used_for_a_week_is_forgotten(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
+async def test_an_unused_transactional_id_expires_after_a_week(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
     idle = opened.init("idle")
     opened.pass_ms(WEEK_MS)
     opened.init("busy")
@@ -147,7 +147,7 @@ async def test_an_id_that_nobody_used_for_a_week_is_forgotten(opened: TxnDir, tm
     again.crash()
 
 
-async def test_ids_are_forgotten_a_partition_at_a_time_and_a_bug_in_one_keeps_no_other_from_it(
+async def test_transactional_ids_expire_one_partition_per_turn_despite_a_bug(
     tmp_path: Path, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened = await TxnDir(tmp_path, files=files, settings=BrokerSettings(transaction_state_log_num_partitions=3)).load()
@@ -173,7 +173,7 @@ async def test_ids_are_forgotten_a_partition_at_a_time_and_a_bug_in_one_keeps_no
     opened.crash()
 
 
-async def test_many_long_ids_are_forgotten_in_batches_that_stay_small(opened: TxnDir) -> None:
+async def test_expired_transactional_ids_are_removed_in_small_batches(opened: TxnDir) -> None:
     for i in range(10):
         opened.init(f"{i}" * 3_000)
     log = opened.partitions.get("__transaction_state", 0).log
@@ -186,7 +186,7 @@ async def test_many_long_ids_are_forgotten_in_batches_that_stay_small(opened: Tx
     assert tombstones == [5, 5]
 
 
-async def test_a_disk_that_refuses_the_decision_leaves_the_transaction_open(opened: TxnDir, files: MemoryFiles) -> None:
+async def test_a_failed_write_of_the_decision_leaves_the_transaction_open(opened: TxnDir, files: MemoryFiles) -> None:
     producer = opened.init()
     opened.add(producer, A)
     files.room = 0
@@ -197,9 +197,7 @@ async def test_a_disk_that_refuses_the_decision_leaves_the_transaction_open(open
     assert opened.end(producer, commit=True).error is ErrorCode.NONE
 
 
-async def test_a_disk_that_refuses_the_abort_of_a_timeout_is_asked_again(
-    opened: TxnDir, files: MemoryFiles, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_timeout_abort_is_retried(opened: TxnDir, files: MemoryFiles, caplog: pytest.LogCaptureFixture) -> None:
     producer = opened.init()
     opened.add(producer, A)
     files.room = 0
@@ -211,7 +209,7 @@ async def test_a_disk_that_refuses_the_abort_of_a_timeout_is_asked_again(
     assert opened.transaction().state is TxnState.COMPLETE_ABORT
 
 
-async def test_a_disk_that_refuses_is_not_asked_for_each_of_many_timeouts_without_a_pause(
+async def test_failed_timeout_aborts_are_retried_after_a_pause(
     opened: TxnDir, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     for i in range(limits.TIMED_OUT_TRANSACTIONS_PER_TURN + 1):
@@ -223,7 +221,7 @@ async def test_a_disk_that_refuses_is_not_asked_for_each_of_many_timeouts_withou
     assert caplog.text.count("cannot be aborted yet") == 1
 
 
-async def test_a_disk_that_refuses_the_last_record_is_asked_again(opened: TxnDir, files: MemoryFiles) -> None:
+async def test_a_failed_write_of_the_completion_is_retried(opened: TxnDir, files: MemoryFiles) -> None:
     producer = opened.init()
     opened.add(producer, A)
     state = opened.partitions.get("__transaction_state", 0).log.segments.active.path
@@ -245,7 +243,7 @@ async def test_a_disk_that_refuses_the_last_record_is_asked_again(opened: TxnDir
     assert opened.outcomes(A) == [ControlType.COMMIT]
 
 
-async def test_a_rotation_that_was_promised_is_kept_over_a_kill(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
+async def test_a_producer_id_rotation_survives_a_kill(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
     """The producer heard of its next id; the kill comes before the transaction is complete."""
     opened.init()
     (shard,) = opened.txns.shards.serving()
@@ -271,7 +269,7 @@ async def test_a_rotation_that_was_promised_is_kept_over_a_kill(opened: TxnDir, 
     again.crash()
 
 
-async def test_a_topic_that_was_deleted_meanwhile_does_not_hold_the_transaction_up(opened: TxnDir) -> None:
+async def test_a_deleted_topic_does_not_block_the_transactions_end(opened: TxnDir) -> None:
     await opened.service.create_topics([NewTopic("gone", 1)])
     producer = opened.init()
     opened.add(producer, A, ("gone", 0))
@@ -280,7 +278,7 @@ async def test_a_topic_that_was_deleted_meanwhile_does_not_hold_the_transaction_
     assert opened.transaction().state is TxnState.COMPLETE_COMMIT
 
 
-async def test_with_flush_messages_the_answer_waits_for_the_disk_and_the_markers_for_the_answer(tmp_path: Path) -> None:
+async def test_markers_are_sent_after_the_decision_is_flushed(tmp_path: Path) -> None:
     opened = await TxnDir(tmp_path, settings=BrokerSettings(log_flush_interval_messages=1, **SETTINGS)).load()  # type: ignore[arg-type] # all are ints
     await opened.make_topics(("t", 2))
 
@@ -304,7 +302,7 @@ async def test_with_flush_messages_the_answer_waits_for_the_disk_and_the_markers
     opened.crash()
 
 
-async def test_until_it_is_read_back_an_id_is_loading(
+async def test_a_transactional_id_is_loading_until_its_partition_is_loaded(
     opened: TxnDir, tmp_path: Path, files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened.init()
@@ -329,7 +327,7 @@ async def test_until_it_is_read_back_an_id_is_loading(
     again.crash()
 
 
-async def test_a_record_that_cannot_be_read_costs_its_own_id_only(
+async def test_an_unreadable_record_affects_only_its_transactional_id(
     opened: TxnDir, tmp_path: Path, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     opened.init()
@@ -343,7 +341,7 @@ async def test_a_record_that_cannot_be_read_costs_its_own_id_only(
     again.crash()
 
 
-async def test_a_damaged_batch_takes_the_ids_of_its_partition_out_and_no_others(
+async def test_a_damaged_batch_disables_only_its_partitions_transactional_ids(
     tmp_path: Path, files: MemoryFiles, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings = BrokerSettings(transaction_state_log_num_partitions=2, offsets_topic_num_partitions=1)
@@ -380,7 +378,7 @@ async def test_after_a_stop_no_timer_is_left(opened: TxnDir, files: MemoryFiles)
     assert len(opened.timers) == 0
 
 
-async def test_with_a_partition_offline_no_id_moves_to_another(tmp_path: Path, files: MemoryFiles) -> None:
+async def test_an_offline_partition_does_not_move_its_transactional_ids(tmp_path: Path, files: MemoryFiles) -> None:
     settings = BrokerSettings(transaction_state_log_num_partitions=3, offsets_topic_num_partitions=1)
     opened = await TxnDir(tmp_path, files=files, settings=settings).load()
     await opened.make_topics(("t", 2))
@@ -403,7 +401,7 @@ async def test_with_a_partition_offline_no_id_moves_to_another(tmp_path: Path, f
     again.crash()
 
 
-async def test_a_bug_that_one_transaction_meets_keeps_neither_the_others_nor_the_next_check(
+async def test_a_bug_in_one_timeout_stops_neither_others_nor_the_next_check(
     opened: TxnDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("tx-0", "tx-1", "tx-2"):

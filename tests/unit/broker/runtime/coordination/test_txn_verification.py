@@ -124,16 +124,14 @@ def test_a_partition_that_was_not_added_is_refused_and_another_is_not(
     assert verify(verification, ASKING, scene, 0, 1) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
 
 
-def test_where_the_transaction_is_open_nobody_is_asked(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
-) -> None:
+def test_an_open_transaction_is_not_verified_again(verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene) -> None:
     write(scene, 0)
     assert verify(verification, ASKING, scene, 0) == {}
     assert verify(verification, ADDING, scene, 0) == {}
     assert coordinator.asked == []
 
 
-def test_an_open_transaction_of_an_older_epoch_is_not_the_writers(
+def test_an_open_transaction_of_an_older_epoch_does_not_count(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
 ) -> None:
     write(scene, 0)
@@ -141,7 +139,7 @@ def test_an_open_transaction_of_an_older_epoch_is_not_the_writers(
     assert verify(verification, Writer("tx", PID, 1, adds=False), scene, 0) == {T0: ErrorCode.TRANSACTION_ABORTABLE}
 
 
-def test_switched_off_it_lets_old_clients_write_and_still_adds_for_new_ones(
+def test_disabled_verification_still_adds_partitions_in_version_2(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
 ) -> None:
     partition = scene.partitions.get("t", 0)
@@ -169,7 +167,7 @@ def test_all_new_partitions_of_a_request_are_added_at_once(
         (ErrorCode.NOT_COORDINATOR, ErrorCode.NOT_COORDINATOR),
     ],
 )
-def test_the_coordinators_errors_are_the_writers_but_for_fenced(
+def test_coordinator_errors_reach_the_producer_except_fenced(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene, writer: Writer, error: tuple[ErrorCode, ErrorCode]
 ) -> None:
     told, seen = error
@@ -177,7 +175,7 @@ def test_the_coordinators_errors_are_the_writers_but_for_fenced(
     assert verify(verification, writer, scene, 0) == {T0: seen}
 
 
-async def test_an_addition_is_waited_for_until_it_is_durable(
+async def test_an_added_partition_is_used_when_it_is_durable(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
 ) -> None:
     durable: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
@@ -190,7 +188,7 @@ async def test_an_addition_is_waited_for_until_it_is_durable(
 
 
 @pytest.mark.parametrize("writer", [ADDING, ASKING], ids=["adds", "asks"])
-async def test_an_answer_of_another_broker_that_comes_after_the_transactions_end_opens_no_other(
+async def test_a_late_verification_does_not_start_a_new_transaction(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene, writer: Writer
 ) -> None:
     partition = scene.partitions.get("t", 0)
@@ -210,7 +208,7 @@ async def test_an_answer_of_another_broker_that_comes_after_the_transactions_end
     assert not partition.has_open_transaction(PID, 0)
 
 
-async def test_what_is_verified_late_is_appended_with_its_guard(
+async def test_a_late_verified_batch_is_appended_with_its_guard(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
 ) -> None:
     coordinator.slow = asyncio.get_running_loop().create_future()
@@ -223,13 +221,13 @@ async def test_what_is_verified_late_is_appended_with_its_guard(
     assert verify(verification, ASKING, scene, 0) == {}
 
 
-def test_a_batch_that_nobody_verified_opens_no_transaction(scene: PartitionScene) -> None:
+def test_an_unverified_batch_does_not_start_a_transaction(scene: PartitionScene) -> None:
     with pytest.raises(Rejected) as unasked:
         scene.partitions.get("t", 0).append(a_batch())
     assert (unasked.value.code, unasked.value.message) == (ErrorCode.INVALID_TXN_STATE, "Record was not part of an ongoing transaction")
 
 
-def test_an_epoch_of_the_past_is_refused_before_anybody_is_asked(
+def test_an_old_producer_epoch_is_refused_without_a_request(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
 ) -> None:
     scene.partitions.get("t", 0).append_marker(TxnMarker(PID, 5, False, 0, 0))
@@ -237,16 +235,14 @@ def test_an_epoch_of_the_past_is_refused_before_anybody_is_asked(
     assert coordinator.asked == []
 
 
-async def test_an_addition_that_is_lost_refuses_the_batch(
-    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
-) -> None:
+async def test_a_lost_addition_refuses_the_batch(verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene) -> None:
     durable: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     durable.set_exception(Rejected(ErrorCode.NOT_COORDINATOR))
     coordinator.answers = [durable]
     assert await verify_later(verification, scene) == {T0: ErrorCode.NOT_COORDINATOR}
 
 
-async def test_the_end_of_the_transaction_before_is_waited_for(
+async def test_a_write_waits_for_the_previous_transactions_end(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
 ) -> None:
     coordinator.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
@@ -254,13 +250,15 @@ async def test_the_end_of_the_transaction_before_is_waited_for(
     assert len(coordinator.asked) == 4
 
 
-async def test_but_not_for_ever(verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene) -> None:
+async def test_the_wait_for_the_previous_transactions_end_is_limited(
+    verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
+) -> None:
     coordinator.answers = [ErrorCode.CONCURRENT_TRANSACTIONS] * 100
     assert await verify_later(verification, scene) == {T0: ErrorCode.CONCURRENT_TRANSACTIONS}
     assert len(coordinator.asked) == limits.ADD_PARTITIONS_TRIES
 
 
-def test_old_clients_are_told_of_the_end_that_is_under_way_at_once(
+def test_old_clients_get_concurrent_transactions_at_once(
     verification: TxnVerification, coordinator: Coordinator, scene: PartitionScene
 ) -> None:
     coordinator.verdict = ErrorCode.CONCURRENT_TRANSACTIONS

@@ -34,12 +34,12 @@ def told(view: ClusterBrokerView, *records: MetadataRecord) -> ClusterBrokerView
     return view
 
 
-def test_the_controller_is_any_broker_that_lives_and_none_where_nobody_does(view: ClusterBrokerView) -> None:
+def test_the_controller_id_is_an_alive_broker_or_none(view: ClusterBrokerView) -> None:
     assert told(view, broker(1, fenced=True), broker(2), broker(3)).controller_id == 2
     assert told(view, broker(1, fenced=True)).controller_id == NO_CONTROLLER
 
 
-def test_a_broker_is_where_it_registered_the_listener_of_the_client(view: ClusterBrokerView) -> None:
+def test_a_broker_has_its_endpoint_of_the_clients_listener(view: ClusterBrokerView) -> None:
     told(view, broker(1, listeners={"PLAINTEXT": ("a", 1), "INTERNAL": ("b", 2)}))
     assert [view.brokers(Dialled(name, "me", 1))[0][1:3] for name in ("PLAINTEXT", "INTERNAL")] == [("a", 1), ("b", 2)]
     assert view.brokers(Dialled("OTHER", "me", 1)) == []
@@ -58,7 +58,7 @@ def test_a_broker_is_where_it_registered_the_listener_of_the_client(view: Cluste
         (THERE, [], ()),
     ],
 )
-def test_a_replica_whose_directory_is_not_online_is_out_of_reach(
+def test_a_replica_in_an_offline_directory_is_offline(
     view: ClusterBrokerView, directory: bytes, registered: list[bytes], offline: tuple[int, ...]
 ) -> None:
     other: RegisterBrokerRecord = broker(2)

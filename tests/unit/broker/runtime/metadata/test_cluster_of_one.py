@@ -13,7 +13,7 @@ from tests.support.running_broker import RunningBroker
 
 
 @pytest.mark.parametrize("validate_only", [False, True])
-def test_a_decision_sees_the_topics_and_one_broker_and_is_in_force_unless_it_is_only_tried(tmp_path: Path, validate_only: bool) -> None:
+def test_a_decision_sees_one_broker_and_applies_unless_validate_only(tmp_path: Path, validate_only: bool) -> None:
     def decide(state: ControllerState) -> Effects[MetadataRecord, list[int]]:
         assert state.catalog.topic("t") is not None
         assert state.is_active(1)

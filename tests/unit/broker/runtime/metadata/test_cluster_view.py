@@ -16,7 +16,7 @@ def view(opened: TopicDir, node_id: int = 1, rack: str | None = None) -> Cluster
     return ClusterView(opened.service.catalog, opened.partitions, node_id, rack)
 
 
-async def test_groups_see_the_topics_of_the_cluster_and_every_change_of_them(tmp_path: Path) -> None:
+async def test_groups_see_all_topics_and_their_changes(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     topics = view(opened)
     before = topics.version
@@ -44,7 +44,7 @@ async def test_every_topic_is_in_the_brokers_rack(tmp_path: Path) -> None:
     opened.close()
 
 
-async def test_a_topic_that_is_not_served_here_still_exists_with_all_its_partitions(tmp_path: Path) -> None:
+async def test_a_topic_that_is_not_served_still_has_all_its_partitions(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     await opened.service.create_topics([NewTopic("t", 2)])
     for index in range(2):
@@ -54,7 +54,7 @@ async def test_a_topic_that_is_not_served_here_still_exists_with_all_its_partiti
     opened.close()
 
 
-async def test_a_partition_is_at_its_leader_and_nowhere_while_the_only_broker_that_has_it_cannot_serve_it(tmp_path: Path) -> None:
+async def test_an_offline_partition_has_no_leader(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     await opened.service.create_topics([NewTopic("t")])
     topic = opened.service.catalog.topic("t")

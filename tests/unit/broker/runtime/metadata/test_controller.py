@@ -28,7 +28,7 @@ def noting(catalog: Catalog, applied: list[MetadataRecord]) -> None:
     catalog.apply = apply_and_note  # type: ignore[method-assign]  # the real one, with a witness
 
 
-async def test_records_are_applied_in_the_order_of_the_log_whoever_asked_for_them(tmp_path: Path) -> None:
+async def test_records_are_applied_in_log_order(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path, files=MemoryFiles())
     live: list[MetadataRecord] = []
     noting(opened.service.catalog, live)
@@ -52,7 +52,7 @@ async def test_two_requests_for_producer_ids_at_once_get_two_blocks(tmp_path: Pa
     opened.close()
 
 
-async def test_what_has_begun_is_carried_through_when_whoever_asked_has_gone(tmp_path: Path) -> None:
+async def test_a_started_decision_is_completed_after_its_caller_is_cancelled(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path, files=MemoryFiles())
     gone = asyncio.ensure_future(opened.service.create_topics([NewTopic("a")]))
     await asyncio.sleep(0)
@@ -62,7 +62,7 @@ async def test_what_has_begun_is_carried_through_when_whoever_asked_has_gone(tmp
     opened.close()
 
 
-async def test_a_decision_that_is_only_asked_about_writes_nothing(tmp_path: Path) -> None:
+async def test_a_validate_only_decision_writes_nothing(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path, files=MemoryFiles())
     before = opened.service.metadata_log.log.log_end_offset
     (answer,) = await opened.service.create_topics([NewTopic("a")], validate_only=True)
@@ -70,7 +70,7 @@ async def test_a_decision_that_is_only_asked_about_writes_nothing(tmp_path: Path
     opened.close()
 
 
-async def test_a_refused_decision_reaches_whoever_asked_and_holds_nobody_up(tmp_path: Path) -> None:
+async def test_a_refused_decision_fails_its_caller_and_blocks_no_other(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path, files=MemoryFiles())
     with pytest.raises(Rejected) as refused:
         await opened.service.create_topics([NewTopic(f"t-{index}", 1_000) for index in range(200)])

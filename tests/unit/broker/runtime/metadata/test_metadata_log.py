@@ -29,14 +29,14 @@ from tests.support.topic_dirs import TopicDir
 METADATA = "__cluster_metadata-0"
 
 
-async def test_a_new_log_opens_with_the_level_it_is_written_at(tmp_path: Path) -> None:
+async def test_a_new_log_starts_with_its_metadata_version(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     assert opened.service.catalog.features == {"metadata.version": 30, "group.version": 1, "transaction.version": 2}
     assert not opened.service.metadata_log.is_new
     opened.crash()
 
 
-async def test_what_was_written_is_on_disk_before_it_is_applied(tmp_path: Path) -> None:
+async def test_records_are_durable_before_they_are_applied(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     synced: list[bool] = []
     flush = opened.flusher.flush
@@ -46,7 +46,7 @@ async def test_what_was_written_is_on_disk_before_it_is_applied(tmp_path: Path) 
     opened.crash()
 
 
-async def test_a_change_that_cannot_even_be_synced_stops_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_sync_stops_the_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In the log and not in the catalog, a topic that is created again would be there twice after a restart."""
     opened = TopicDir(tmp_path)
 
@@ -97,7 +97,7 @@ async def with_log_that_begins_later(path: Path) -> None:
     (path / "recovery-point-offset-checkpoint").unlink()
 
 
-async def test_a_log_that_begins_with_a_kafkas_snapshot_is_read_from_there(tmp_path: Path) -> None:
+async def test_a_log_after_a_kafka_snapshot_is_read_from_the_snapshot(tmp_path: Path) -> None:
     await with_log_that_begins_later(tmp_path)
     (tmp_path / METADATA / f"{4:020}-{1:010}.checkpoint").write_bytes(b"an older one")
     (tmp_path / METADATA / f"{10:020}-{1:010}.checkpoint").write_bytes(snapshot_of_one_topic(b"\x05" * 16))
@@ -111,7 +111,7 @@ async def test_a_log_that_begins_with_a_kafkas_snapshot_is_read_from_there(tmp_p
     again.crash()
 
 
-async def test_a_log_whose_beginning_is_missing_refuses_the_start(tmp_path: Path) -> None:
+async def test_a_log_without_its_beginning_refuses_the_start(tmp_path: Path) -> None:
     await with_log_that_begins_later(tmp_path)
     with pytest.raises(LogDirRefused, match="begins at offset 10"):
         TopicDir(tmp_path)
@@ -121,11 +121,11 @@ async def test_records_that_contradict_each_other_refuse_the_start(tmp_path: Pat
     opened = TopicDir(tmp_path)
     write_to(opened, [RemoveTopicRecord(b"\x05" * 16)])
     opened.crash()
-    with pytest.raises(LogDirRefused, match="there is no topic"):
+    with pytest.raises(LogDirRefused, match="does not exist"):
         TopicDir(tmp_path)
 
 
-async def test_what_a_transaction_left_open_says_is_nothing_and_it_is_ended_for_every_later_reader(tmp_path: Path) -> None:
+async def test_an_open_metadata_transaction_is_aborted_at_the_start(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     await opened.service.create_topics([NewTopic("t")])
     topic = opened.service.catalog.topic("t")

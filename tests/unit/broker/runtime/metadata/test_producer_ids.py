@@ -34,7 +34,7 @@ async def blocks() -> Blocks:
     return Blocks()
 
 
-async def test_no_id_is_given_before_its_block_is_there(blocks: Blocks) -> None:
+async def test_no_producer_id_is_given_before_its_block_is_allocated(blocks: Blocks) -> None:
     ids = ProducerIds(blocks.allocate)
     with pytest.raises(NoProducerId) as none:
         ids.take()
@@ -47,7 +47,7 @@ async def test_no_id_is_given_before_its_block_is_there(blocks: Blocks) -> None:
     assert (ids.take(), ids.take(), blocks.asked) == (0, 1, 1)
 
 
-async def test_the_next_block_is_asked_for_before_this_one_is_used_up_and_once(blocks: Blocks) -> None:
+async def test_the_next_block_is_requested_once_before_the_current_is_used_up(blocks: Blocks) -> None:
     blocks.may.set()
     ids = ProducerIds(blocks.allocate)
     await ids.wait()
@@ -64,9 +64,7 @@ async def test_the_next_block_is_asked_for_before_this_one_is_used_up_and_once(b
     assert blocks.asked == 2
 
 
-async def test_whoever_waits_hears_that_none_can_be_had_and_a_later_call_asks_again(
-    blocks: Blocks, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_failed_block_fails_its_waiters_and_a_later_call_retries(blocks: Blocks, caplog: pytest.LogCaptureFixture) -> None:
     blocks.may.set()
     blocks.refusal = Rejected(ErrorCode.KAFKA_STORAGE_ERROR, "the disk is full")
     ids = ProducerIds(blocks.allocate)
@@ -78,7 +76,7 @@ async def test_whoever_waits_hears_that_none_can_be_had_and_a_later_call_asks_ag
     assert ids.take() == SIZE
 
 
-async def test_one_who_waits_no_longer_takes_no_block_from_the_others(blocks: Blocks) -> None:
+async def test_a_cancelled_waiter_uses_no_producer_id(blocks: Blocks) -> None:
     ids = ProducerIds(blocks.allocate)
     gone, stays = asyncio.ensure_future(ids.wait()), asyncio.ensure_future(ids.wait())
     await asyncio.sleep(0)
@@ -88,7 +86,7 @@ async def test_one_who_waits_no_longer_takes_no_block_from_the_others(blocks: Bl
     assert (ids.take(), blocks.asked) == (0, 1)
 
 
-async def test_nobody_waits_for_the_blocks_of_another_node(blocks: Blocks) -> None:
+async def test_block_allocations_of_other_nodes_are_ignored(blocks: Blocks) -> None:
     ids = ProducerIds(blocks.allocate, local=False)
     for _ in range(2):
         with pytest.raises(NoProducerId):

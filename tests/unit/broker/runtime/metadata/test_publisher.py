@@ -28,9 +28,7 @@ async def opened(tmp_path: Path) -> AsyncIterator[TopicDir]:
     opened.crash()
 
 
-async def test_others_have_their_turn_while_a_large_topic_is_made_and_find_it_whole_or_not_at_all(
-    opened: TopicDir, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_creating_a_large_topic_yields_and_is_visible_only_as_a_whole(opened: TopicDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOGS_AT_ONCE", 10)
     creation = asyncio.ensure_future(opened.service.create_topics([NewTopic("t", 100)]))
     made, served = set(), set()
@@ -44,7 +42,7 @@ async def test_others_have_their_turn_while_a_large_topic_is_made_and_find_it_wh
     assert opened.served() == [("t", index) for index in range(100)]
 
 
-async def test_listeners_hear_of_a_deleted_topic_that_is_served_no_longer(opened: TopicDir) -> None:
+async def test_listeners_are_notified_of_a_deleted_topic(opened: TopicDir) -> None:
     heard: list[tuple[str, list[tuple[str, int]]]] = []
     opened.service.publisher.on_deleted.append(lambda topic: heard.append((topic.name, opened.served())))
     await opened.service.create_topics([NewTopic("t", 2)])
@@ -53,7 +51,7 @@ async def test_listeners_hear_of_a_deleted_topic_that_is_served_no_longer(opened
     assert not (opened.log_dir.path / "t-0").exists()
 
 
-async def test_changed_settings_reach_open_logs(opened: TopicDir) -> None:
+async def test_changed_topic_configs_reach_open_logs(opened: TopicDir) -> None:
     await opened.service.create_topics([NewTopic("t"), NewTopic("u", configs=[("max.message.bytes", "7")])])
     ops = [ConfigOp("message.max.bytes", OpType.SET, "99")]
     assert await opened.service.alter_configs([AlterResource(ResourceType.BROKER, "", ops)]) == [None]
@@ -81,7 +79,7 @@ async def test_changed_settings_of_producers_reach_open_logs_and_survive_a_resta
     again.crash()
 
 
-async def test_a_full_disk_refuses_a_topic_and_leaves_no_trace(tmp_path: Path) -> None:
+async def test_a_full_disk_refuses_a_topic_and_leaves_no_files(tmp_path: Path) -> None:
     files = MemoryFiles()
     opened = TopicDir(tmp_path, files=files)
     files.room = 10
@@ -95,7 +93,7 @@ async def test_a_full_disk_refuses_a_topic_and_leaves_no_trace(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-async def test_a_topic_whose_partition_the_disk_refuses_can_be_deleted_and_made_anew(tmp_path: Path, restarted: bool) -> None:
+async def test_a_topic_with_an_offline_partition_can_be_deleted_and_recreated(tmp_path: Path, restarted: bool) -> None:
     files = MemoryFiles()
     opened = TopicDir(tmp_path, files=files)
     await opened.service.create_topics([NewTopic("t", 2)])

@@ -49,14 +49,14 @@ async def test_only_partitions_with_a_replica_here_are_led_or_followed(member: M
     assert member.catalog.partition_count("t") == 3
 
 
-async def test_a_topic_that_comes_later_is_served_like_one_of_the_first_image(member: MemberDir) -> None:
+async def test_a_later_topic_is_served_like_one_of_the_first_image(member: MemberDir) -> None:
     await member.told(*START)
     await member.told(partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     assert member.roles() == {("t", 0): True, ("t", 1): False}
     assert member.partitions.get("t", 0).replica.shared
 
 
-async def test_a_leader_that_is_replaced_fetches_from_its_successor_and_leads_again_when_it_is_elected(member: MemberDir) -> None:
+async def test_a_replaced_leader_follows_and_can_be_elected_again(member: MemberDir) -> None:
     await member.told(*START, partition(ID, 0, [1, 2]))
     await member.told(change(ID, 0, leader=2))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 0): False}, {("t", 0): 2})
@@ -67,7 +67,7 @@ async def test_a_leader_that_is_replaced_fetches_from_its_successor_and_leads_ag
     assert member.partitions.get("t", 0).leader_epoch == 2
 
 
-async def test_fetching_begins_anew_with_a_leader_epoch_and_not_with_another_in_sync_set(member: MemberDir) -> None:
+async def test_fetching_restarts_with_a_leader_epoch_and_not_with_an_isr_change(member: MemberDir) -> None:
     await member.told(*START, partition(ID, 0, [2, 1]))
     await member.told(change(ID, 0, isr=[2]))
     assert member.fetchers.begun == 1
@@ -75,13 +75,13 @@ async def test_fetching_begins_anew_with_a_leader_epoch_and_not_with_another_in_
     assert member.fetchers.begun == 2
 
 
-async def test_without_a_leader_nothing_is_fetched(member: MemberDir) -> None:
+async def test_a_partition_without_a_leader_is_not_fetched(member: MemberDir) -> None:
     await member.told(*START, partition(ID, 0, [2, 1]))
     await member.told(change(ID, 0, leader=-1))
     assert (member.roles(), member.fetchers.leaders) == ({("t", 0): False}, {})
 
 
-async def test_amid_a_controlled_shutdown_only_a_replica_in_sync_goes_on_fetching(member: MemberDir) -> None:
+async def test_only_in_sync_replicas_fetch_during_a_controlled_shutdown(member: MemberDir) -> None:
     """KAFKA-14296, scenario 37."""
     await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     member.publisher.shutting_down = True
@@ -89,7 +89,7 @@ async def test_amid_a_controlled_shutdown_only_a_replica_in_sync_goes_on_fetchin
     assert member.fetchers.leaders == {("t", 0): 2}
 
 
-async def test_a_replica_that_is_assigned_elsewhere_goes_with_its_directory_and_leaves_its_neighbours(member: MemberDir) -> None:
+async def test_a_reassigned_replica_is_deleted_and_no_other(member: MemberDir) -> None:
     await member.told(*START, partition(ID, 0, [2, 1]), partition(ID, 1, [1, 2]))
     deleted: list[str] = []
     member.publisher.on_deleted.append(lambda topic: deleted.append(topic.name))
@@ -99,7 +99,7 @@ async def test_a_replica_that_is_assigned_elsewhere_goes_with_its_directory_and_
     assert deleted == [], "the topic is there, elsewhere"
 
 
-async def test_a_name_that_is_created_again_in_the_same_batch_has_an_empty_log_of_its_new_id(member: MemberDir) -> None:
+async def test_a_topic_recreated_in_one_batch_has_an_empty_log(member: MemberDir) -> None:
     """Scenario 30."""
     await member.told(*START, partition(ID, 0, [1, 2]))
     old = member.partitions.get("t", 0)
@@ -110,7 +110,7 @@ async def test_a_name_that_is_created_again_in_the_same_batch_has_an_empty_log_o
 
 
 @pytest.mark.parametrize(("leaders", "led"), [((2, 1), True), ((2, 1, 2), False), ((2, -1, 1), True)])
-async def test_of_several_records_of_one_partition_in_a_batch_the_last_one_counts_and_every_epoch(
+async def test_the_last_record_of_a_partition_in_a_batch_applies_with_every_epoch(
     member: MemberDir, leaders: tuple[int, ...], led: bool
 ) -> None:
     """KAFKA-13790, scenario 30."""
@@ -123,14 +123,14 @@ async def test_of_several_records_of_one_partition_in_a_batch_the_last_one_count
     assert (found.leader_epoch, found.replica.partition_epoch, elected) == (len(leaders), len(leaders) + 1, [len(leaders)] if led else [])
 
 
-async def test_another_in_sync_set_reaches_a_follower_that_is_elected_and_a_leader_that_is_not(member: MemberDir) -> None:
+async def test_an_isr_change_reaches_new_and_current_leaders(member: MemberDir) -> None:
     """KAFKA-13161, scenario 30."""
     await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [2, 1]))
     await member.told(change(ID, 0, isr=[1]), change(ID, 1, leader=1, isr=[1]))
     assert [member.partitions.get("t", index).replica.others.in_sync.committed for index in range(2)] == [{1}, {1}]
 
 
-async def test_a_storm_of_elections_is_carried_out_whole_and_back(member: MemberDir) -> None:
+async def test_many_elections_are_applied_and_reverted(member: MemberDir) -> None:
     """Scenario 40: a controller elects a thousand preferred leaders in one batch."""
     many = range(1_000)
     await member.told(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
@@ -157,7 +157,7 @@ class Turns:
         return [*self.looks, self._member.roles()]
 
 
-async def test_in_a_storm_of_elections_others_have_their_turns(member: MemberDir) -> None:
+async def test_many_elections_yield_to_the_event_loop(member: MemberDir) -> None:
     many = range(100)
     await member.told(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
     looks = await Turns(member).of(*(change(ID, index, leader=1) for index in many))
@@ -166,7 +166,7 @@ async def test_in_a_storm_of_elections_others_have_their_turns(member: MemberDir
     assert max(after - before for before, after in pairwise(led)) <= limits.ELECTIONS_AT_ONCE
 
 
-async def test_of_a_new_topic_others_see_nothing_or_all_also_amid_elections(member: MemberDir) -> None:
+async def test_a_new_topic_is_visible_only_as_a_whole_during_elections(member: MemberDir) -> None:
     many = range(50)
     await member.told(*START, *(partition(ID, index, [1, 2], leader=2) for index in many))
     new = (partition(NEW_ID, index, [1, 2], leader=1 + index % 2) for index in many)
@@ -175,7 +175,7 @@ async def test_of_a_new_topic_others_see_nothing_or_all_also_amid_elections(memb
     assert len(looks) > len(many) // limits.ELECTIONS_AT_ONCE
 
 
-async def test_who_listens_hears_of_a_deleted_topic_of_which_nothing_was_here(member: MemberDir) -> None:
+async def test_listeners_are_notified_of_a_deleted_topic_without_local_replicas(member: MemberDir) -> None:
     deleted: list[bytes] = []
     member.publisher.on_deleted.append(lambda topic: deleted.append(topic.topic_id))
     await member.told(*START, partition(ID, 0, [2, 3]))
@@ -183,7 +183,7 @@ async def test_who_listens_hears_of_a_deleted_topic_of_which_nothing_was_here(me
     assert deleted == [ID]
 
 
-async def test_coordinators_hear_of_each_leadership_that_begins_or_ends_from_the_first_image_on(member: MemberDir) -> None:
+async def test_coordinators_are_notified_of_every_leadership_change(member: MemberDir) -> None:
     heard: list[tuple[object, ...]] = []
     member.publisher.on_elected.append(lambda *told: heard.append(("elected", *told)))
     member.publisher.on_resigned.append(lambda *told: heard.append(("resigned", *told)))
@@ -199,7 +199,7 @@ async def test_coordinators_hear_of_each_leadership_that_begins_or_ends_from_the
     assert heard == [("resigned", "t", 0, None), ("resigned", "t", 1, None)]
 
 
-async def test_leaders_know_of_every_broker_what_is_registered_now(member: MemberDir) -> None:
+async def test_leaders_know_every_brokers_current_registration(member: MemberDir) -> None:
     await member.told(level(30), broker(1, epoch=5), broker(2, epoch=6, fenced=True))
     assert member.brokers.standings == {1: BrokerStanding(5), 2: BrokerStanding(6, fenced=True)}
     await member.told(
@@ -211,7 +211,7 @@ async def test_leaders_know_of_every_broker_what_is_registered_now(member: Membe
     assert list(member.brokers.standings) == [1]
 
 
-async def test_settings_reach_logs_that_are_open_and_those_that_are_made_later(member: MemberDir) -> None:
+async def test_topic_configs_reach_open_and_later_logs(member: MemberDir) -> None:
     await member.told(*START, partition(ID, 0, [1, 2]), ConfigRecord(ResourceType.TOPIC, "t", "retention.ms", "7"))
     await member.told(ConfigRecord(ResourceType.BROKER, "", "message.max.bytes", "99"), partition(ID, 1, [2, 1]))
     for index in range(2):
@@ -219,7 +219,7 @@ async def test_settings_reach_logs_that_are_open_and_those_that_are_made_later(m
         assert (config.retention_ms, config.max_message_bytes) == (7, 99)
 
 
-async def test_who_listens_hears_of_each_subscription_to_clients_metrics_that_changed(member: MemberDir) -> None:
+async def test_listeners_are_notified_of_changed_client_metrics_subscriptions(member: MemberDir) -> None:
     heard: list[tuple[str, dict[str, str]]] = []
     configs = member.catalog.configs
     member.publisher.on_subscriptions.append(lambda name: heard.append((name, dict(configs(ResourceType.CLIENT_METRICS, name)))))
@@ -231,7 +231,7 @@ async def test_who_listens_hears_of_each_subscription_to_clients_metrics_that_ch
     assert heard == [("s", {"metrics": "a"}), ("s", {})]
 
 
-async def test_what_is_no_replica_of_the_first_image_is_set_aside_as_stray_and_kept(tmp_path: Path) -> None:
+async def test_a_log_that_the_first_image_lacks_is_renamed_stray_and_kept(tmp_path: Path) -> None:
     member = MemberDir(tmp_path)
     await member.told(*START, *(partition(ID, index, [1, 2]) for index in range(3)))
     for index in range(3):
@@ -246,7 +246,7 @@ async def test_what_is_no_replica_of_the_first_image_is_set_aside_as_stray_and_k
     again.close()
 
 
-async def test_the_copy_of_the_metadata_log_is_no_stray_when_a_power_loss_took_the_note_of_its_topic_id(tmp_path: Path) -> None:
+async def test_the_metadata_log_without_partition_metadata_is_not_stray(tmp_path: Path) -> None:
     member = MemberDir(tmp_path)
     member.log_dir.create_log("__cluster_metadata", 0, METADATA_TOPIC_ID, LogConfig(), at_once=True)
     member.close()
@@ -257,7 +257,7 @@ async def test_the_copy_of_the_metadata_log_is_no_stray_when_a_power_loss_took_t
     again.close()
 
 
-async def test_a_log_that_was_found_goes_on_where_it_ended(tmp_path: Path) -> None:
+async def test_an_existing_log_continues_at_its_end(tmp_path: Path) -> None:
     member = MemberDir(tmp_path)
     await member.told(*START, partition(ID, 0, [1]))
     member.partitions.get("t", 0).append_records([SimpleRecord(None, b"x")])
@@ -270,7 +270,7 @@ async def test_a_log_that_was_found_goes_on_where_it_ended(tmp_path: Path) -> No
     again.close()
 
 
-async def test_a_partition_that_the_disk_refuses_is_offline_and_holds_no_other_up(tmp_path: Path) -> None:
+async def test_a_partition_with_a_disk_error_is_offline_and_blocks_no_other(tmp_path: Path) -> None:
     files = MemoryFiles()
     member = MemberDir(tmp_path, files=files)
 
@@ -288,7 +288,7 @@ async def test_a_partition_that_the_disk_refuses_is_offline_and_holds_no_other_u
     member.close()
 
 
-async def test_who_waits_for_a_replica_that_goes_elsewhere_is_sent_on_and_for_a_deleted_topic_is_told_so(member: MemberDir) -> None:
+async def test_waiting_requests_of_a_removed_replica_or_topic_are_failed(member: MemberDir) -> None:
     await member.told(*START, partition(ID, 0, [1, 2]), partition(ID, 1, [1, 2]))
     waits = []
     for index in range(2):
@@ -299,7 +299,7 @@ async def test_who_waits_for_a_replica_that_goes_elsewhere_is_sent_on_and_for_a_
     assert [wait.exception().code for wait in waits] == [ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
 
-async def test_a_bug_that_one_step_meets_keeps_no_other_from_its_turn(member: MemberDir, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bug_in_one_step_does_not_stop_the_others(member: MemberDir, caplog: pytest.LogCaptureFixture) -> None:
     def bug(*_: object) -> None:
         raise ZeroDivisionError
 

@@ -25,7 +25,7 @@ class Making:
         return await asyncio.shield(self.answer)
 
 
-async def test_a_topic_that_is_being_made_is_not_begun_again_and_one_that_was_made_is() -> None:
+async def test_a_topic_in_creation_is_not_started_twice() -> None:
     making = Making()
     making.creation.begin(["a", "b"])
     making.creation.begin(["b", "c"])
@@ -40,7 +40,7 @@ async def test_a_topic_that_is_being_made_is_not_begun_again_and_one_that_was_ma
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_the_log_says_what_could_not_be_made_and_it_can_be_tried_again(whole: bool, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_creation_is_logged_and_can_be_retried(whole: bool, caplog: pytest.LogCaptureFixture) -> None:
     making = Making()
     refusal = Rejected(ErrorCode.POLICY_VIOLATION, "too many")
     making.creation.begin(["a"])

@@ -33,7 +33,7 @@ async def with_topic(path: Path, *topics: NewTopic) -> TopicDir:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_topics_and_their_configs_are_there_after_a_restart(tmp_path: Path, clean: bool) -> None:
+async def test_topics_and_their_configs_survive_a_restart(tmp_path: Path, clean: bool) -> None:
     opened = await with_topic(tmp_path, NewTopic("t", 2, configs=[("retention.ms", "5")]))
     topic_id = topic(opened, "t").topic_id
     opened.append("t", 1)
@@ -55,7 +55,7 @@ async def test_a_new_leader_epoch_begins_after_a_crash_and_only_then(tmp_path: P
     again.crash()
 
 
-async def test_a_directory_that_the_metadata_log_does_not_know_is_set_aside_as_stray(tmp_path: Path) -> None:
+async def test_a_directory_missing_from_the_metadata_log_is_renamed_stray(tmp_path: Path) -> None:
     opened = await with_topic(tmp_path / "a", NewTopic("t"))
     opened.close()
     other = await with_topic(tmp_path / "b", NewTopic("x"), NewTopic("y"))
@@ -80,9 +80,7 @@ async def test_a_directory_without_partition_metadata_belongs_to_the_topic_of_it
 
 
 @pytest.mark.parametrize("keep_ids", [True, False])
-async def test_a_directory_without_a_metadata_log_is_taken_over_with_its_ids_and_above_its_producers(
-    tmp_path: Path, keep_ids: bool
-) -> None:
+async def test_a_directory_without_a_metadata_log_is_adopted_with_its_topic_ids(tmp_path: Path, keep_ids: bool) -> None:
     opened = await with_topic(tmp_path, NewTopic("a", 3), NewTopic("__consumer_offsets", 1))
     topic_id = topic(opened, "a").topic_id
     record = SimpleRecord(None, b"x", opened.clock.now_ms())
@@ -104,9 +102,7 @@ async def test_a_directory_without_a_metadata_log_is_taken_over_with_its_ids_and
         again.close()
 
 
-async def test_settings_of_a_topic_that_another_kafka_allowed_are_left_out_with_a_warning(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_invalid_topic_configs_from_kafka_are_dropped_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     opened = await with_topic(tmp_path, NewTopic("t", configs=[("retention.ms", "5")]))
     foreign = [("segment.bytes", "1000"), ("remote.storage.enable", "true"), ("message.format.version", "2.8-IV1")]
     opened.service.metadata_log.write_now([ConfigRecord(ResourceType.TOPIC, "t", name, value) for name, value in foreign])
@@ -121,7 +117,7 @@ async def test_settings_of_a_topic_that_another_kafka_allowed_are_left_out_with_
     again.crash()
 
 
-async def test_partitions_of_one_name_and_different_ids_are_not_taken_over(tmp_path: Path) -> None:
+async def test_partitions_of_one_name_with_different_ids_are_not_adopted(tmp_path: Path) -> None:
     opened = await with_topic(tmp_path, NewTopic("a"), NewTopic("b"))
     for name in ("a", "b"):
         opened.append(name, 0)
@@ -132,7 +128,7 @@ async def test_partitions_of_one_name_and_different_ids_are_not_taken_over(tmp_p
         TopicDir(tmp_path)
 
 
-async def test_a_directory_of_another_nodes_metadata_is_led_by_this_node(tmp_path: Path) -> None:
+async def test_partitions_of_another_nodes_metadata_are_led_by_this_node(tmp_path: Path) -> None:
     opened = await with_topic(tmp_path, NewTopic("t"))
     opened.append("t", 0)
     opened.close()
@@ -145,7 +141,7 @@ async def test_a_directory_of_another_nodes_metadata_is_led_by_this_node(tmp_pat
     again.crash()
 
 
-async def test_a_directory_of_older_levels_keeps_them_and_gets_records_that_its_readers_know(tmp_path: Path) -> None:
+async def test_a_directory_keeps_its_older_feature_levels(tmp_path: Path) -> None:
     opened = TopicDir(tmp_path)
     opened.service.metadata_log.write_now([FeatureLevelRecord("metadata.version", 17), FeatureLevelRecord("transaction.version", 1)])
     opened.close()
@@ -160,7 +156,7 @@ async def test_a_directory_of_older_levels_keeps_them_and_gets_records_that_its_
     again.crash()
 
 
-async def test_a_level_of_transactions_that_was_given_is_in_force_and_in_the_log(tmp_path: Path) -> None:
+async def test_a_given_transaction_version_applies_and_is_in_the_log(tmp_path: Path) -> None:
     TopicDir(tmp_path).close()
     for level in (1, 0, 2):
         given = BrokerSettings(transaction_version=level, explicit={"transaction.version": "command line"})
@@ -171,7 +167,7 @@ async def test_a_level_of_transactions_that_was_given_is_in_force_and_in_the_log
 
 
 @pytest.mark.parametrize("level", [0, 1])
-async def test_a_level_of_transactions_that_was_given_once_is_in_force_until_another_one_is(tmp_path: Path, level: int) -> None:
+async def test_a_transaction_version_applies_until_it_is_changed(tmp_path: Path, level: int) -> None:
     TopicDir(tmp_path, settings=BrokerSettings(transaction_version=level, explicit={"transaction.version": "command line"})).close()
     for _ in range(2):
         opened = TopicDir(tmp_path)

@@ -42,9 +42,7 @@ async def test_two_clients_that_need_the_same_topic_both_get_it(opened: TopicDir
     assert opened.served() == [("t", 0), ("u", 0)]
 
 
-async def test_a_topic_that_is_begun_comes_once_and_a_refused_one_is_told_to_the_log(
-    opened: TopicDir, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_a_started_topic_is_created_once_and_a_refusal_is_logged(opened: TopicDir, caplog: pytest.LogCaptureFixture) -> None:
     opened.service.begin_auto_create(["t", "a.b"])
     opened.service.begin_auto_create(["t"])
     assert opened.served() == []
@@ -56,9 +54,7 @@ async def test_a_topic_that_is_begun_comes_once_and_a_refused_one_is_told_to_the
     assert [record.args[0] for record in caplog.records if record.levelname == "WARNING" and record.args] == ["a_b"]
 
 
-async def test_topics_that_are_refused_together_are_one_line_of_the_log_that_counts_what_peers_cause(
-    opened: TopicDir, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_refused_topics_are_logged_in_one_counted_line(opened: TopicDir, caplog: pytest.LogCaptureFixture) -> None:
     opened.service.begin_auto_create([f"t{number}" for number in range(PARTITIONS_PER_REQUEST_MAX + 1)])
     await opened.service.stop()
     assert [(record.name, record.args and record.args[0]) for record in caplog.records] == [(PEERS, PARTITIONS_PER_REQUEST_MAX + 1)]
@@ -67,7 +63,7 @@ async def test_topics_that_are_refused_together_are_one_line_of_the_log_that_cou
     assert opened.served() == [("t", 0)]
 
 
-async def test_who_needs_a_topic_that_is_being_made_waits_until_it_is_served(opened: TopicDir, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_caller_waits_until_the_topic_in_creation_is_served(opened: TopicDir, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "LOGS_AT_ONCE", 10)
     creation = asyncio.ensure_future(opened.service.ensure("__consumer_offsets"))
     while opened.service.catalog.topic("__consumer_offsets") is None:  # noqa: ASYNC110 # each turn of the loop is looked at
@@ -85,13 +81,13 @@ async def test_ensure_gives_an_internal_topic_its_own_settings(opened: TopicDir)
     assert opened.partitions.get("__consumer_offsets", 49).log.config.compacts
 
 
-async def test_ensure_raises_why_a_topic_cannot_be(opened: TopicDir) -> None:
+async def test_ensure_raises_the_reason_of_a_refused_topic(opened: TopicDir) -> None:
     with pytest.raises(Rejected) as refused:
         await opened.service.ensure("bad name")
     assert refused.value.code is ErrorCode.INVALID_TOPIC_EXCEPTION
 
 
-async def test_a_caller_that_goes_away_does_not_stop_what_it_began(opened: TopicDir) -> None:
+async def test_cancelling_the_caller_does_not_stop_the_creation(opened: TopicDir) -> None:
     caller = asyncio.ensure_future(opened.service.create_topics([NewTopic("t")]))
     await asyncio.sleep(0)
     caller.cancel()
@@ -101,7 +97,7 @@ async def test_a_caller_that_goes_away_does_not_stop_what_it_began(opened: Topic
 
 
 @pytest.mark.parametrize(("expiration_ms", "is_known"), [(7 * DAY_MS, True), (DAY_MS, False)])
-async def test_a_restart_forgets_producers_by_the_expiration_that_is_in_force(tmp_path: Path, expiration_ms: int, is_known: bool) -> None:
+async def test_a_restart_expires_producers_by_the_current_setting(tmp_path: Path, expiration_ms: int, is_known: bool) -> None:
     opened = TopicDir(tmp_path)
     await opened.service.create_topics([NewTopic("t")])
     ops = [ConfigOp("producer.id.expiration.ms", OpType.SET, str(expiration_ms))]

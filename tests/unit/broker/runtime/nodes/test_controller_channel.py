@@ -65,7 +65,7 @@ async def cluster() -> Cluster:
     return Cluster()
 
 
-async def test_a_controller_that_becomes_known_is_asked_without_a_pause(cluster: Cluster) -> None:
+async def test_a_new_controller_gets_the_waiting_request_without_a_pause(cluster: Cluster) -> None:
     cluster.controller = None
     await cluster.answering(FIRST, same, SERVED)
     asked = cluster.ask(beat(1))
@@ -77,7 +77,7 @@ async def test_a_controller_that_becomes_known_is_asked_without_a_pause(cluster:
     assert asked.result() == BrokerHeartbeatResponse(throttle_time_ms=1)
 
 
-async def test_requests_go_to_the_controller_one_after_the_other_in_order(cluster: Cluster) -> None:
+async def test_requests_are_sent_one_at_a_time_in_order(cluster: Cluster) -> None:
     held: list[asyncio.Future[Message]] = []
 
     def hold(request: Request) -> Any:
@@ -123,7 +123,7 @@ async def test_a_request_waits_until_a_controller_is_known(cluster: Cluster) -> 
     ],
     ids=["in the whole", "in an envelope", "of a topic", "of a partition"],
 )
-async def test_who_is_no_longer_the_controller_is_left_for_the_one_who_is(
+async def test_a_request_is_sent_again_to_the_new_controller_after_not_controller(
     cluster: Cluster, request_: Message, refusal: Message, answer: Message
 ) -> None:
     def refuse(request: Request) -> Any:
@@ -138,7 +138,7 @@ async def test_who_is_no_longer_the_controller_is_left_for_the_one_who_is(
     assert first.connections[0].transport.is_closing()
 
 
-async def test_a_request_that_met_a_broken_connection_is_first_again(cluster: Cluster) -> None:
+async def test_a_request_is_first_again_after_a_broken_connection(cluster: Cluster) -> None:
     def fall(request: Request) -> Any:
         cluster.controller = SECOND
         return HANG_UP
@@ -150,7 +150,7 @@ async def test_a_request_that_met_a_broken_connection_is_first_again(cluster: Cl
     assert [request.body.broker_id for request in second.asked] == [0, 1, 2]
 
 
-async def test_the_same_controller_is_not_asked_again_at_once(cluster: Cluster) -> None:
+async def test_the_same_controller_is_retried_only_after_a_pause(cluster: Cluster) -> None:
     first = await cluster.answering(FIRST, lambda request: BrokerHeartbeatResponse(error_code=NOT_CONTROLLER), SERVED)
     call = cluster.ask(beat(1))
     await settle()
@@ -162,7 +162,7 @@ async def test_the_same_controller_is_not_asked_again_at_once(cluster: Cluster) 
     assert (await call).throttle_time_ms == 1
 
 
-async def test_a_controller_that_refuses_connections_is_tried_until_it_accepts(cluster: Cluster) -> None:
+async def test_a_refused_connection_is_retried_until_it_is_accepted(cluster: Cluster) -> None:
     call = cluster.ask(beat(1))
     await settle()
     await cluster.pass_ms(3 * limits.CONTROLLER_LOOK_MS)
@@ -189,7 +189,7 @@ async def test_a_request_that_waits_too_long_fails_and_the_next_is_served(cluste
     assert [request.body.broker_id for request in first.asked] == [2]
 
 
-async def test_a_controller_that_does_not_answer_is_left_after_the_retry_time_at_the_latest() -> None:
+async def test_a_silent_controller_is_given_up_after_the_retry_time() -> None:
     cluster = Cluster(retry_timeout_ms=2_000)
     first = await cluster.answering(FIRST, lambda request: None, SERVED)
     call = cluster.ask(beat(1))
@@ -201,7 +201,7 @@ async def test_a_controller_that_does_not_answer_is_left_after_the_retry_time_at
     assert first.connections[0].transport.is_closing()
 
 
-async def test_a_request_that_is_under_way_when_its_time_is_over_may_still_be_answered(cluster: Cluster) -> None:
+async def test_a_request_in_flight_at_its_deadline_may_still_be_answered(cluster: Cluster) -> None:
     held: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
     first = await cluster.answering(FIRST, lambda request: held, SERVED)
     cluster.controller = None
@@ -229,21 +229,21 @@ async def test_without_a_retry_time_a_request_waits_for_ever() -> None:
     cluster.channel.close()
 
 
-async def test_an_api_that_the_controller_lacks_is_the_callers_to_know(cluster: Cluster) -> None:
+async def test_an_unsupported_api_is_reported_to_the_caller(cluster: Cluster) -> None:
     await cluster.answering(FIRST, same, {ApiKey.BROKER_HEARTBEAT: (0, 2)})
     refused, served = cluster.ask(AlterPartitionRequest()), cluster.ask(beat(1))
     assert isinstance(await cluster.outcome(refused), UnsupportedByPeer)
     assert (await served).throttle_time_ms == 1
 
 
-async def test_a_request_that_cannot_be_sent_does_not_keep_the_next(cluster: Cluster) -> None:
+async def test_a_request_that_cannot_be_encoded_does_not_block_the_next(cluster: Cluster) -> None:
     await cluster.answering(FIRST, same, SERVED)
     wrong, right = cluster.ask(beat(1 << 40)), cluster.ask(beat(1))
     assert isinstance(await cluster.outcome(wrong), EncodeError)
     assert (await right).throttle_time_ms == 1
 
 
-async def test_the_controllers_versions_are_known_once_it_was_asked_and_stay_known_while_there_is_none(cluster: Cluster) -> None:
+async def test_the_controllers_api_versions_stay_known_while_there_is_no_controller(cluster: Cluster) -> None:
     first = await cluster.answering(FIRST, same, SERVED)
     assert cluster.channel.versions(ApiKey.API_VERSIONS) is None
     await cluster.ask(beat(1))
@@ -257,7 +257,7 @@ async def test_the_controllers_versions_are_known_once_it_was_asked_and_stay_kno
     call.cancel()
 
 
-async def test_a_closed_channel_tells_everybody(cluster: Cluster) -> None:
+async def test_closing_the_channel_fails_every_waiting_request(cluster: Cluster) -> None:
     await cluster.answering(FIRST, lambda request: None, SERVED)
     calls = [cluster.ask(beat(number)) for number in range(3)]
     await settle()
@@ -269,7 +269,7 @@ async def test_a_closed_channel_tells_everybody(cluster: Cluster) -> None:
     assert len(cluster.timers) == 0
 
 
-async def test_whoever_asks_is_told_at_once_that_the_controller_lets_nobody_in_and_the_next_call_tries_again(cluster: Cluster) -> None:
+async def test_a_failed_authentication_fails_the_request_at_once_and_the_next_call_retries(cluster: Cluster) -> None:
     def refuse(request: Request) -> Message:
         if request.header.api_key == ApiKey.SASL_HANDSHAKE:
             return SaslHandshakeResponse(0, ["PLAIN"])

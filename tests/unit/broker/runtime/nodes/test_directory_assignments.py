@@ -84,7 +84,7 @@ def partition(index: int, own: bytes, replicas: tuple[int, ...] = (1, NODE)) -> 
 START = (level(30), TopicRecord("t", ID))
 
 
-async def test_a_replica_that_metadata_has_in_another_directory_is_told_of_and_no_other(told: Told) -> None:
+async def test_only_replicas_whose_directory_differs_in_metadata_are_reported(told: Told) -> None:
     await told.publish(*START, partition(0, OLD), partition(1, OWN), partition(2, OLD, (1, 3)))
     request = told.requests[0]
     assert (request.broker_id, request.broker_epoch, request.directories[0].id, request.directories[0].topics[0].topic_id) == (
@@ -99,7 +99,7 @@ async def test_a_replica_that_metadata_has_in_another_directory_is_told_of_and_n
     assert told.asked == [[0]]
 
 
-async def test_what_the_controller_did_not_take_is_told_again_after_a_pause(told: Told) -> None:
+async def test_a_refused_assignment_is_sent_again_after_a_pause(told: Told) -> None:
     await told.publish(*START, partition(0, OLD), partition(1, OLD))
     told.answers[0].set_exception(ControllerUnreachable("gone"))
     await settle()
@@ -112,7 +112,7 @@ async def test_what_the_controller_did_not_take_is_told_again_after_a_pause(told
     assert told.asked == [[0, 1], [0, 1], [0, 1], [1]]
 
 
-async def test_what_metadata_has_right_by_now_or_has_not_any_more_is_not_told_again(told: Told) -> None:
+async def test_an_assignment_that_is_obsolete_is_not_sent_again(told: Told) -> None:
     await told.publish(*START, partition(0, OLD), partition(1, OLD))
     await told.publish(PartitionChangeRecord(0, ID, directories=[OTHERS, OWN]))
     await told.answer(error=ErrorCode.STALE_BROKER_EPOCH)
@@ -123,19 +123,19 @@ async def test_what_metadata_has_right_by_now_or_has_not_any_more_is_not_told_ag
     assert told.asked == [[0, 1], [1]]
 
 
-async def test_a_request_has_a_limit(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_request_carries_a_limited_number_of_assignments(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(directory_assignments, "PARTITIONS_MAX", 2)
     await told.publish(*START, *(partition(index, OLD) for index in range(3)))
     await told.answer(PartitionResult(0), PartitionResult(1))
     assert told.asked == [[0, 1], [2]]
 
 
-async def test_where_replicas_have_no_directories_nothing_is_told(told: Told) -> None:
+async def test_no_assignments_are_sent_below_the_metadata_version_with_directories(told: Told) -> None:
     await told.publish(level(16), TopicRecord("t", ID), partition(0, OLD))
     assert told.requests == []
 
 
-async def test_after_a_stop_nothing_is_told(told: Told) -> None:
+async def test_no_assignments_are_sent_after_a_stop(told: Told) -> None:
     await told.publish(*START, partition(0, OLD))
     await told.assignments.stop()
     await told.wait(RETRY_MS)

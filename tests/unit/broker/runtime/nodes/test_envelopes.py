@@ -27,7 +27,7 @@ async def cluster() -> AsyncIterator[MemberInMemory]:
     await cluster.end()
 
 
-async def test_the_controller_gets_the_clients_request_and_who_sent_it(cluster: MemberInMemory) -> None:
+async def test_an_envelope_has_the_clients_request_principal_and_address(cluster: MemberInMemory) -> None:
     await cluster.begin(made)
     await cluster.member.ask(CREATE, 6, "app")
     (asked,) = cluster.controller.asked
@@ -41,7 +41,7 @@ async def test_the_controller_gets_the_clients_request_and_who_sent_it(cluster: 
 @pytest.mark.parametrize(
     ("host", "packed"), [("::1", bytes(15) + b"\1"), ("fe80::1%eth0", b"\xfe\x80" + bytes(13) + b"\1"), ("node1", bytes(4))]
 )
-async def test_a_clients_address_is_told_in_bytes(cluster: MemberInMemory, host: str, packed: bytes) -> None:
+async def test_a_clients_address_is_encoded_in_bytes(cluster: MemberInMemory, host: str, packed: bytes) -> None:
     await cluster.begin(made)
     cluster.member.peer.host = host
     await cluster.member.ask(CREATE, 7)

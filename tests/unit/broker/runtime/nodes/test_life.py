@@ -102,7 +102,7 @@ async def test_a_broker_is_registered_then_caught_up_then_unfenced(living: Livin
     await living.life.unfenced
 
 
-async def test_heartbeats_go_on_at_their_interval_and_say_what_was_published_by_then(living: Living) -> None:
+async def test_heartbeats_report_the_published_metadata_offset_at_each_interval(living: Living) -> None:
     await living.run()
     before = len(living.asked)
     living.published_offset = 30
@@ -112,7 +112,7 @@ async def test_heartbeats_go_on_at_their_interval_and_say_what_was_published_by_
     assert [beat.current_metadata_offset for beat in living.asked[before:]] == [30]
 
 
-async def test_a_refused_registration_is_tried_again_until_it_succeeds(living: Living) -> None:
+async def test_a_refused_registration_is_retried_until_it_succeeds(living: Living) -> None:
     living.refuses = ErrorCode.DUPLICATE_BROKER_REGISTRATION
     await living.start()
     await living.pass_ms(INTERVAL)
@@ -122,7 +122,7 @@ async def test_a_refused_registration_is_tried_again_until_it_succeeds(living: L
     assert living.registered == [EPOCH]
 
 
-async def test_a_broker_that_no_controller_registers_is_lost_and_whoever_waits_is_told(living: Living) -> None:
+async def test_a_registration_that_times_out_fails_the_start(living: Living) -> None:
     living.life.start()
     for _ in range(60):
         assert living.lost == []
@@ -133,7 +133,7 @@ async def test_a_broker_that_no_controller_registers_is_lost_and_whoever_waits_i
             await milestone
 
 
-async def test_a_controller_that_is_gone_for_a_while_changes_nothing(living: Living) -> None:
+async def test_heartbeats_continue_after_the_controller_was_away(living: Living) -> None:
     node = await living.answering(CONTROLLER, living.answer, SERVED)
     living.life.start()
     await settle()
@@ -148,7 +148,7 @@ async def test_a_controller_that_is_gone_for_a_while_changes_nothing(living: Liv
     assert living.life.caught_up.done()
 
 
-async def test_a_controlled_shutdown_ends_when_the_controller_lets_go(living: Living) -> None:
+async def test_a_controlled_shutdown_ends_when_the_controller_agrees(living: Living) -> None:
     await living.run()
     shutdown = asyncio.ensure_future(living.life.controlled_shutdown())
     await settle()
@@ -159,7 +159,7 @@ async def test_a_controlled_shutdown_ends_when_the_controller_lets_go(living: Li
     assert living.life.state is State.SHUTTING_DOWN
 
 
-async def test_a_controlled_shutdown_to_which_no_controller_agrees_has_an_end(living: Living) -> None:
+async def test_a_controlled_shutdown_ends_after_its_timeout_without_consent(living: Living) -> None:
     """Scenario 39."""
     await living.run()
     shutdown = asyncio.ensure_future(living.life.controlled_shutdown(timeout_ms=10_000))
@@ -169,7 +169,7 @@ async def test_a_controlled_shutdown_to_which_no_controller_agrees_has_an_end(li
     assert not await shutdown
 
 
-async def test_a_controlled_shutdown_waits_for_a_controller_that_is_down_and_ends_when_one_is_back(living: Living) -> None:
+async def test_a_controlled_shutdown_waits_for_an_unavailable_controller(living: Living) -> None:
     """Scenario 39."""
     node = await living.answering(CONTROLLER, living.answer, SERVED)
     living.life.start()
@@ -190,12 +190,12 @@ async def test_a_controlled_shutdown_waits_for_a_controller_that_is_down_and_end
     assert await shutdown
 
 
-async def test_a_broker_that_does_not_run_yet_is_let_go_at_once(living: Living) -> None:
+async def test_a_broker_that_is_not_registered_yet_stops_at_once(living: Living) -> None:
     await living.start()
     assert await living.life.controlled_shutdown()
 
 
-async def test_a_failed_directory_is_told(living: Living) -> None:
+async def test_a_failed_directory_is_reported_in_the_heartbeat(living: Living) -> None:
     await living.run()
     living.life.directory_failed(DIRECTORY)
     await settle()
@@ -203,7 +203,7 @@ async def test_a_failed_directory_is_told(living: Living) -> None:
 
 
 @pytest.mark.parametrize(("directories", "registrations"), [((), 2), ((DIRECTORY,), 1)])
-async def test_metadata_that_lacks_this_brokers_directories_makes_it_register_again(
+async def test_a_broker_registers_again_if_metadata_lacks_its_directories(
     living: Living, directories: tuple[bytes, ...], registrations: int
 ) -> None:
     await living.run()
@@ -218,7 +218,7 @@ async def test_metadata_that_lacks_this_brokers_directories_makes_it_register_ag
     assert sum(isinstance(each, BrokerRegistrationRequest) for each in living.asked) == registrations
 
 
-async def test_a_stopped_life_asks_nothing_more(living: Living) -> None:
+async def test_no_requests_are_sent_after_a_stop(living: Living) -> None:
     await living.run()
     living.life.stop()
     before = len(living.asked)
@@ -226,7 +226,7 @@ async def test_a_stopped_life_asks_nothing_more(living: Living) -> None:
     assert (len(living.asked), len(living.timers), living.life.state) == (before, 0, State.SHUTTING_DOWN)
 
 
-async def test_a_process_says_of_itself_what_its_settings_and_its_directory_say(tmp_path: Path) -> None:
+async def test_a_registration_contains_listeners_features_and_directory(tmp_path: Path) -> None:
     """KIP-966, scenario 35: a directory that was not stopped cleanly tells no epoch, by which the controller knows."""
     settings = BrokerSettings(node_id=5, broker_rack="east", cluster_id="cluster", broker_heartbeat_interval_ms=7)
     for epoch in (-1, 12):

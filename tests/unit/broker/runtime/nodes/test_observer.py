@@ -20,7 +20,7 @@ async def scene() -> ObserverScene:
     return made
 
 
-async def test_a_new_observer_finds_the_leader_and_tells_the_whole_image_first(scene: ObserverScene) -> None:
+async def test_a_new_observer_finds_the_leader_and_publishes_the_whole_image_first(scene: ObserverScene) -> None:
     scene.quorum.put("a", "1")
     scene.quorum.commit()
     told: list[Node | None] = []
@@ -42,7 +42,7 @@ async def test_a_new_observer_finds_the_leader_and_tells_the_whole_image_first(s
     assert scene.failures == []
 
 
-async def test_what_is_not_committed_is_written_and_not_told(scene: ObserverScene) -> None:
+async def test_uncommitted_records_are_written_and_not_published(scene: ObserverScene) -> None:
     scene.observer.start()
     await scene.pass_time(40)
     scene.quorum.put("a", "1")
@@ -51,7 +51,7 @@ async def test_what_is_not_committed_is_written_and_not_told(scene: ObserverScen
     await scene.observer.stop()
 
 
-async def test_nothing_is_told_before_the_log_was_followed_to_where_it_is_committed(scene: ObserverScene) -> None:
+async def test_nothing_is_published_before_the_observer_has_reached_the_high_watermark(scene: ObserverScene) -> None:
     for n in range(20):
         scene.quorum.put("a", str(n))
     scene.quorum.commit()
@@ -63,7 +63,7 @@ async def test_nothing_is_told_before_the_log_was_followed_to_where_it_is_commit
     await scene.observer.stop()
 
 
-async def test_nothing_is_told_of_a_log_in_which_no_controller_wrote_a_record(scene: ObserverScene) -> None:
+async def test_nothing_is_published_of_a_log_without_controller_records(scene: ObserverScene) -> None:
     quorum = scene.quorum
     for member in quorum.members.values():
         member.entries = member.entries[:1]
@@ -78,7 +78,7 @@ async def test_nothing_is_told_of_a_log_in_which_no_controller_wrote_a_record(sc
     await scene.observer.stop()
 
 
-async def test_a_log_that_parts_from_the_new_leaders_is_cut_there_and_goes_on(scene: ObserverScene) -> None:
+async def test_a_log_that_diverges_from_the_new_leader_is_truncated_and_continues(scene: ObserverScene) -> None:
     quorum = scene.quorum
     scene.observer.start()
     await scene.pass_time(40)
@@ -96,7 +96,7 @@ async def test_a_log_that_parts_from_the_new_leaders_is_cut_there_and_goes_on(sc
     await scene.observer.stop()
 
 
-async def test_a_leader_that_gave_up_what_was_committed_ends_the_broker(scene: ObserverScene) -> None:
+async def test_a_leader_without_committed_records_stops_the_broker(scene: ObserverScene) -> None:
     scene.quorum.put("a", "1")
     scene.quorum.commit()
     scene.observer.start()
@@ -105,12 +105,12 @@ async def test_a_leader_that_gave_up_what_was_committed_ends_the_broker(scene: O
         member.entries = member.entries[:2]
     scene.quorum.elect(2)
     await scene.pass_time(600)
-    assert "3 are committed" in str(scene.failures[0])
+    assert "below the high watermark 3" in str(scene.failures[0])
     await scene.observer.stop()
     assert len(scene.failures) == 1
 
 
-async def test_a_record_that_nobody_knows_ends_the_broker_and_is_not_passed_over(scene: ObserverScene) -> None:
+async def test_an_unknown_record_type_stops_the_broker(scene: ObserverScene) -> None:
     scene.observer.start()
     await scene.pass_time(40)
     scene.quorum.leader.append_value(1, b"\x01\x7f\x00")
@@ -122,7 +122,7 @@ async def test_a_record_that_nobody_knows_ends_the_broker_and_is_not_passed_over
     assert len(scene.failures) == 1
 
 
-async def test_a_clean_restart_goes_on_where_it_was_and_a_killed_one_loses_nothing(scene: ObserverScene) -> None:
+async def test_an_observer_continues_its_log_after_a_clean_stop_and_after_a_kill(scene: ObserverScene) -> None:
     scene.quorum.put("a", "1")
     scene.quorum.commit()
     scene.observer.start()
@@ -138,7 +138,7 @@ async def test_a_clean_restart_goes_on_where_it_was_and_a_killed_one_loses_nothi
     assert scene.failures == []
 
 
-async def test_a_late_observer_reads_a_snapshot_in_parts_and_the_log_after_it(scene: ObserverScene) -> None:
+async def test_a_late_observer_fetches_a_snapshot_in_parts_and_then_the_log(scene: ObserverScene) -> None:
     quorum = scene.quorum
     for n in range(30):
         quorum.put(f"k{n}", "x" * 30)
@@ -161,7 +161,7 @@ async def test_a_late_observer_reads_a_snapshot_in_parts_and_the_log_after_it(sc
     assert scene.failures == []
 
 
-async def test_an_observer_that_was_away_reads_a_snapshot_and_what_it_does_not_name_is_gone(scene: ObserverScene) -> None:
+async def test_a_snapshot_removes_what_it_does_not_contain(scene: ObserverScene) -> None:
     quorum = scene.quorum
     quorum.put("a", "1")
     quorum.commit()
@@ -179,7 +179,7 @@ async def test_an_observer_that_was_away_reads_a_snapshot_and_what_it_does_not_n
     assert scene.failures == []
 
 
-async def test_a_snapshot_that_the_leader_has_given_up_meanwhile_is_dropped_for_the_newer_one(scene: ObserverScene) -> None:
+async def test_a_deleted_snapshot_is_replaced_by_the_newer_one_during_the_fetch(scene: ObserverScene) -> None:
     quorum = scene.quorum
     quorum.put("a", "1" * 100)
     quorum.commit()
@@ -199,7 +199,7 @@ async def test_a_snapshot_that_the_leader_has_given_up_meanwhile_is_dropped_for_
     await scene.observer.stop()
 
 
-async def test_a_start_removes_what_was_not_finished_and_takes_a_snapshot_that_a_crash_left_before_the_log_was_cut(
+async def test_a_start_removes_partial_snapshots_and_uses_one_that_is_ahead_of_the_log(
     scene: ObserverScene,
 ) -> None:
     quorum = scene.quorum
@@ -223,7 +223,7 @@ async def test_a_start_removes_what_was_not_finished_and_takes_a_snapshot_that_a
     assert scene.failures == []
 
 
-async def test_an_election_is_on_disk_and_a_restart_begins_with_its_epoch(scene: ObserverScene) -> None:
+async def test_an_epoch_is_stored_and_used_after_a_restart(scene: ObserverScene) -> None:
     scene.observer.start()
     await scene.pass_time(40)
     said = b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[],"data_version":0}'
@@ -235,7 +235,7 @@ async def test_an_election_is_on_disk_and_a_restart_begins_with_its_epoch(scene:
     await scene.observer.stop()
 
 
-async def test_voters_named_in_settings_are_asked_and_the_known_leader_is_asked_first_after_a_restart(scene: ObserverScene) -> None:
+async def test_configured_voters_are_asked_and_after_a_restart_the_known_leader_first(scene: ObserverScene) -> None:
     scene.bootstrap = [member.node for member in scene.quorum.members.values()]
     await scene.restart()
     await scene.pass_time(40)
@@ -247,7 +247,7 @@ async def test_voters_named_in_settings_are_asked_and_the_known_leader_is_asked_
     await scene.observer.stop()
 
 
-async def test_a_publication_that_waits_for_the_quorum_does_not_keep_the_log_from_following(scene: ObserverScene) -> None:
+async def test_a_slow_publication_does_not_block_fetching(scene: ObserverScene) -> None:
     held = asyncio.Event()
     heard = scene.heard
 
@@ -270,7 +270,7 @@ async def test_a_publication_that_waits_for_the_quorum_does_not_keep_the_log_fro
     await scene.observer.stop()
 
 
-async def test_a_restart_finds_the_leader_by_the_voters_that_its_own_log_names_when_no_bootstrap_server_is_there(
+async def test_a_restart_without_bootstrap_servers_uses_the_voters_in_its_log(
     scene: ObserverScene,
 ) -> None:
     scene.quorum.leader.append_voters(1, *(member.node for member in scene.quorum.members.values()))

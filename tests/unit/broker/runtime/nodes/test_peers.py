@@ -18,7 +18,7 @@ from tests.support.simulation import settle
 REQUEST = WriteTxnMarkersRequest()
 
 
-async def test_a_broker_is_dialled_once_and_anew_when_it_has_another_address() -> None:
+async def test_a_connection_is_reused_until_the_brokers_address_changes() -> None:
     one = BrokerOne()
     before = await one.other(2, lambda _: WriteTxnMarkersResponse())
     await one.peers.call(2, REQUEST)
@@ -33,7 +33,7 @@ async def test_a_broker_is_dialled_once_and_anew_when_it_has_another_address() -
         await one.peers.call(2, REQUEST)
 
 
-async def test_a_broker_that_is_not_known_is_not_dialled() -> None:
+async def test_no_connection_is_opened_to_an_unknown_broker() -> None:
     one = BrokerOne()
     assert not one.peers.has(2)
     with pytest.raises(LinkBroken):
@@ -58,7 +58,7 @@ class Requests:
                 asked.settle(f"{asked.question} of {node}")
 
 
-async def test_one_request_is_under_way_for_each_broker_and_the_next_carries_all_that_came_meanwhile() -> None:
+async def test_each_broker_has_one_request_in_flight_and_the_next_has_all_newer_items() -> None:
     requests = Requests()
     answers = [requests.batches.put(2, 0)]
     await settle()
@@ -70,7 +70,7 @@ async def test_one_request_is_under_way_for_each_broker_and_the_next_carries_all
     assert requests.asked[2:] == [(2, [2, 6])]
 
 
-async def test_what_a_request_leaves_out_is_in_the_next_one_before_what_came_later() -> None:
+async def test_items_left_out_of_a_request_come_first_in_the_next() -> None:
     requests = Requests()
     requests.gate.set()
     answers = [requests.batches.put(2, question) for question in (2, 3)]
@@ -78,14 +78,14 @@ async def test_what_a_request_leaves_out_is_in_the_next_one_before_what_came_lat
     assert requests.asked == [(2, [2, 3]), (2, [3])]
 
 
-async def test_a_request_carries_a_bounded_number() -> None:
+async def test_a_request_carries_a_limited_number_of_items() -> None:
     requests = Requests()
     requests.gate.set()
     await asyncio.gather(*(requests.batches.put(2, 2 * n) for n in range(limits.QUESTIONS_PER_REQUEST + 1)))
     assert [len(questions) for _, questions in requests.asked] == [limits.QUESTIONS_PER_REQUEST, 1]
 
 
-async def test_a_bug_is_told_to_whoever_asked_and_the_next_have_their_turn() -> None:
+async def test_a_bug_fails_its_callers_and_later_requests_are_sent() -> None:
     requests = Requests()
     requests.gate.set()
     with pytest.raises(ZeroDivisionError):
@@ -93,7 +93,7 @@ async def test_a_bug_is_told_to_whoever_asked_and_the_next_have_their_turn() -> 
     assert await requests.batches.put(2, 2) == "2 of 2"
 
 
-async def test_after_a_stop_nobody_waits_for_ever() -> None:
+async def test_a_stop_fails_every_waiting_request() -> None:
     requests = Requests()
     answers = [requests.batches.put(2, 0) for _ in range(limits.QUESTIONS_PER_REQUEST + 1)]
     await settle()

@@ -68,21 +68,21 @@ async def member() -> AsyncIterator[Member]:
     await settle()
 
 
-async def test_the_controller_chooses_what_this_broker_was_not_told(member: Member) -> None:
+async def test_auto_created_topics_leave_unset_counts_to_the_controller(member: Member) -> None:
     topics = await member.begin(made("a"))
     assert await topics.auto_create(["a"]) == {"a": None}
     (wanted,) = member.asked[0].topics
     assert (wanted.name, wanted.num_partitions, wanted.replication_factor, wanted.configs) == ("a", -1, -1, [])
 
 
-async def test_what_this_broker_was_told_is_asked_for(member: Member) -> None:
+async def test_auto_created_topics_request_the_counts_set_on_this_broker(member: Member) -> None:
     topics = await member.begin(made("a"), num_partitions="5", default_replication_factor="2")
     await topics.auto_create(["a"])
     (wanted,) = member.asked[0].topics
     assert (wanted.num_partitions, wanted.replication_factor) == (5, 2)
 
 
-async def test_internal_topics_are_asked_for_with_this_brokers_numbers_and_settings(member: Member) -> None:
+async def test_internal_topics_are_requested_with_this_brokers_counts_and_settings(member: Member) -> None:
     topics = await member.begin(
         made("__consumer_offsets", "__transaction_state"),
         offsets_topic_num_partitions="4",
@@ -104,7 +104,7 @@ class Ann(NamedTuple):
     by_token: bool = True
 
 
-async def test_what_a_client_asked_for_is_asked_for_in_its_name(member: Member) -> None:
+async def test_a_clients_topic_is_requested_in_an_envelope(member: Member) -> None:
     topics = await member.begin()
     topics.begin_auto_create(["a"], Asker(Ann(), "app", lambda _: None))
     await settle()
@@ -117,13 +117,13 @@ async def test_what_a_client_asked_for_is_asked_for_in_its_name(member: Member) 
 
 
 @pytest.mark.parametrize(("code", "there"), [(ErrorCode.TOPIC_ALREADY_EXISTS, True), (ErrorCode.INVALID_REPLICATION_FACTOR, False)])
-async def test_a_topic_that_another_broker_had_made_is_there(member: Member, code: ErrorCode, there: bool) -> None:
+async def test_a_topic_that_another_broker_created_counts_as_success(member: Member, code: ErrorCode, there: bool) -> None:
     topics = await member.begin(made("a", error=code))
     answers = await topics.auto_create(["a"])
     assert (answers["a"] is None) == there
 
 
-async def test_one_request_for_each_topic_is_under_way(member: Member) -> None:
+async def test_each_topic_has_at_most_one_creation_in_flight(member: Member) -> None:
     topics = await member.begin()
     topics.begin_auto_create(["a"])
     topics.begin_auto_create(["a"])
@@ -131,7 +131,7 @@ async def test_one_request_for_each_topic_is_under_way(member: Member) -> None:
     assert [[topic.name for topic in request.topics] for request in member.asked] == [["a"]]
 
 
-async def test_who_needs_a_topic_that_is_not_there_comes_again_until_the_metadata_log_tells_of_it(member: Member) -> None:
+async def test_a_missing_topic_is_retriable_until_the_metadata_log_has_it(member: Member) -> None:
     topics = await member.begin(made("a"))
     for _ in range(2):
         with pytest.raises(Rejected) as refused:
@@ -145,7 +145,7 @@ async def test_who_needs_a_topic_that_is_not_there_comes_again_until_the_metadat
     assert (await topics.ensure("a")).topic_id == topic_id
 
 
-async def test_a_creation_without_a_controller_is_refused_in_time(member: Member) -> None:
+async def test_a_creation_without_a_controller_times_out(member: Member) -> None:
     topics = await member.begin()
     creation = asyncio.ensure_future(topics.auto_create(["a"]))
     await settle()
@@ -157,7 +157,7 @@ async def test_a_creation_without_a_controller_is_refused_in_time(member: Member
     assert refused.code is ErrorCode.REQUEST_TIMED_OUT
 
 
-async def test_blocks_of_producer_ids_are_asked_for_with_the_brokers_epoch(member: Member) -> None:
+async def test_producer_id_blocks_are_requested_with_the_broker_epoch(member: Member) -> None:
     topics = await member.begin(
         AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000),
         AllocateProducerIdsResponse(producer_id_start=5000, producer_id_len=1000),
@@ -178,7 +178,7 @@ async def test_blocks_of_producer_ids_are_asked_for_with_the_brokers_epoch(membe
         AllocateProducerIdsResponse(producer_id_start=2**63 - 5, producer_id_len=1000),
     ],
 )
-async def test_no_producer_id_is_taken_from_an_error_or_an_impossible_block(member: Member, wrong: AllocateProducerIdsResponse) -> None:
+async def test_an_error_or_invalid_block_allocates_no_producer_id(member: Member, wrong: AllocateProducerIdsResponse) -> None:
     topics = await member.begin(AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000), wrong)
     await topics.allocate_producer_ids()
     allocation = asyncio.ensure_future(topics.allocate_producer_ids())
@@ -189,7 +189,7 @@ async def test_no_producer_id_is_taken_from_an_error_or_an_impossible_block(memb
     assert refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
-async def test_a_controller_that_refuses_producer_ids_is_not_asked_again_for_a_moment_whoever_comes(member: Member) -> None:
+async def test_a_refused_block_request_is_repeated_only_after_a_pause(member: Member) -> None:
     refusal = AllocateProducerIdsResponse(error_code=ErrorCode.STALE_BROKER_EPOCH)
     topics = await member.begin(refusal, AllocateProducerIdsResponse(producer_id_start=1000, producer_id_len=1000))
     ids = ProducerIds(topics.allocate_producer_ids, local=False)

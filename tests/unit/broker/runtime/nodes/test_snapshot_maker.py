@@ -38,7 +38,7 @@ async def change(scene: ObserverScene, value: str) -> None:
     await settle()
 
 
-async def test_a_snapshot_is_made_after_so_many_bytes_and_says_what_the_log_said() -> None:
+async def test_a_snapshot_is_made_after_the_configured_bytes_and_equals_the_log() -> None:
     scene = await started(ObserverSettings(snapshots=SnapshotRhythm(max_bytes=400)))
     for n in range(12):
         await change(scene, str(n))
@@ -54,7 +54,7 @@ async def test_a_snapshot_is_made_after_so_many_bytes_and_says_what_the_log_said
     assert scene.failures == []
 
 
-async def test_a_snapshot_is_made_after_so_long_if_anything_was_written() -> None:
+async def test_a_snapshot_is_made_after_the_configured_time_if_the_log_grew() -> None:
     scene = await started(ObserverSettings(snapshots=SnapshotRhythm(interval_ms=10_000)))
     await scene.pass_time(11_000, 500)
     assert made(scene) == {}
@@ -66,7 +66,7 @@ async def test_a_snapshot_is_made_after_so_long_if_anything_was_written() -> Non
 
 
 @pytest.mark.parametrize("rhythm", [SnapshotRhythm(), SnapshotRhythm(interval_ms=0)], ids=["not yet", "never by time"])
-async def test_none_is_made_before_it_is_due(rhythm: SnapshotRhythm) -> None:
+async def test_no_snapshot_is_made_before_it_is_due(rhythm: SnapshotRhythm) -> None:
     scene = await started(ObserverSettings(snapshots=rhythm))
     await scene.pass_time(3_500_000, 500_000)
     await change(scene, "1")
@@ -74,7 +74,7 @@ async def test_none_is_made_before_it_is_due(rhythm: SnapshotRhythm) -> None:
     await scene.observer.stop()
 
 
-async def test_none_is_made_inside_a_transaction_nor_amid_the_batch_in_which_one_begins() -> None:
+async def test_no_snapshot_is_made_inside_a_metadata_transaction() -> None:
     scene = await started(ObserverSettings(snapshots=SnapshotRhythm(max_bytes=1)))
     before = made(scene)
     one, two = ConfigRecord(2, "topic", "a", "1"), ConfigRecord(2, "topic", "b", "1")
@@ -90,7 +90,7 @@ async def test_none_is_made_inside_a_transaction_nor_amid_the_batch_in_which_one
     await scene.observer.stop()
 
 
-async def test_a_disk_that_has_no_room_for_one_costs_only_that(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_full_disk_skips_the_snapshot_and_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     scene = await started(ObserverSettings(snapshots=SnapshotRhythm(max_bytes=1)))
 
     def refuse(operation: str, path: Path) -> None:
@@ -108,7 +108,7 @@ async def test_a_disk_that_has_no_room_for_one_costs_only_that(caplog: pytest.Lo
     await scene.observer.stop()
 
 
-async def test_once_a_minute_the_log_is_synced_and_what_retention_gives_up_goes() -> None:
+async def test_each_minute_the_log_is_synced_and_retention_deletes() -> None:
     settings = ObserverSettings(retention=MetadataRetention(max_bytes=1), snapshots=SnapshotRhythm(max_bytes=300))
     scene = await started(settings)
     for n in range(12):

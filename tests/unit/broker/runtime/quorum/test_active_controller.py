@@ -47,7 +47,7 @@ async def decided() -> Decided:
     return made
 
 
-async def test_a_decision_sees_the_one_before_it_and_each_is_answered_when_it_is_on_disk(decided: Decided) -> None:
+async def test_decisions_see_earlier_ones_and_are_answered_when_durable(decided: Decided) -> None:
     decided.scene.threads.holds = True
     first, second, read = decided.set("a"), decided.set("b"), decided.get()
     await settle()
@@ -60,7 +60,7 @@ async def test_a_decision_sees_the_one_before_it_and_each_is_answered_when_it_is
     assert (second.result(), read.result()) == ("a", "b")
 
 
-async def test_what_is_refused_writes_nothing(decided: Decided) -> None:
+async def test_a_refused_decision_writes_nothing(decided: Decided) -> None:
     end_offset = decided.scene.voter.end_offset
 
     def refuse(_: ControllerState) -> Effects[MetadataRecord, None]:
@@ -71,20 +71,20 @@ async def test_what_is_refused_writes_nothing(decided: Decided) -> None:
     assert decided.scene.voter.end_offset == end_offset
 
 
-async def test_what_is_only_to_be_validated_is_answered_and_not_written(decided: Decided) -> None:
+async def test_a_validate_only_decision_is_answered_and_not_written(decided: Decided) -> None:
     end_offset = decided.scene.voter.end_offset
     answer = await decided.controller.run(lambda _: Effects([ConfigRecord(2, "t", "name", "x")], "fine"), validate_only=True)
     assert (answer, decided.scene.voter.end_offset, await decided.get()) == ("fine", end_offset, None)
 
 
-async def test_records_that_contradict_what_is_there_end_the_process(decided: Decided) -> None:
+async def test_records_that_contradict_the_image_stop_the_process(decided: Decided) -> None:
     record = FeatureLevelRecord(METADATA_VERSION, 99)
     with pytest.raises(Exception, match=r"metadata\.version 99"):
         await decided.controller.run(lambda _: Effects([record], None))
     assert len(decided.scene.failures) == 1
 
 
-async def test_what_the_disk_refuses_ends_the_process_and_is_no_bug(decided: Decided, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_disk_error_stops_the_process_and_is_no_bug(decided: Decided, caplog: pytest.LogCaptureFixture) -> None:
     decided.scene.files.make_read_only()
     with pytest.raises(Rejected, match="cannot append"):
         await decided.set("a")

@@ -12,7 +12,7 @@ from tests.support.owned_cluster import OwnedCluster, in_an_owned_cluster
 TOPIC = 2
 
 
-def test_a_topic_is_made_grown_set_and_deleted() -> None:
+def test_a_topic_is_created_extended_configured_and_deleted() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         (made,) = (await cluster.ask(1, CreateTopicsRequest([CreatableTopic("t", 2, 2)]))).topics
         assert (made.error_code, made.num_partitions, made.replication_factor) == (0, 2, 2)
@@ -31,7 +31,7 @@ def test_a_topic_is_made_grown_set_and_deleted() -> None:
     in_an_owned_cluster(scene, 2)
 
 
-def test_what_is_only_to_be_validated_is_checked_and_not_made() -> None:
+def test_a_validate_only_topic_is_checked_and_not_created() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         wanted = [CreatableTopic("t", 1, 2), CreatableTopic("much", 1, 3)]
         fine, too_much = (await cluster.ask(1, CreateTopicsRequest(wanted, validate_only=True))).topics

@@ -17,7 +17,7 @@ async def create(cluster: OwnedCluster, *replicas: int) -> None:
     await cluster.until(lambda: all(member.knows("t") for member in cluster.members.values()), "all know the topic")
 
 
-def test_a_broker_is_fenced_when_its_session_is_over_and_not_before() -> None:
+def test_a_broker_is_fenced_when_its_session_expires() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         cluster.members[2].crash()
         await cluster.pass_ms(3_000)
@@ -39,7 +39,7 @@ def fenced_from_now_on(cluster: OwnedCluster) -> set[int]:
     return fenced
 
 
-def test_a_stall_of_the_loop_that_is_longer_than_a_session_fences_nobody() -> None:
+def test_an_event_loop_stall_longer_than_a_session_fences_no_broker() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         fenced = fenced_from_now_on(cluster)
         for stalled_ms in 5_001, 30_000, 200_000:
@@ -50,7 +50,7 @@ def test_a_stall_of_the_loop_that_is_longer_than_a_session_fences_nobody() -> No
     run_owned(scene, 3, controller={"broker.session.timeout.ms": "5000"})
 
 
-def test_a_loop_that_stalls_again_and_again_fences_only_a_broker_that_is_away() -> None:
+def test_repeated_event_loop_stalls_fence_only_a_silent_broker() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         fenced = fenced_from_now_on(cluster)
         cluster.members[2].crash()
@@ -63,7 +63,7 @@ def test_a_loop_that_stalls_again_and_again_fences_only_a_broker_that_is_away() 
     run_owned(scene, 3, controller={"broker.session.timeout.ms": "5000"})
 
 
-def test_a_controller_that_was_away_gives_every_broker_a_whole_session() -> None:
+def test_a_restarted_controller_gives_every_broker_a_full_session() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         cluster.place.crash()
         await cluster.pass_ms(60_000)
@@ -74,7 +74,7 @@ def test_a_controller_that_was_away_gives_every_broker_a_whole_session() -> None
     run_owned(scene, 2)
 
 
-def test_the_preferred_replica_leads_again_when_leaders_are_looked_at() -> None:
+def test_the_leader_rebalance_elects_the_preferred_replica() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
         await cluster.done(cluster.members[1].stop())
@@ -86,7 +86,7 @@ def test_the_preferred_replica_leads_again_when_leaders_are_looked_at() -> None:
     run_owned(scene, 2, controller={"leader.imbalance.check.interval.seconds": "20"})
 
 
-def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unclean_leader_is_elected_only_if_the_topic_allows_it(caplog: pytest.LogCaptureFixture) -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
         cluster.members[2].crash()
@@ -114,7 +114,7 @@ def test_a_leader_that_may_lack_records_is_elected_only_where_the_topic_allows_i
     run_owned(unclean, 2, controller={"unclean.leader.election.enable": "true", "unclean.leader.election.interval.ms": "10000"})
 
 
-def test_a_crash_leaves_little_to_be_read_again() -> None:
+def test_checkpoints_limit_the_recovery_after_a_crash() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
         end = cluster.place.running.role.voter.high_watermark
@@ -127,7 +127,7 @@ def test_a_crash_leaves_little_to_be_read_again() -> None:
     run_owned(scene, 2)
 
 
-def test_the_log_begins_where_a_snapshot_ends_and_a_new_disk_is_filled_from_it() -> None:
+def test_the_log_starts_at_a_snapshot_and_an_empty_directory_is_filled_from_it() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         await create(cluster, 1, 2)
         log = cluster.place.running.role.voter.raft_log
@@ -146,7 +146,7 @@ def test_the_log_begins_where_a_snapshot_ends_and_a_new_disk_is_filled_from_it()
     run_owned(scene, 2, controller={"metadata.log.max.record.bytes.between.snapshots": "1000", "metadata.max.retention.bytes": "5000"})
 
 
-def test_it_is_registered_as_a_controller_itself() -> None:
+def test_a_controller_registers_itself() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         (at,) = cluster.place.image.controllers[CONTROLLER].listeners.values()
         assert (at.name, at.host, at.port) == ("CONTROLLER", "c3000", 9093)
@@ -154,7 +154,7 @@ def test_it_is_registered_as_a_controller_itself() -> None:
     run_owned(scene, 0)
 
 
-def test_a_controller_without_work_writes_nothing() -> None:
+def test_an_idle_controller_writes_nothing() -> None:
     async def scene(cluster: OwnedCluster) -> None:
         voter = cluster.place.running.role.voter
         end_offset = voter.end_offset

@@ -30,7 +30,7 @@ class Role:
             follower(self.newest)
 
 
-async def test_images_are_published_one_after_the_other_and_counted_when_they_were() -> None:
+async def test_images_are_published_in_order_and_counted_afterwards() -> None:
     role, held, seen = Role(), asyncio.Event(), list[int]()
 
     async def published(news: Published) -> None:
@@ -52,7 +52,7 @@ async def test_images_are_published_one_after_the_other_and_counted_when_they_we
     assert (metadata.controller, metadata.kraft_version) == (Node(1, "c1", 9093), 0)
 
 
-async def test_what_cannot_be_carried_out_ends_the_process() -> None:
+async def test_a_failed_publication_stops_the_process() -> None:
     failures: list[BaseException] = []
 
     async def published(_: Published) -> None:

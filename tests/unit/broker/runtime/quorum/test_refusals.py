@@ -28,20 +28,20 @@ def vote(epoch: int = 9, replica: int = 5, last_offset: int = 10, *, cluster: st
         (vote(last_offset=-1), ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_nobody_gets_a_vote_and_the_epoch_stays(asked: k52.VoteRequest, error: ErrorCode) -> None:
+async def test_a_vote_is_refused_and_the_epoch_unchanged(asked: k52.VoteRequest, error: ErrorCode) -> None:
     voter = VoterScene().begin()
     (told,) = refusals.no_vote(voter, asked).topics[0].partitions
     assert (told.error_code, told.vote_granted, told.leader_id, told.leader_epoch, voter.epoch) == (error, False, 1, 1, 1)
 
 
-async def test_a_request_of_another_cluster_or_log_is_refused_whole() -> None:
+async def test_a_request_for_another_cluster_or_topic_is_refused_entirely() -> None:
     voter = VoterScene().begin()
     assert refusals.no_vote(voter, vote(cluster="other")).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
     assert refusals.no_vote(voter, vote(topic="t")).error_code == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (9, ErrorCode.INVALID_REQUEST)])
-async def test_who_says_that_it_leads_or_led_is_told_who_does(epoch: int, error: ErrorCode) -> None:
+async def test_begin_and_end_quorum_epoch_are_answered_with_the_real_leader(epoch: int, error: ErrorCode) -> None:
     voter = VoterScene().begin()
     begin = k53.BeginQuorumEpochRequest("cluster", 1, [k53.TopicData(TOPIC, [k53.PartitionData(0, bytes(16), 5, epoch)])])
     end = k54.EndQuorumEpochRequest("cluster", [k54.TopicData(TOPIC, [k54.PartitionData(0, 5, epoch)])])
@@ -50,5 +50,5 @@ async def test_who_says_that_it_leads_or_led_is_told_who_does(epoch: int, error:
         assert (told.error_code, told.leader_id, told.leader_epoch) == (error, 1, 1)
 
 
-def test_nothing_of_a_voter_is_changed() -> None:
+def test_update_raft_voter_is_refused() -> None:
     assert refusals.no_voter_updated().error_code == ErrorCode.UNSUPPORTED_VERSION

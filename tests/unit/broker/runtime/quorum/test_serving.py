@@ -43,7 +43,7 @@ def offsets(data: PartitionData) -> list[int]:
     return [header.base_offset for _, header in split_batches(data.records or b"")]
 
 
-async def test_a_fetch_gets_what_is_committed_with_the_leader_and_where_it_is(scene: VoterScene) -> None:
+async def test_a_fetch_returns_committed_records_and_the_leaders_endpoint(scene: VoterScene) -> None:
     answer = await scene.answer(fetch(0))
     (data,) = answer.responses[0].partitions
     assert (offsets(data), data.high_watermark, data.log_start_offset) == ([0, 1, 2], 3, 0)
@@ -52,7 +52,7 @@ async def test_a_fetch_gets_what_is_committed_with_the_leader_and_where_it_is(sc
     assert offsets(await read(scene, fetch(2))) == [2]
 
 
-async def test_what_is_not_on_disk_is_told_to_nobody(scene: VoterScene) -> None:
+async def test_records_that_are_not_durable_are_not_returned(scene: VoterScene) -> None:
     scene.threads.holds = True
     scene.set("b")
     assert (offsets(await read(scene, fetch(2))), (await read(scene, fetch(2))).high_watermark) == ([2], 3)
@@ -62,7 +62,7 @@ async def test_what_is_not_on_disk_is_told_to_nobody(scene: VoterScene) -> None:
     assert offsets(scene.waiting.result().responses[0].partitions[0]) == [3]
 
 
-async def test_a_fetch_without_news_waits_for_them_or_for_its_time(scene: VoterScene) -> None:
+async def test_an_empty_fetch_waits_for_records_or_max_wait(scene: VoterScene) -> None:
     assert await scene.answer(fetch(3)) is None
     await scene.pass_ms(499)
     assert not scene.waiting.done()
@@ -72,19 +72,19 @@ async def test_a_fetch_without_news_waits_for_them_or_for_its_time(scene: VoterS
     assert (await scene.answer(fetch(3, wait_ms=0))) is not None
 
 
-async def test_who_does_not_know_how_far_the_log_is_committed_is_told_at_once(scene: VoterScene) -> None:
+async def test_a_fetch_with_an_old_high_watermark_is_answered_at_once(scene: VoterScene) -> None:
     assert (await read(scene, fetch(3, high_watermark=-1))).high_watermark == 3
     assert await scene.answer(fetch(3, high_watermark=3)) is None
 
 
 @pytest.mark.parametrize(("epoch", "error"), [(0, ErrorCode.FENCED_LEADER_EPOCH), (2, ErrorCode.UNKNOWN_LEADER_EPOCH), (1, ErrorCode.NONE)])
-async def test_who_is_in_another_epoch_is_told_which_one_it_is(scene: VoterScene, epoch: int, error: ErrorCode) -> None:
+async def test_a_fetch_with_another_epoch_gets_the_current_one(scene: VoterScene, epoch: int, error: ErrorCode) -> None:
     data = await read(scene, fetch(1, epoch, last_epoch=0 if epoch == 0 else 1))
     assert (data.error_code, data.current_leader.leader_epoch) == (error, 1)
     assert bool(data.records) is (error == ErrorCode.NONE)
 
 
-async def test_a_log_that_parts_from_this_one_is_told_where() -> None:
+async def test_a_diverging_log_gets_the_diverging_epoch() -> None:
     scene = VoterScene()
     scene.begin()
     scene.first()
@@ -96,7 +96,7 @@ async def test_a_log_that_parts_from_this_one_is_told_where() -> None:
     assert (await read(scene, fetch(2, 2, last_epoch=1))).diverging_epoch.epoch == -1
 
 
-async def test_an_empty_log_is_sent_the_newest_snapshot_first_and_so_is_one_that_ends_before_the_log_begins(scene: VoterScene) -> None:
+async def test_a_fetch_below_the_log_start_or_of_an_empty_log_gets_the_newest_snapshot(scene: VoterScene) -> None:
     log = scene.voter.raft_log
     put_snapshot(log, SnapshotId(2, 1))
     data = await read(scene, fetch(0))
@@ -107,7 +107,7 @@ async def test_an_empty_log_is_sent_the_newest_snapshot_first_and_so_is_one_that
     assert offsets(await read(scene, fetch(2))) == [2]
 
 
-async def test_the_snapshot_that_only_names_the_voters_is_never_sent() -> None:
+async def test_the_bootstrap_snapshot_is_never_sent() -> None:
     scene = VoterScene(static=False)
     scene.format_dynamic()
     scene.open_log()
@@ -124,14 +124,14 @@ async def test_the_snapshot_that_only_names_the_voters_is_never_sent() -> None:
         (lambda request: setattr(request, "topics", [FetchTopic("t", partitions=request.topics[0].partitions)]), ErrorCode.INVALID_REQUEST),
     ],
 )
-async def test_what_is_not_for_this_log_is_refused_whole(scene: VoterScene, change: object, error: ErrorCode) -> None:
+async def test_a_fetch_of_another_cluster_or_topic_is_refused_entirely(scene: VoterScene, change: object, error: ErrorCode) -> None:
     request = fetch(0)
     assert callable(change)
     change(request)
     assert (await scene.answer(request)).error_code == error
 
 
-async def test_a_leader_that_stops_says_that_it_is_not_available(scene: VoterScene) -> None:
+async def test_a_stopping_leader_answers_not_available(scene: VoterScene) -> None:
     scene.serving.stopping = True
     assert (await read(scene, fetch(1))).error_code == ErrorCode.BROKER_NOT_AVAILABLE
 
@@ -141,7 +141,7 @@ def snapshot_part(snapshot: SnapshotId, position: int = 0, epoch: int = 1, max_b
     return FetchSnapshotRequest("cluster", 7, max_bytes, [TopicSnapshot("__cluster_metadata", [asked])])
 
 
-async def test_the_parts_of_a_snapshot_are_the_whole_of_it(scene: VoterScene) -> None:
+async def test_the_parts_of_a_snapshot_join_to_the_whole_file(scene: VoterScene) -> None:
     log, made = scene.voter.raft_log, SnapshotId(2, 1)
     put_snapshot(log, made)
     whole = scene.files.read_bytes(log.snapshots.path(made))
@@ -162,7 +162,7 @@ async def test_the_parts_of_a_snapshot_are_the_whole_of_it(scene: VoterScene) ->
         (snapshot_part(SnapshotId(2, 1), epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
     ],
 )
-async def test_what_is_no_part_of_a_snapshot_is_refused(scene: VoterScene, asked: FetchSnapshotRequest, error: ErrorCode) -> None:
+async def test_a_position_outside_the_snapshot_is_refused(scene: VoterScene, asked: FetchSnapshotRequest, error: ErrorCode) -> None:
     put_snapshot(scene.voter.raft_log, SnapshotId(2, 1))
     (part,) = scene.serving.fetch_snapshot(asked).topics[0].partitions
     assert (part.error_code, part.current_leader.leader_epoch) == (error, 1)
@@ -172,7 +172,7 @@ def quorum(*places: tuple[str, int]) -> DescribeQuorumRequest:
     return DescribeQuorumRequest([AskedTopic(topic, [Asked(index)]) for topic, index in places])
 
 
-async def test_the_quorum_is_its_leader_and_who_reads_from_it_until_that_is_silent(scene: VoterScene) -> None:
+async def test_describe_quorum_lists_the_leader_and_its_active_observers(scene: VoterScene) -> None:
     await scene.answer(fetch(2))
     now_ms = scene.clock.now_ms()
     answer = scene.serving.describe(quorum(("__cluster_metadata", 0)))
@@ -193,6 +193,6 @@ async def test_the_quorum_is_its_leader_and_who_reads_from_it_until_that_is_sile
     assert scene.serving.describe(quorum(("__cluster_metadata", 0))).topics[0].partitions[0].observers == []
 
 
-async def test_of_another_topic_there_is_no_quorum(scene: VoterScene) -> None:
+async def test_describe_quorum_of_another_topic_is_refused(scene: VoterScene) -> None:
     answer = scene.serving.describe(quorum(("t", 0), ("__cluster_metadata", 0)))
     assert [topic.partitions[0].error_code for topic in answer.topics] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION] * 2

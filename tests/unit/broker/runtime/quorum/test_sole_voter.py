@@ -32,7 +32,7 @@ def controls(scene: VoterScene) -> list[list[ControlType | None]]:
     return found
 
 
-async def test_each_start_is_an_election_and_begins_an_epoch_with_a_leader_change() -> None:
+async def test_each_start_begins_a_new_epoch_with_a_leader_change() -> None:
     scene = VoterScene()
     for epoch in (1, 2, 3):
         voter = scene.begin()
@@ -43,7 +43,7 @@ async def test_each_start_is_an_election_and_begins_an_epoch_with_a_leader_chang
         scene.end(power_loss=True)
 
 
-async def test_an_epoch_is_above_that_of_the_log_where_the_note_of_elections_is_gone() -> None:
+async def test_the_epoch_is_above_the_logs_if_quorum_state_is_missing() -> None:
     scene = VoterScene()
     scene.begin()
     scene.end()
@@ -53,7 +53,7 @@ async def test_an_epoch_is_above_that_of_the_log_where_the_note_of_elections_is_
     assert scene.begin().epoch == 3
 
 
-async def test_what_is_appended_is_committed_and_told_when_it_is_on_disk_and_not_before() -> None:
+async def test_records_are_committed_and_published_when_durable() -> None:
     scene = VoterScene()
     voter = scene.begin()
     scene.first()
@@ -73,7 +73,7 @@ async def test_what_is_appended_is_committed_and_told_when_it_is_on_disk_and_not
     assert voter.committed().done()
 
 
-async def test_what_was_committed_outlives_a_power_loss_and_is_told_as_one_image() -> None:
+async def test_committed_records_survive_a_power_loss_and_are_published_as_one_image() -> None:
     scene = VoterScene()
     scene.begin()
     scene.first()
@@ -87,7 +87,7 @@ async def test_what_was_committed_outlives_a_power_loss_and_is_told_as_one_image
     assert scene.told[0].changes.configs == {(2, "t"): {"name": "c"}}
 
 
-async def test_more_records_than_fit_into_a_batch_are_several_with_offsets_without_a_gap() -> None:
+async def test_records_are_split_into_batches_with_consecutive_offsets() -> None:
     scene = VoterScene()
     voter = scene.begin()
     scene.first()
@@ -98,7 +98,7 @@ async def test_more_records_than_fit_into_a_batch_are_several_with_offsets_witho
     assert len(scene.told[-1].image.configs[2, "t"]) == len(records)
 
 
-async def test_where_voters_can_change_the_log_names_this_one_at_its_beginning_and_again_when_it_is_reached_elsewhere() -> None:
+async def test_the_voters_record_is_written_first_and_again_when_the_endpoint_changes() -> None:
     scene = VoterScene(static=False)
     scene.format_dynamic()
     first = [ControlType.LEADER_CHANGE, ControlType.KRAFT_VERSION, ControlType.KRAFT_VOTERS]
@@ -118,7 +118,7 @@ async def test_where_voters_can_change_the_log_names_this_one_at_its_beginning_a
 
 
 @pytest.mark.parametrize(("node", "directory"), [(2, ME.directory_id), (1, b"e" * 16)])
-async def test_a_directory_whose_voter_is_another_node_is_refused_by_name(node: int, directory: bytes) -> None:
+async def test_a_directory_with_another_voter_is_refused(node: int, directory: bytes) -> None:
     scene = VoterScene(static=False)
     scene.format_dynamic(directory, node)
     scene.open_log()
@@ -128,12 +128,12 @@ async def test_a_directory_whose_voter_is_another_node_is_refused_by_name(node: 
         scene.begin()
 
 
-async def test_a_directory_that_names_no_voters_is_refused_where_no_setting_names_them() -> None:
+async def test_a_directory_without_voters_is_refused_if_none_are_configured() -> None:
     with pytest.raises(LogDirRefused, match="--standalone"):
         VoterScene(static=False).begin()
 
 
-async def test_a_transaction_that_was_left_open_is_noticed() -> None:
+async def test_an_open_metadata_transaction_is_detected() -> None:
     scene = VoterScene()
     voter = scene.begin()
     scene.first()
@@ -144,7 +144,7 @@ async def test_a_transaction_that_was_left_open_is_noticed() -> None:
     assert (voter.in_transaction, scene.value) == (True, None)
 
 
-async def test_a_snapshot_is_made_when_enough_was_written_and_a_restart_reads_it_and_what_follows() -> None:
+async def test_a_restart_reads_the_snapshot_and_the_records_after_it() -> None:
     scene = VoterScene(rhythm=SnapshotRhythm(max_bytes=2_000), config=LogConfig(retention_ms=-1, retention_bytes=-1))
     voter = scene.begin()
     scene.first()
@@ -159,7 +159,7 @@ async def test_a_snapshot_is_made_when_enough_was_written_and_a_restart_reads_it
     assert scene.value == "59"
 
 
-async def test_a_sync_that_fails_ends_the_process_and_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_sync_stops_the_process_and_commits_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(_: int) -> None:
         raise OSError(errno.EIO, "the disk is broken")
 

@@ -14,7 +14,7 @@ ME = OnlyVoter("cluster", 1, OWN)
 AT = [Listener("CONTROLLER", "h", 1)]
 
 
-def test_who_would_join_or_leave_is_told_where_a_quorum_is_to_be_had() -> None:
+def test_adding_or_removing_a_voter_is_refused_with_advice() -> None:
     answers = [
         no_voter_added(ME, AddRaftVoterRequest("cluster", 1, 2, OTHER, AT)),
         no_voter_removed(ME, RemoveRaftVoterRequest(None, 1, OWN)),
@@ -33,10 +33,12 @@ def test_who_would_join_or_leave_is_told_where_a_quorum_is_to_be_had() -> None:
         (None, 2, OTHER, ErrorCode.UNSUPPORTED_VERSION, ErrorCode.VOTER_NOT_FOUND),
     ],
 )
-def test_the_checks_are_kafkas(cluster: str | None, voter: int, directory: bytes, added: ErrorCode, removed: ErrorCode) -> None:
+def test_the_checks_before_the_refusal_are_kafkas(
+    cluster: str | None, voter: int, directory: bytes, added: ErrorCode, removed: ErrorCode
+) -> None:
     assert no_voter_added(ME, AddRaftVoterRequest(cluster, 1, voter, directory, AT)).error_code == added
     assert no_voter_removed(ME, RemoveRaftVoterRequest(cluster, voter, directory)).error_code == removed
 
 
-def test_a_voter_has_to_be_reached() -> None:
+def test_a_voter_needs_an_endpoint() -> None:
     assert no_voter_added(ME, AddRaftVoterRequest(None, 1, 2, OTHER, [])).error_code == ErrorCode.INVALID_REQUEST

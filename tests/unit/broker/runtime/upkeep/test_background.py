@@ -73,7 +73,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     opened.logs.close()
 
 
-async def test_retention_looks_first_after_30_seconds_and_deleted_files_go_after_their_delay(scene: Scene) -> None:
+async def test_retention_runs_after_30_seconds_and_files_are_deleted_after_their_delay(scene: Scene) -> None:
     for _ in range(5):
         scene.append(age_ms=7_200_000)
     log = scene.logs.partitions.get("t", 0).log
@@ -103,7 +103,7 @@ class RemovalFiles(Files):
         super().remove(path)
 
 
-async def test_deleted_files_go_without_holding_the_loop_and_one_that_stays_keeps_no_other(tmp_path: Path) -> None:
+async def test_deleting_files_does_not_block_the_loop_and_one_failure_stops_no_other(tmp_path: Path) -> None:
     files = RemovalFiles()
     scene = Scene(tmp_path / "data", LogConfig(segment_bytes=200, retention_ms=1, file_delete_delay_ms=1_000), files)
     for partition in (0, 1):
@@ -129,7 +129,7 @@ async def test_high_watermarks_are_on_disk_within_5_seconds(scene: Scene) -> Non
     assert "t 0 1\n" in (scene.path / "replication-offset-checkpoint").read_text()
 
 
-async def test_no_checkpoint_holds_the_loop_while_the_disk_syncs_it(tmp_path: Path) -> None:
+async def test_writing_a_checkpoint_does_not_block_the_loop(tmp_path: Path) -> None:
     files = WatchedFiles()
     scene = Scene(tmp_path / "data", LogConfig(), files)
     files.syncing.clear()
@@ -177,7 +177,7 @@ class CountingFiles(Files):
         super().close(fd)
 
 
-async def test_the_syncs_before_a_checkpoint_hold_few_descriptors_at_a_time(tmp_path: Path) -> None:
+async def test_syncs_before_a_checkpoint_use_few_descriptors(tmp_path: Path) -> None:
     files = CountingFiles()
     scene = Scene(tmp_path / "data", LogConfig(), files, partitions=40)
     for partition in range(40):
@@ -199,7 +199,7 @@ async def test_a_log_is_synced_when_its_flush_ms_has_passed(scene: Scene) -> Non
     await scene.synced(1)
 
 
-async def test_an_offline_partition_does_not_keep_the_others_from_their_work(scene: Scene) -> None:
+async def test_an_offline_partition_does_not_stop_the_work_of_others(scene: Scene) -> None:
     for partition in (0, 1):
         for _ in range(3):
             scene.append(partition, age_ms=7_200_000)
@@ -208,7 +208,7 @@ async def test_an_offline_partition_does_not_keep_the_others_from_their_work(sce
     assert scene.logs.partitions.get("t", 1).log.log_start_offset == 3
 
 
-async def test_a_bug_that_one_partition_meets_keeps_no_other_from_its_turn(
+async def test_a_bug_in_one_partition_does_not_stop_the_work_of_others(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     logs = [scene.logs.partitions.get("t", partition).log for partition in (0, 1)]
@@ -224,7 +224,7 @@ async def test_a_bug_that_one_partition_meets_keeps_no_other_from_its_turn(
     assert [log.log_start_offset for log in logs] == [1, 1]
 
 
-async def test_a_member_of_a_cluster_looks_for_replicas_that_lag_every_half_of_replica_lag_time_max_ms(tmp_path: Path) -> None:
+async def test_lagging_replicas_are_checked_every_half_replica_lag_time_max_ms(tmp_path: Path) -> None:
     proposed: list[Partition] = []
     membership = Membership(Brokers(), proposed.append, lambda *_: True, 30_000)
     scene = Scene(tmp_path / "data", LogConfig(), membership=membership)
@@ -238,9 +238,7 @@ async def test_a_member_of_a_cluster_looks_for_replicas_that_lag_every_half_of_r
     scene.logs.close()
 
 
-async def test_what_is_looked_at_often_is_what_has_something_to_be_done_and_not_every_partition(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_frequent_jobs_visit_only_partitions_with_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     scene = Scene(tmp_path / "data", LogConfig(flush_ms=2_000), partitions=5)
     walks: list[object] = []
     walk = Partitions.__iter__

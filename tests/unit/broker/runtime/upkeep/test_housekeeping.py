@@ -36,7 +36,7 @@ def test_a_job_runs_first_at_its_first_time_and_then_at_each_interval(scene: Sce
     assert ran == [30, 130, 230]
 
 
-def test_an_interval_that_changed_holds_from_the_next_time_on(scene: Scene) -> None:
+def test_a_changed_interval_applies_after_the_next_run(scene: Scene) -> None:
     ran: list[int] = []
     intervals = iter([100, 30, 60])
     scene.housekeeping.every(lambda: next(intervals, 1_000), lambda: ran.append(scene.clock.mono_ms()), name="job")
@@ -45,7 +45,7 @@ def test_an_interval_that_changed_holds_from_the_next_time_on(scene: Scene) -> N
     assert ran == [100, 130, 190]
 
 
-def test_a_long_job_yields_to_the_loop_after_each_slice_and_goes_on(scene: Scene) -> None:
+def test_a_long_job_yields_to_the_loop_after_each_slice(scene: Scene) -> None:
     steps: list[int] = []
 
     def job() -> Iterator[None]:
@@ -62,7 +62,7 @@ def test_a_long_job_yields_to_the_loop_after_each_slice_and_goes_on(scene: Scene
     assert steps == list(range(10))
 
 
-async def test_a_job_goes_on_when_the_future_that_it_yields_is_done(scene: Scene) -> None:
+async def test_a_job_continues_when_its_yielded_future_is_done(scene: Scene) -> None:
     waiting: list[asyncio.Future[None]] = []
     steps: list[str] = []
 
@@ -86,7 +86,7 @@ async def test_a_job_goes_on_when_the_future_that_it_yields_is_done(scene: Scene
     assert (steps, len(scene.failures)) == (["begun", "done", "begun"], 1)
 
 
-def test_a_job_that_fails_is_tried_again_at_its_next_time(scene: Scene) -> None:
+def test_a_failed_job_runs_again_at_its_next_time(scene: Scene) -> None:
     ran: list[int] = []
 
     def job() -> None:
@@ -109,7 +109,7 @@ def test_a_failed_fsync_is_reported_as_fatal(scene: Scene) -> None:
     assert len(scene.failures) == 1
 
 
-def test_after_stop_no_job_begins_and_none_goes_on(scene: Scene) -> None:
+def test_no_job_starts_or_continues_after_a_stop(scene: Scene) -> None:
     steps: list[int] = []
 
     def job() -> Iterator[None]:
@@ -127,7 +127,7 @@ def test_after_stop_no_job_begins_and_none_goes_on(scene: Scene) -> None:
     assert len(steps) == before
 
 
-def test_a_bug_does_not_end_a_job_and_is_logged_with_its_trace_when_it_begins(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_does_not_end_a_job_and_is_logged_once_with_its_trace(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
     ran: list[int] = []
 
     def job() -> Iterator[None]:

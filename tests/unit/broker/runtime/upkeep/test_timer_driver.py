@@ -10,7 +10,7 @@ from ottla.broker.runtime.upkeep.timer_driver import Deadline, Lateness, TimerDr
 from tests.support.simulation import TimelessLoop
 
 
-async def test_a_timer_runs_when_its_time_has_come_and_not_before() -> None:
+async def test_a_timer_runs_at_its_deadline_and_not_before() -> None:
     clock, timers = Clock(), Timers()
     driver = TimerDriver(timers, clock)
     driver.start()
@@ -62,7 +62,7 @@ async def test_after_stop_nothing_runs() -> None:
     assert ran == []
 
 
-async def test_a_clock_put_forward_runs_what_has_become_due() -> None:
+async def test_advancing_the_clock_runs_due_timers() -> None:
     clock, timers = MovableClock(), Timers()
     driver = TimerDriver(timers, clock)
     driver.start()
@@ -75,7 +75,7 @@ async def test_a_clock_put_forward_runs_what_has_become_due() -> None:
     driver.stop()
 
 
-async def test_a_pause_that_nobody_waits_for_any_more_is_harmless() -> None:
+async def test_a_cancelled_pause_is_harmless() -> None:
     clock, timers = MovableClock(), Timers()
     driver = TimerDriver(timers, clock)
     driver.start()
@@ -86,7 +86,7 @@ async def test_a_pause_that_nobody_waits_for_any_more_is_harmless() -> None:
     driver.stop()
 
 
-async def test_all_who_share_a_clock_wake_when_it_moves() -> None:
+async def test_all_drivers_of_a_clock_wake_when_it_advances() -> None:
     clock, sets = MovableClock(), [Timers(), Timers()]
     drivers = [TimerDriver(timers, clock) for timers in sets]
     for driver in drivers:
@@ -98,7 +98,7 @@ async def test_all_who_share_a_clock_wake_when_it_moves() -> None:
         driver.stop()
 
 
-async def test_on_a_virtual_clock_a_timer_runs_when_the_clock_is_moved_and_the_loops_time_is_not_asked() -> None:
+async def test_a_virtual_clocks_timers_ignore_the_loops_time() -> None:
     clock, timers, loop = VirtualClock(), Timers(), asyncio.get_running_loop()
     driver = TimerDriver(timers, clock)
     driver.start()
@@ -112,7 +112,7 @@ async def test_on_a_virtual_clock_a_timer_runs_when_the_clock_is_moved_and_the_l
     driver.stop()
 
 
-async def test_a_wait_ends_with_the_last_future_or_with_the_time_and_leaves_no_timer() -> None:
+async def test_a_wait_ends_with_the_last_future_or_its_timeout() -> None:
     clock, timers, loop = VirtualClock(), Timers(), asyncio.get_running_loop()
     driver = TimerDriver(timers, clock)
     driver.start()
@@ -149,7 +149,7 @@ def pass_ms(loop: TimelessLoop, clock: VirtualClock, ms: int) -> None:
     clock.advance(ms)
 
 
-def test_what_is_due_is_late_by_the_time_since_then() -> None:
+def test_lateness_is_the_time_since_the_deadline() -> None:
     def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
         late = Lateness(clock, 1_000)
         pass_ms(loop, clock, 1_000)
@@ -160,7 +160,7 @@ def test_what_is_due_is_late_by_the_time_since_then() -> None:
     stalling(scene)
 
 
-def test_a_clock_that_is_put_forward_makes_nothing_late() -> None:
+def test_advancing_the_clock_makes_no_timer_late() -> None:
     def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
         late = Lateness(clock, 1_000)
         clock.advance(3_600_000)
@@ -169,7 +169,7 @@ def test_a_clock_that_is_put_forward_makes_nothing_late() -> None:
     stalling(scene)
 
 
-def test_a_deadline_that_a_busy_loop_meets_late_waits_once_more_for_as_long() -> None:
+def test_a_deadline_processed_late_waits_again_for_the_delay() -> None:
     def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
         timers, ran = Timers(), []
         Deadline(timers, clock, 1_000, lambda: ran.append(clock.mono_ms()))
@@ -183,7 +183,7 @@ def test_a_deadline_that_a_busy_loop_meets_late_waits_once_more_for_as_long() ->
     stalling(scene)
 
 
-def test_a_late_deadline_waits_no_longer_than_it_did_at_first() -> None:
+def test_a_late_deadline_waits_at_most_its_first_duration() -> None:
     def scene(loop: TimelessLoop, clock: VirtualClock) -> None:
         timers, ran = Timers(), []
         Deadline(timers, clock, 1_000, lambda: ran.append(clock.mono_ms()))

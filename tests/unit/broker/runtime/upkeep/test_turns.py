@@ -24,7 +24,7 @@ class SpentClock(VirtualClock):
         return self.ns
 
 
-async def test_work_goes_on_at_once_while_its_slice_lasts() -> None:
+async def test_work_continues_at_once_within_its_slice() -> None:
     clock, loop_turns, done = SpentClock(), 0, []
     turns = Turns(clock)
 
@@ -44,7 +44,7 @@ async def test_work_goes_on_at_once_while_its_slice_lasts() -> None:
     assert loop_turns < 10
 
 
-async def test_many_owners_have_one_slice_in_a_turn_of_the_loop_and_all_of_them_go_on() -> None:
+async def test_all_owners_share_one_slice_per_turn_of_the_loop() -> None:
     clock, done = SpentClock(), dict.fromkeys("abc", 0)
     turns = Turns(clock)
 
@@ -63,7 +63,7 @@ async def test_many_owners_have_one_slice_in_a_turn_of_the_loop_and_all_of_them_
     assert set(done.values()) == {4}
 
 
-async def test_an_owner_that_is_cancelled_keeps_nobody_waiting() -> None:
+async def test_a_cancelled_owner_does_not_block_the_others() -> None:
     clock, turns = SpentClock(), None
     turns = Turns(clock)
     first, second = asyncio.ensure_future(turns.mine()), asyncio.ensure_future(turns.mine())

@@ -1,0 +1,43 @@
+"""Judging in this process: both steps on one embedded engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+from ottla.spark_jobs.engines import EMBEDDED, Progress
+from ottla.spark_jobs.engines.embedded import EmbeddedEngine, embedded_engine
+from ottla.spark_jobs.log_directory import LogDirectory
+from ottla.spark_jobs.reports.pictures import Extent, Where, material
+from ottla.spark_jobs.steps import Answer, Question, judge_across, judge_partitions
+
+
+@contextmanager
+def embedded_judge(log_bytes: int, memory_mb: int, progress: Progress) -> Iterator[EmbeddedJudge]:
+    """Open a judge for logs of this size; it closes with the block. `memory_mb`: the memory limit of its queries."""
+    with embedded_engine(log_bytes, memory_mb) as engine:
+        yield EmbeddedJudge(engine, progress)
+
+
+class EmbeddedJudge:
+    """A `judging.Judge` in this process."""
+
+    name = EMBEDDED
+
+    def __init__(self, engine: EmbeddedEngine, progress: Progress) -> None:
+        self._engine = engine
+        self._progress = progress
+        self._transactional = False
+
+    def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
+        """Run both steps."""
+        self._progress("judging", 1, 3)
+        answer, made = judge_partitions(self._engine, question, logs)
+        yield answer
+        self._transactional = made.transactional
+        self._progress("judging across partitions", 2, 3)
+        yield judge_across(self._engine, question, made.views)
+
+    def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
+        """Run `pictures.material` on the views of `judge`."""
+        return [material(self._engine, drawn, found, transactional=self._transactional)]

@@ -1,0 +1,209 @@
+"""Distributes logs over tasks, and runs the two steps (`steps`) in tasks.
+
+Rules that hold here: a task has all rows that a rule compares: whole log partitions with their index files, all copies of a partition with
+--replicas, and all partitions of a coordinators' topic of a directory, because a damaged log may have an id in several. Tasks have
+about equal sizes. Tasks exchange pairs of a share's number and bytes, which both an RDD and a DataFrame can hold.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Final
+
+import duckdb
+import pyarrow as pa
+
+from ottla.spark_jobs.engines.embedded import EmbeddedEngine, embedded_engine
+from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory, LogFile
+from ottla.spark_jobs.reports.pictures import Extent, Where
+from ottla.spark_jobs.steps import HANDED, Question, draw, judge_across, judge_partitions
+
+Row = tuple[int, bytes]
+"""The number of a share, and the pickled data for it."""
+ANSWER: Final = -1
+"""In place of a share's number: the row is an `Answer` for the driver."""
+Task = list[LogDirectory]
+"""The input of a task: a subset of each directory's partitions."""
+
+TASK_BYTES_MAX: Final = 512 << 20
+TASK_BYTES_MIN: Final = 32 << 20
+TASKS_WANTED: Final = 16
+"""Large logs get many tasks, so that all cores finish at the same time; small logs get few, because each runs 0.25 s of queries."""
+FILE_BYTES: Final = 64 << 10
+"""A file's own cost in bytes: opening it and judging its partition takes the time of reading so many."""
+SHARE_BYTES: Final = 16 << 30
+"""Log bytes per share of the second step, which gets one row per transaction and one per producer."""
+SHARE_BYTES_KEYS: Final = 1 << 30
+"""The same with a business key: one row per record."""
+SHARES_MAX: Final = 1000
+BLOB_BYTES: Final = 16 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The settings of all tasks. `shares`: the number of tasks of the second step. `memory_mb`: the memory limit of a task's queries."""
+
+    question: Question
+    shares: int
+    memory_mb: int
+
+
+def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> list[Task]:
+    """Distribute all partitions that the question concerns over tasks of about equal size, the largest first."""
+    units = _units(logs, question)
+    sizes = {key: sum(file.size_bytes + FILE_BYTES for found in task for file in found.segments) for key, task in units.items()}
+    target = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(sizes.values()) // max(TASKS_WANTED, 3 * cores)))
+    tasks: list[list[LogDirectory]] = []
+    room = 0
+    for key in sorted(units, key=lambda key: -sizes[key]):
+        if sizes[key] > room:
+            tasks.append([])
+            room = max(target, sizes[key])
+        tasks[-1] += units[key]
+        room -= sizes[key]
+    return [_merged(task) for task in tasks]
+
+
+def size_of(logs: Iterable[LogDirectory]) -> int:
+    """Bytes of all segments."""
+    return sum(found.size_bytes for found in logs)
+
+
+def shares_of(logs: Iterable[LogDirectory], question: Question) -> int:
+    """The number of tasks that the second step needs for logs of this size."""
+    each = SHARE_BYTES if question.key_place is None else SHARE_BYTES_KEYS
+    return min(SHARES_MAX, 1 + size_of(logs) // each)
+
+
+def _units(logs: Sequence[LogDirectory], question: Question) -> dict[tuple[Any, ...], Task]:
+    """The smallest inputs of a task, by a key that their partitions have in common."""
+    units: dict[tuple[Any, ...], dict[str, LogDirectory]] = defaultdict(dict)
+
+    def of(found: LogDirectory, topic: str, partition: int) -> LogDirectory:
+        where = () if question.replicas else (found.path,)
+        what = (topic,) if topic in {CONSUMER_OFFSETS, TRANSACTION_STATE} else (topic, partition)
+        return units[where + what].setdefault(found.path, LogDirectory(found.path))
+
+    def wanted(file: LogFile) -> bool:
+        return not question.topics or file.topic in question.topics or file.topic == TRANSACTION_STATE
+
+    for found in logs:
+        for segment in filter(wanted, found.segments):
+            of(found, segment.topic, segment.partition).segments.append(segment)
+        for file in filter(wanted, found.side_files):
+            of(found, file.topic, file.partition).side_files.append(file)
+    marks = {found.path: found.high_watermarks for found in logs}
+    for unit in units.values():
+        for path, part in unit.items():
+            places = {(file.topic, file.partition) for file in (*part.segments, *part.side_files)}
+            part.high_watermarks = {place: marks[path][place] for place in places if place in marks[path]}
+    return {key: list(unit.values()) for key, unit in units.items()}
+
+
+def _merged(parts: Iterable[LogDirectory]) -> Task:
+    """One `LogDirectory` per directory."""
+    task: dict[str, LogDirectory] = {}
+    for part in parts:
+        whole = task.setdefault(part.path, LogDirectory(part.path))
+        whole.segments += part.segments
+        whole.side_files += part.side_files
+        whole.high_watermarks |= part.high_watermarks
+    return list(task.values())
+
+
+def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
+    """Run the first step: an `Answer` per task, then the rows of HANDED for each share. Raises OSError."""
+    for _, pickled in tasks:
+        task: Task = pickle.loads(pickled)
+        with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
+            answer, made = judge_partitions(engine, work.question, task)
+            yield ANSWER, pickle.dumps(answer)
+            for share, blobs in _handed_on(engine, work, HANDED.keys() & made.views):
+                yield share, pickle.dumps(blobs)
+
+
+Blobs = dict[str, list[bytes]]
+"""Rows handed on, as Arrow streams, by view."""
+
+
+def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iterator[tuple[int, Blobs]]:
+    """Every share gets the columns of every view, even without rows."""
+    held: list[Blobs] = [{} for _ in range(work.shares)]
+    size = 0
+    for view in sorted(views):
+        query, together = HANDED[view]
+        batches = engine.batches(f"SELECT *, {together or 0} % {work.shares} AS share FROM ({query})")
+        schema = pa.schema([pa.field(f.name, _plain(f.type)) for f in batches.schema if f.name != "share"])
+        for blobs in held:
+            blobs.setdefault(view, []).append(_stream(schema.empty_table()))
+        for batch in batches:
+            rows = pa.Table.from_batches([batch])
+            plain = rows.drop_columns(["share"]).cast(schema)
+            for share, blobs in enumerate(held):
+                mine = plain if not together or work.shares == 1 else plain.filter(pa.compute.equal(rows["share"], share))
+                if mine.num_rows:
+                    blobs[view].append(_stream(mine))
+                    size += len(blobs[view][-1])
+            if size > BLOB_BYTES:
+                yield from enumerate(held)
+                held, size = [{view: []} for _ in range(work.shares)], 0
+    yield from enumerate(held)
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """The type without this task's own numbering of names, and with sums as integers."""
+    if pa.types.is_dictionary(kind):
+        return kind.value_type
+    return pa.int64() if pa.types.is_decimal(kind) else kind
+
+
+def _stream(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="lz4")) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
+
+
+def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
+    """Run the second step on whole shares, and pass on the answers of the first."""
+    shares: dict[int, Blobs] = defaultdict(dict)
+    for share, pickled in rows:
+        if share == ANSWER:
+            yield share, pickled
+            continue
+        given: Blobs = pickle.loads(pickled)
+        for view, streams in given.items():
+            shares[share].setdefault(view, []).extend(streams)
+    for blobs in shares.values():
+        with embedded_engine(sum(map(len, chain.from_iterable(blobs.values()))), work.memory_mb, threads=1) as engine:
+            for view, streams in blobs.items():
+                engine.take(view, pa.RecordBatchReader.from_batches(pa.ipc.open_stream(streams[0]).schema, _batches(streams)))
+            yield ANSWER, pickle.dumps(judge_across(engine, work.question, blobs.keys()))
+
+
+def failures_told(rows: Iterable[Row]) -> Iterator[Row]:
+    """Pass on the rows of a step; replace a failure to read, or a lack of memory, by an answer that holds the exception. Spark prints an
+    exception of a worker with the JVM's stack, and the driver gets only that text."""
+    try:
+        yield from rows
+    except (MemoryError, duckdb.OutOfMemoryException) as e:
+        yield ANSWER, pickle.dumps(MemoryError(str(e)))
+    except (OSError, duckdb.IOException) as e:
+        yield ANSWER, pickle.dumps(OSError(str(e)))
+
+
+def _batches(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    for stream in streams:
+        yield from pa.ipc.open_stream(stream)
+
+
+def draw_tasks(work: Work, drawn: Sequence[Extent], found: Sequence[Where], tasks: Iterable[Row]) -> Iterator[Row]:
+    """Run `steps.draw` on tasks: an `Answer` per task. Raises OSError."""
+    for _, pickled in tasks:
+        task: Task = pickle.loads(pickled)
+        with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
+            yield ANSWER, pickle.dumps(draw(engine, work.question, task, drawn, found))

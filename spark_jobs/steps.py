@@ -1,0 +1,251 @@
+"""The two steps of judging logs on the embedded engine: the first over whole partitions, the second over rows of all partitions.
+
+Rules that hold here: each rule runs in one of the steps, according to its `scope`. In one process, both steps use the same engine and its
+tables. Distributed (see `sharing`), each task runs the first step on an engine of its own and hands on the rows of HANDED, and the second
+step reads those. The queries are the same, and so are the findings. Findings are limited to samples; their counts are exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from ottla.spark_jobs import views
+from ottla.spark_jobs.checks import RULES
+from ottla.spark_jobs.checks.rule import PLACE, Needs, Rule, Scope
+from ottla.spark_jobs.costs import COST_SIZES, COST_SPANS, COSTS
+from ottla.spark_jobs.engines import Row
+from ottla.spark_jobs.log_directory import CONSUMER_OFFSETS, TRANSACTION_STATE, LogDirectory
+from ottla.spark_jobs.reports import pictures
+from ottla.spark_jobs.reports.pictures import Extent, Where
+
+if TYPE_CHECKING:
+    from ottla.spark_jobs.engines.embedded import EmbeddedEngine
+
+Answer = dict[str, list[Row]]
+"""Rows by topic: `findings`, `counts`, `producers`, `costs`, `keys`, `extents`, and those of `pictures.material`."""
+
+LOG_ENDS: Final = (
+    "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, log_start_offset bigint, "
+    "clean_shutdown boolean, high_watermark bigint"
+)
+"""The last segment of each partition, with its size as position, and what the broker noted as replicated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """The options of a run, the same for all tasks. `key_place`: one of views.KEYS; None without a business key. `whole_states`: the
+    directories that hold every partition of `__transaction_state`. `namesakes`: partitions that are not compared as replicas. `draws`:
+    pictures follow."""
+
+    topics: Sequence[str]
+    key_place: str | None
+    deep: bool
+    replicas: bool
+    samples: int
+    args: Mapping[str, Any]
+    whole_states: Sequence[str] = ()
+    namesakes: Sequence[tuple[str, int]] = ()
+    draws: bool = False
+
+    @property
+    def rules(self) -> list[Rule]:
+        """The rules that these options allow."""
+        given = {Needs.NOTHING: True, Needs.KEY: self.key_place is not None, Needs.DEEP: self.deep, Needs.REPLICAS: self.replicas}
+        return [rule for rule in RULES if given[rule.needs]]
+
+
+@dataclass(slots=True)
+class Made:
+    """The views that exist, by the names that rules use. `transactional`: some batch is transactional."""
+
+    views: set[str] = field(default_factory=set)
+    transactional: bool = False
+
+    def allows(self, rule: Rule) -> bool:
+        """Whether a rule has any input."""
+        return rule.view in self.views and (self.transactional or not rule.needs_transactions)
+
+
+class Handed(NamedTuple):
+    """The rows of a view that a task hands on. `together`: a hash, equal for rows of one share; empty: every share gets all."""
+
+    query: str
+    together: str = ""
+
+
+_OF_PRODUCER: Final = "xxhash64(CAST(log_dir AS STRING), producer_id)"
+_OF_TOPIC: Final = "xxhash64(CAST(log_dir AS STRING), CAST(topic AS STRING))"
+HANDED: Final[dict[str, Handed]] = {
+    "counts": Handed("SELECT * FROM counts"),
+    "logs": Handed("SELECT * FROM logs"),
+    "newest_epochs": Handed("SELECT * FROM newest_epochs", _OF_PRODUCER),
+    "transactions": Handed("SELECT * FROM transactions", _OF_PRODUCER),
+    "unended": Handed("SELECT * FROM unended", _OF_PRODUCER),
+    "states": Handed("SELECT * FROM states WHERE producer_id IS NOT NULL", _OF_PRODUCER),
+    "group_commits": Handed(
+        "SELECT * FROM group_commits WHERE transactional AND previous_transactional AND committed_offset < previous_offset", _OF_PRODUCER
+    ),
+    "cost_sizes": Handed("SELECT * FROM cost_sizes", _OF_TOPIC),
+    "cost_spans": Handed("SELECT * FROM cost_spans", _OF_TOPIC),
+    "visible_records": Handed(
+        "SELECT log_dir, topic, partition, offset, timestamp, file, position, producer_id, producer_epoch, business_key, key_hash "
+        "FROM visible_records WHERE business_key IS NOT NULL",
+        "key_hash",
+    ),
+}
+"""The second step's input by view, reduced to the rows and columns that its rules read."""
+
+
+def judge_partitions(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> tuple[Answer, Made]:
+    """The first step, over whole partitions: views, counts, and the findings of the rules of Scope.PARTITION. Raises OSError."""
+    made = make_views(engine, question, logs)
+    answer = {"counts": engine.rows("SELECT * FROM counts", {})}
+    if "visible_records" in made.views and question.key_place is not None:
+        answer["keys"] = engine.rows("SELECT count(*) AS records, count(business_key) AS keyed FROM visible_records", {})
+    if question.draws:
+        answer["extents"] = engine.rows(pictures.EXTENTS, {})
+    answer["findings"] = _findings(engine, question, [r for r in question.rules if r.scope is Scope.PARTITION and made.allows(r)])
+    return answer, made
+
+
+def judge_across(engine: EmbeddedEngine, question: Question, there: Collection[str]) -> Answer:
+    """The second step, over the views `there` that the first made or handed on: costs, producers, and the findings of all other rules."""
+    (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
+    made = Made({*there}, sums["transactional"] > 0)
+    answer = {"producers": engine.rows(views.PRODUCERS, {})}
+    if made.transactional:
+        engine.table("complete_states", "log_dir string", [(log_dir,) for log_dir in question.whole_states])
+        engine.define("open_transactions", views.OPEN_TRANSACTIONS, question.args)
+        answer["costs"] = engine.rows(COSTS, {})
+    answer["findings"] = _findings(engine, question, [r for r in question.rules if r.scope is not Scope.PARTITION and made.allows(r)])
+    return answer
+
+
+def make_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> Made:
+    """Make the views of whole partitions. Transactions, group offsets, index files, snapshots and high watermarks have views only if the
+    logs have any of them."""
+    made = _make_batch_views(engine, question, logs)
+    if question.replicas:
+        _make_replica_views(engine, question, logs)
+        made.views.add("replicas")
+    if question.key_place is not None or question.deep:
+        _make_record_views(engine, question, logs)
+        made.views.add("visible_records")
+    kinds = {file.kind for found in logs for file in found.of_topics(question.topics).side_files}
+    commits = any(segment.topic == CONSUMER_OFFSETS for found in logs for segment in found.of_topics(question.topics).segments)
+    # The task that has `__transaction_state` hands its states on, even if no batch of its own is transactional.
+    if made.transactional or kinds or commits or any(segment.topic == TRANSACTION_STATE for found in logs for segment in found.segments):
+        _make_transaction_views(engine, question, logs, made)
+    if commits:
+        engine.read("raw_offsets", "offsets", logs, [], views.RAW_OFFSETS_NEED)
+        engine.define("group_commits", views.GROUP_COMMITS, question.args)
+        made.views.add("group_commits")
+    if kinds - {"snapshot"}:
+        engine.read("raw_indexes", "indexes", logs, question.topics, views.RAW_INDEXES_NEED)
+        for name, query in (
+            ("log_segments", views.LOG_SEGMENTS),
+            ("time_lookups", views.TIME_LOOKUPS),
+            ("epoch_lookups", views.EPOCH_LOOKUPS),
+        ):
+            engine.define(name, query, question.args)
+        made.views.add("indexes")
+    if "snapshot" in kinds:
+        engine.read("raw_snapshots", "snapshots", logs, question.topics, views.RAW_SNAPSHOTS_NEED)
+        made.views.add("snapshots")
+    if ends := _log_ends(question, logs):
+        engine.table("log_ends", LOG_ENDS, ends)
+        made.views.add("log_ends")
+    return made
+
+
+def _make_batch_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> Made:
+    engine.read("raw_batches", "batches", logs, question.topics, views.RAW_BATCHES_NEED)
+    made = Made({"raw_batches"})
+    for name, query in (
+        ("batches", views.batches()),
+        ("producer_batches", views.producer_batches()),
+        ("sequences", views.sequences()),
+        ("counts", views.COUNTS),
+        ("logs", views.LOGS),
+        ("newest_epochs", views.NEWEST_EPOCHS),
+    ):
+        engine.define(name, query, question.args)
+        made.views.add(name)
+    (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
+    made.transactional = sums["transactional"] > 0
+    return made
+
+
+def _make_replica_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> None:
+    noted = [(found.path, *place, offset) for found in logs for place, offset in found.high_watermarks.items()]
+    engine.table("high_watermarks", "log_dir string, topic string, partition int, high_watermark bigint", noted)
+    engine.table("namesakes", "topic string, partition int", question.namesakes)
+
+
+def _make_record_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> None:
+    place = question.key_place or "none"
+    need = views.RECORDS_NEED + (views.HEADERS_NEED if place == "header" else "")
+    engine.read("records", "records", logs, question.topics, need, keep=False)
+    engine.define("visible_records", views.VISIBLE_RECORDS.format(key=views.KEYS[place]), question.args)
+
+
+def _make_transaction_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], made: Made) -> None:
+    engine.read("raw_states", "transactions", logs, [TRANSACTION_STATE], views.RAW_STATES_NEED)
+    for name, query in (
+        ("states", views.STATES),
+        ("transactions", views.TRANSACTIONS),
+        ("unended", views.UNENDED),
+        ("cost_sizes", COST_SIZES),
+        ("cost_spans", COST_SPANS),
+    ):
+        engine.define(name, query, question.args)
+        made.views.add(name)
+
+
+def _log_ends(question: Question, logs: Sequence[LogDirectory]) -> list[tuple[Any, ...]]:
+    return [
+        (s.log_dir, s.topic, s.partition, s.path, s.size_bytes, s.base_offset, s.log_start_offset, s.clean_shutdown, high_watermark)
+        for found in logs
+        for s in found.of_topics(question.topics).segments
+        if s.is_last and (high_watermark := found.high_watermarks.get((s.topic, s.partition))) is not None
+    ]
+
+
+def draw(
+    engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]
+) -> Answer:
+    """Run `pictures.material` on an engine that has no views yet."""
+    made = _make_batch_views(engine, question, logs)
+    if made.transactional:
+        engine.define("transactions", views.TRANSACTIONS, question.args)
+    return pictures.material(engine, drawn, found, transactional=made.transactional)
+
+
+def _findings(engine: EmbeddedEngine, question: Question, rules: Sequence[Rule]) -> list[Row]:
+    """The first `samples` findings (at least one, which carries the number) of each rule and severity in each directory, each with the
+    exact number of its kind."""
+    if not rules:
+        return []
+    place = ", ".join(PLACE)
+    found = " UNION ALL ".join(
+        f"""
+        SELECT '{rule.name}' AS rule, {place},
+            to_json(struct({", ".join(rule.evidence)})) AS evidence
+        FROM ({rule.sql})
+        """
+        for rule in rules
+    )
+    return engine.rows(
+        f"""
+        SELECT * FROM (
+            SELECT *,
+                count(*) OVER (PARTITION BY log_dir, rule, severity) AS total,
+                row_number() OVER (PARTITION BY log_dir, rule, severity
+                                   ORDER BY topic, partition, file, position, offset, kind, evidence) AS place
+            FROM ({found})
+        ) WHERE place <= {max(1, question.samples)} ORDER BY log_dir, rule, severity, place
+        """,
+        question.args,
+    )

@@ -1,0 +1,34 @@
+"""Spark's part of an audit played in this process: tasks one after the other, and shares of what they hand on."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+
+from ottla.spark_jobs.log_directory import LogDirectory
+from ottla.spark_jobs.reports.pictures import Extent, Where
+from ottla.spark_jobs.sharing import Row, Work, draw_tasks, judge_shares, judge_tasks, share_out
+from ottla.spark_jobs.steps import Answer, Question
+
+
+class SharedJudge:
+    """See `ottla.spark_jobs.judging.Judge`."""
+
+    name = "shares"
+
+    def __init__(self, shares: int) -> None:
+        self.shares = shares
+        self.tasks = 0
+
+    def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
+        tasks = share_out(logs, question)
+        self.tasks = len(tasks)
+        work = Work(question, self.shares, 512)
+        rows: list[Row] = []
+        for task in tasks:
+            rows += judge_tasks(work, iter([(0, pickle.dumps(task))]))
+        return [pickle.loads(content) for _, content in judge_shares(work, iter(rows))]
+
+    def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
+        rows = [(i, pickle.dumps(task)) for i, task in enumerate(share_out(logs, question))]
+        return [pickle.loads(content) for _, content in draw_tasks(Work(question, 1, 512), drawn, found, iter(rows))]

@@ -1,0 +1,70 @@
+"""How rows go from step to step on Spark: over RDDs and over DataFrames; and how a failure comes back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus import CASES
+from ottla.spark_jobs.engines import distributed
+from ottla.spark_jobs.engines.distributed import over_frames, over_rdds
+from ottla.spark_jobs.session import CannotJudge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore:PySpark does not yet fully support pandas:FutureWarning")
+Row = tuple[int, bytes]
+Over = Callable[[Any, list[Row], Any, int], Iterable[Row]]
+
+
+def to_shares(rows: Iterable[Row]) -> Iterator[Row]:
+    """Each row to two shares, and the number of rows that came together."""
+    there = list(rows)
+    for number, content in there:
+        yield number % 3, content
+        yield (number + 1) % 3, bytes([len(there)])
+
+
+def gathered(rows: Iterable[Row]) -> Iterator[Row]:
+    found: dict[int, bytes] = {}
+    for share, content in rows:
+        found[share] = found.get(share, b"") + content
+    yield from ((share, bytes(sorted(content))) for share, content in found.items())
+
+
+@pytest.mark.parametrize("over", [over_rdds, over_frames])
+def test_each_row_is_a_task_and_rows_of_a_share_meet(spark: SparkSession, over: Over) -> None:
+    rows = [(i, bytes([10 + i])) for i in range(4)]
+    running = spark.sparkContext if over is over_rdds else spark
+    # Task i gives its content to share i % 3, and 1, which is how many rows it had, to the next.
+    assert dict(over(running, rows, [to_shares, gathered], 3)) == {0: bytes([1, 10, 13]), 1: bytes([1, 1, 11]), 2: bytes([1, 12])}
+    assert sorted(over(running, rows, [gathered], 3)) == rows
+
+
+@pytest.mark.parametrize("name", ["planted", "input_taken_back", "replay_under_another_id"])
+def test_without_a_spark_context_the_verdict_is_the_same(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    log = tmp_path / "log"
+    CASES[name].write(log)
+    expected = audit(log, engine="duckdb", deep=True).directories
+    monkeypatch.setattr(distributed, "over_rdds", lambda context, *rest: over_frames(spark, *rest))
+    assert [asdict(each) for each in audit(log, engine="spark", deep=True).directories] == [asdict(each) for each in expected]
+
+
+def test_a_file_that_fails_in_reading_is_told_as_the_embedded_engine_tells_it(spark: SparkSession, tmp_path: Path) -> None:
+    CASES["sound"].write(tmp_path)
+    (tmp_path / "t-0" / "leader-epoch-checkpoint").symlink_to("/proc/self/mem")  # a regular file whose first page is not there
+    told = []
+    for engine in ("duckdb", "spark"):
+        with pytest.raises(CannotJudge) as failure:
+            audit(tmp_path, engine=engine)
+        told.append(str(failure.value))
+    assert told[0] == told[1]
+    assert "leader-epoch-checkpoint" in told[0]

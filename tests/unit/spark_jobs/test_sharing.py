@@ -1,0 +1,134 @@
+"""What is judged in many tasks, and in many shares of what they hand on, is judged as in one."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from ottla.spark_jobs import audit as audit_module
+from ottla.spark_jobs import sharing
+from ottla.spark_jobs.audit import audit
+from ottla.spark_jobs.corpus import CASES
+from ottla.spark_jobs.corpus.score import write
+from ottla.spark_jobs.log_directory import LogDirectory
+from ottla.spark_jobs.logs import find_logs
+from ottla.spark_jobs.reports.pictures import Pictures
+from ottla.spark_jobs.sharing import ANSWER, Work, failures_told, judge_tasks, share_out, shares_of
+from ottla.spark_jobs.steps import HANDED, Question
+from tests.support.kafka_logs import PartitionWriter
+from tests.support.shares import SharedJudge
+
+QUESTION = Question((), None, False, False, 10, {"expiration_ms": 1, "transaction_timeout_ms": 1, "replay_ms": 1})
+
+
+@pytest.fixture
+def shared(monkeypatch: pytest.MonkeyPatch) -> SharedJudge:
+    """Where the audit would judge by DuckDB in one process, it does in many tasks."""
+    judge = SharedJudge(shares=3)
+
+    @contextmanager
+    def chosen(*_: object) -> Iterator[SharedJudge]:
+        yield judge
+
+    monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
+    monkeypatch.setattr(audit_module, "open_judge", chosen)
+    return judge
+
+
+def test_the_whole_corpus_is_judged_alike_in_tasks_and_shares(
+    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    write(CASES, tmp_path)
+    single = [tmp_path / name for name, case in CASES.items() if not case.directories]
+    in_tasks, drawn_in_tasks = _judged(single)
+    assert shared.tasks > 10
+    monkeypatch.undo()
+    in_one, drawn_in_one = _judged(single)
+    for distributed, embedded in zip(in_tasks, in_one, strict=True):
+        assert distributed == embedded
+    assert drawn_in_tasks == drawn_in_one
+
+
+def _judged(paths: list[Path]) -> tuple[list[dict[str, object]], dict[str, dict[str, object]]]:
+    pictures: dict[str, Pictures] = {}
+    verdict = audit(paths, key_field="row", engine="duckdb", deep=True, pictures=pictures)
+    return [asdict(directory) for directory in verdict.directories], {path: asdict(each) for path, each in pictures.items()}
+
+
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if case.directories])
+def test_replicas_are_compared_alike_in_tasks(tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    write({name: CASES[name]}, tmp_path)
+    paths = [tmp_path / name / directory for directory in CASES[name].directories]
+    in_tasks = audit(paths, replicas=True, engine="duckdb")
+    monkeypatch.undo()
+    assert [asdict(d) for d in in_tasks.directories] == [asdict(d) for d in audit(paths, replicas=True, engine="duckdb").directories]
+
+
+@pytest.mark.parametrize("topics", [["payments"], ["__consumer_offsets", "payments"]])
+def test_some_topics_are_judged_alike_in_tasks(
+    tmp_path: Path, shared: SharedJudge, monkeypatch: pytest.MonkeyPatch, topics: list[str]
+) -> None:
+    golden = Path(__file__).parents[2] / "golden" / "kafka_log"
+    in_tasks = audit(golden, topics=topics, engine="duckdb")
+    monkeypatch.undo()
+    assert [asdict(d) for d in in_tasks.directories] == [asdict(d) for d in audit(golden, topics=topics, engine="duckdb").directories]
+
+
+def places(task: list[LogDirectory]) -> set[tuple[str, str, int]]:
+    return {(Path(found.path).name, segment.topic, segment.partition) for found in task for segment in found.segments}
+
+
+def logs_of(root: Path, *brokers: str) -> list[LogDirectory]:
+    for broker in brokers:
+        for topic, partition in (("t", 0), ("t", 1), ("__consumer_offsets", 3), ("__consumer_offsets", 4)):
+            PartitionWriter(root / broker, topic, partition).data()
+    return [find_logs(root / broker) for broker in brokers]
+
+
+def test_a_task_has_whole_partitions_and_all_of_a_coordinators_topic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = logs_of(tmp_path, "a", "b")
+    together = share_out(logs, QUESTION)
+    assert [len(places(task)) for task in together] == [8]
+    monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
+    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
+    apart = sorted(sorted(places(task)) for task in share_out(logs, QUESTION))
+    coordinators = [[(broker, "__consumer_offsets", 3), (broker, "__consumer_offsets", 4)] for broker in "ab"]
+    assert apart == sorted([*coordinators, *([(broker, "t", index)] for broker in "ab" for index in (0, 1))])
+
+
+def test_copies_of_a_partition_are_in_one_task_where_they_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
+    monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
+    question = Question(("t",), None, True, True, 10, QUESTION.args)
+    tasks = [sorted(places(task)) for task in share_out(logs_of(tmp_path, "a", "b"), question)]
+    assert sorted(tasks) == [[("a", "t", 0), ("b", "t", 0)], [("a", "t", 1), ("b", "t", 1)]]
+
+
+def test_keys_make_more_shares_than_transactions(tmp_path: Path) -> None:
+    (found,) = logs_of(tmp_path, "a")
+    assert shares_of([found], QUESTION) == 1
+    large = LogDirectory("a", [replace(found.segments[0], size_bytes=20 << 30)])
+    assert (shares_of([large], QUESTION), shares_of([large], Question((), "key", False, False, 10, {}))) == (2, 21)
+
+
+def test_each_share_is_given_columns_though_it_has_no_rows(tmp_path: Path) -> None:
+    rows = list(judge_tasks(Work(QUESTION, 3, 512), iter([(0, pickle.dumps(logs_of(tmp_path, "a")))])))
+    assert [share for share, _ in rows] == [ANSWER, 0, 1, 2]
+    given = [pickle.loads(content) for _, content in rows[1:]]
+    assert [sorted(blobs) for blobs in given] == [sorted(HANDED.keys() - {"visible_records"})] * 3
+
+
+@pytest.mark.parametrize("failure", [OSError(5, "Input/output error", "a.log"), MemoryError("too little")])
+def test_a_task_that_fails_says_so_in_place_of_an_answer(failure: Exception) -> None:
+    def failing() -> Iterator[tuple[int, bytes]]:
+        yield 0, b""
+        raise failure
+
+    first, (share, content) = failures_told(failing())
+    told = pickle.loads(content)
+    assert (first, share, type(told), str(told)) == ((0, b""), ANSWER, type(failure), str(failure))
