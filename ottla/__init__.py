@@ -1,4 +1,5 @@
-"""Ottla: a Kafka broker in Python, and the audit of what it wrote. `testing`, `audit` and `protocol` are public (docs/public-api.md).
+"""Ottla: a Kafka broker in Python, and an audit of Kafka logs. `testing`, `audit` and `protocol` are public (docs/public-api.md).
 
-Importing this imports nothing else: what starts with an environment that has Ottla in it, pytest above all, must not pay for a broker.
+Importing this package imports nothing else, because tools import it in every environment that has Ottla installed; pytest does, for
+plugins.
 """

@@ -1,4 +1,4 @@
-"""How the public modules name what is elsewhere without importing it (PEP 562)."""
+"""Lazy imports for the public modules: a name is imported from its real module on first access (PEP 562)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Extra:
-    """What `pip install 'ottla[name]'` brings; `package` is one that is not there without it."""
+    """An optional extra, installed by `pip install 'ottla[name]'`. `package` is one of its packages, to detect whether it is installed."""
 
     def __init__(self, name: str, package: str) -> None:
         self.name, self.package = name, package
@@ -20,8 +20,8 @@ class Extra:
 
 
 def exports(face: str, homes: Mapping[str, str], extras: Mapping[str, Extra]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The `__getattr__` and the `__dir__` of the module named `face`: each name is imported from its home when it is first asked for, and
-    listed where it can be. A package that is missing is told with the extra that brings it, as ModuleNotFoundError."""
+    """Return `__getattr__` and `__dir__` for the module named `face`. A name is imported from its module on first access, and listed only
+    if its extra is installed. For a missing package they raise ModuleNotFoundError with the name of the extra."""
 
     def get(name: str) -> Any:
         if name not in homes:

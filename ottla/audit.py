@@ -1,7 +1,7 @@
-"""The audit from Python: judge log directories and clusters, read logs as Arrow record batches, or as a data source of Spark.
+"""The audit as a Python API: judge log directories and clusters, and read logs as Arrow record batches or as a Spark data source.
 
-What stands here stays (docs/public-api.md). Each name is imported when it is first asked for, and needs the extra `audit`; `KafkaLogSource`
-needs `spark`.
+The names here are stable (docs/public-api.md). Each is imported on first access and needs the extra `audit`; `KafkaLogSource` needs
+`spark`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ottla.spark_jobs.tables.filters import Filters
     from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verdict
     from ottla.spark_jobs.wire.sources import Wire
-else:  # with a __getattr__, type checkers would take any name for one of these
+else:  # type checkers do not see this __getattr__, with which they would accept any name
     _NEEDS = Extra("audit", "pyarrow")
     __getattr__, __dir__ = exports(
         __name__,

@@ -1,8 +1,8 @@
-"""For your tests: a broker or a cluster in the test's own process, a broker in a container, faults on demand, a clock that moves, and a
+"""Tools for tests: a broker or a cluster in the test's own process, a broker in a container, scripted faults, a movable clock, and a
 verdict.
 
-What stands here stays (docs/public-api.md). Each name is imported when it is first asked for: `OttlaContainer` needs the extra
-`containers`, all others nothing.
+The names here are stable (docs/public-api.md). Each is imported on first access; `OttlaContainer` needs the extra `containers`, the others
+need none.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from ottla.broker.testing.history import History
     from ottla.broker.testing.in_process import InProcessBroker
     from ottla.broker.testing.verdict import NotExactlyOnce
-else:  # with a __getattr__, type checkers would take any name for one of these
+else:  # type checkers do not see this __getattr__, with which they would accept any name
     __getattr__, __dir__ = exports(
         __name__,
         {

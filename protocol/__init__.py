@@ -1,1 +1,1 @@
-"""Kafka's wire protocol and record batches: bytes to typed values and back. Nothing here knows the broker; only `client` does I/O."""
+"""Kafka's wire protocol and record batches: bytes to typed values and back. Imports nothing of the broker; only `client` does I/O."""

@@ -1,4 +1,4 @@
-"""Kafka's API keys by number (`ApiKeys`, 4.3), the ones we do not serve included: a log line or an error can then name them."""
+"""Kafka's API keys by number (`ApiKeys`, 4.3), including those that Ottla does not serve, so that logs and errors can name them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ApiKey(IntEnum):
-    """The first field of every request header."""
+    """An API key: the first field of every request header."""
 
     PRODUCE = 0
     FETCH = 1
@@ -104,5 +104,5 @@ class ApiKey(IntEnum):
 
     @property
     def camel_case(self) -> str:
-        """`Produce`, `DescribeLogDirs`: as Kafka's schemas and metrics name requests."""
+        """The name as in Kafka's schemas and metrics: `Produce`, `DescribeLogDirs`."""
         return "".join(word.capitalize() for word in self.name.split("_"))

@@ -1,8 +1,8 @@
-"""A module of an installed package without the package's own body.
+"""Imports a module of a package without running the package's `__init__`.
 
-The body of `crc32c` reads its version and a command line, that of `javaproperties` an XML reader and an HTTP client: 180 modules of the
-standard library for one function. Where processes are started by the second, their modules are taken by themselves. They are named below
-this one, so that an `import` of the package elsewhere finds the package as it is.
+The `__init__` of `crc32c` and `javaproperties` imports a command line, an XML reader and an HTTP client: 180 modules of the standard
+library for one function, which matters for programs that are started every few seconds. The modules get names below this one, so that an
+ordinary `import` of the package still works.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from types import ModuleType
 
 
 def module_of(package: str, name: str) -> ModuleType:
-    """`package.name`; what it imports from its own package is found beside it. Raises ImportError."""
+    """Return `package.name`, which can import its siblings. Raises ImportError."""
     alias = f"{__name__}.{package}"
     if alias not in sys.modules:
         spec = find_spec(package)

@@ -1,8 +1,7 @@
-"""A small blocking client for tools and tests: one connection, one request at a time, nothing retried.
+"""A small blocking client for tools and tests: one connection, one request at a time, no retries.
 
-It never guesses: a version is one that both sides know (asked once per connection with ApiVersions), and an error code in a response is
-the caller's to read. `OSError` says that the connection does not work (`TimeoutError` among them), `ProtocolError` that the peer's bytes
-are not Kafka's.
+It uses only versions that both sides support (asked once a connection with ApiVersions). Error codes in a response are left to the caller.
+`OSError` (including `TimeoutError`) means that the connection failed, `ProtocolError` that the peer's bytes violate the protocol.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ _SOFTWARE_NAME, _SOFTWARE_VERSION = "ottla", "1"
 
 
 class Client:
-    """A connection to `host`:`port`, made at once. Use as a context manager, or close it. `timeout_s` bounds each wait for the socket;
-    `wrap` makes another socket of the one that is connected (TLS)."""
+    """A connection to `host`:`port`, opened at once. Use as a context manager, or call `close`. `timeout_s` limits each wait for the
+    socket; `wrap` wraps the connected socket (TLS)."""
 
     def __init__(
         self,
@@ -63,17 +62,17 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Close the connection; no harm in doing so twice."""
+        """Close the connection; closing twice is allowed."""
         self._socket.close()
 
     def fileno(self) -> int:
-        """Of its socket, for `select`: a response may be on its way."""
+        """Return the socket's descriptor, for `select`."""
         return self._socket.fileno()
 
     def call(self, request: Message, version: int | None = None) -> Any:
-        """Send a request and wait for its response: at `version`, or at the highest that both sides know.
+        """Send a request and return its response. `version` is by default the highest that both sides support.
 
-        None for a Produce with acks 0, which has no response. Raises UnsupportedVersion where the two sides have no version in common.
+        Returns None for a Produce with acks 0, which has no response. Raises UnsupportedVersion if there is no common version.
         """
         if version is None:
             version = self.highest_version(type(request))
@@ -85,17 +84,17 @@ class Client:
         return response
 
     def send(self, request: Message, version: int) -> int:
-        """Send a request without waiting; its correlation id is what `read_frame` and `decode_response` will give back, in order."""
+        """Send a request without waiting; return its correlation id. Responses arrive in the order of the requests."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self.send_raw(b"".join(encode_request(request.API_KEY, version, self._correlation_id, self._client_id, request)))
         return self._correlation_id
 
     def send_raw(self, data: Buffer) -> None:
-        """Send bytes as they are."""
+        """Send bytes unchanged."""
         self._socket.sendall(data)
 
     def read_frame(self) -> memoryview:
-        """The next frame, without its size. Raises ConnectionError when the peer closes the connection instead."""
+        """Return the next frame, without its size. Raises ConnectionError if the peer closes the connection instead."""
         while not self._frames:
             data = self._socket.recv(_READ_BYTES)
             if not data:
@@ -104,7 +103,7 @@ class Client:
         return self._frames.popleft()
 
     def highest_version(self, message: type[Message]) -> int:
-        """The highest version of an API that both sides know."""
+        """Return the highest version of an API that both sides support."""
         if not self._versions:
             self._versions = {api.api_key: (api.min_version, api.max_version) for api in self._api_versions().api_keys}
         first, last = self._versions.get(message.API_KEY, (0, -1))
@@ -114,7 +113,7 @@ class Client:
         return version
 
     def _api_versions(self) -> ApiVersionsResponse:
-        """Ask at our highest version; a broker that does not know it answers as version 0 and says which it knows (KIP-511)."""
+        """Ask at our highest version. A broker that does not support it answers in version 0 with its supported versions (KIP-511)."""
         version = ApiVersionsRequest.MAX_VERSION
         while True:
             request = ApiVersionsRequest(client_software_name=_SOFTWARE_NAME, client_software_version=_SOFTWARE_VERSION)
@@ -128,9 +127,9 @@ class Client:
                 return found
             known = [api.max_version for api in response.api_keys if api.api_key == ApiKey.API_VERSIONS]
             if not refused or version == 0:
-                raise ProtocolError(f"{self._address} answers ApiVersions with error code {response.error_code}")
+                raise ProtocolError(f"{self._address} answered ApiVersions with error code {response.error_code}")
             version = max(0, min([version - 1, *known]))
 
     def _check_order(self, sent: int, answered: int) -> None:
         if sent != answered:
-            raise ProtocolError(f"{self._address} answers request {answered} where {sent} was asked")
+            raise ProtocolError(f"{self._address} answered with correlation id {answered} instead of {sent}")

@@ -1,7 +1,7 @@
-"""Whole requests and responses: size, header and body, by API key and version.
+"""Encodes and decodes whole requests and responses: size, header and body, by API key and version.
 
-A frame is the bytes after the 4-byte size. Encoders return a list of buffers to be written one after the other, the size first;
-large `records` stand in it as they are. Decoders raise a `ProtocolError` for whatever they cannot trust, and nothing else.
+A frame is the bytes after the 4-byte size. Encoders return a list of buffers to be written in order, beginning with the size; large
+`records` are separate buffers, without a copy. Decoders raise only `ProtocolError`.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ _response_encoders: dict[tuple[int, int], tuple[Encode, bool]] = {}
 
 
 def decode_request(frame: Buffer) -> Request:
-    """Read a request; bytes after it are not looked at, as Kafka does not (see `ottla.protocol.decoder`).
+    """Decode a request. Bytes after its end are ignored, as in Kafka (see `ottla.protocol.decoder`).
 
-    Raises UnsupportedVersion, with what the header said, for an API or version without a message class.
+    Raises UnsupportedVersion, with the header's fields, for an API or version without a message class.
     """
     buf = frame if type(frame) is memoryview else memoryview(frame)
     header, pos = read_request_header(buf)
@@ -60,7 +60,7 @@ def decode_request(frame: Buffer) -> Request:
 
 
 def encode_response(api_key: int, version: int, correlation_id: int, msg: Message) -> list[Buffer]:
-    """A response ready to be written. Raises EncodeError for a value that its field cannot carry, ValueError for an unknown version."""
+    """Encode a response, with its size. Raises EncodeError for a value that its field cannot hold, ValueError for an unknown version."""
     known = _response_encoders.get((api_key, version))
     encode, flexible = known or _response_encoder(api_key, version)
     head = bytearray(_SIZE_AND_CORRELATION_ID.pack(0, correlation_id))
@@ -75,7 +75,7 @@ def encode_response(api_key: int, version: int, correlation_id: int, msg: Messag
 
 
 def encode_request(api_key: int, version: int, correlation_id: int, client_id: str | None, msg: Message) -> list[Buffer]:
-    """A request ready to be written. Raises as `encode_response` does."""
+    """Encode a request, with its size. Raises like `encode_response`."""
     flexible = version >= type(msg).FLEXIBLE_SINCE
     header = RequestHeader(api_key, version, correlation_id, client_id)
     head = bytearray(_SIZE_BYTES) + request_header(header, flexible)
@@ -84,7 +84,7 @@ def encode_request(api_key: int, version: int, correlation_id: int, client_id: s
 
 
 def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any]:
-    """Read the response to a request that was sent at `version`: its correlation id and message."""
+    """Decode the response to a request of this version; return its correlation id and message."""
     buf = memoryview(frame)
     message = response_class(api_key)
     correlation_id, pos = read_response_header(buf, _has_flexible_header(message, version))
@@ -92,7 +92,7 @@ def decode_response(api_key: int, version: int, frame: Buffer) -> tuple[int, Any
 
 
 def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer]:
-    """Write the size into `head`, which is the first of the parts, or `last` itself when nothing was split off."""
+    """Write the size into `head`, which is the first part, or `last` itself if there are no parts; return all buffers."""
     if not parts:
         _SIZE.pack_into(head, 0, len(head) - _SIZE_BYTES)
         return [head]
@@ -103,7 +103,7 @@ def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer
 
 
 def _request_decoder(header: RequestHeader) -> tuple[Decode, bool]:
-    """Compile and remember; only what exists is remembered, so a peer cannot fill the memory with odd versions."""
+    """Compile and cache a decoder; only existing versions are cached, so that a peer cannot fill the memory."""
     api_key, version = header.api_key, header.api_version
     if api_key not in KEYS:
         raise UnsupportedVersion(api_key, version, header.correlation_id, header.client_id)

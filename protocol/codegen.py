@@ -1,7 +1,7 @@
-"""What the two compilers share: source lines that remember which field each serves, and the questions they ask of a struct.
+"""Shared parts of the two compilers: generated source lines that remember their fields, and queries about structs.
 
-A compiled function is straight-line Python in one try block. When a line raises, its number says which field it was reading or
-writing, so the hot path carries no bookkeeping for error texts.
+A compiled function is straight-line Python in one try block. When a line raises, its number tells which field it was reading or writing, so
+that the normal path does no bookkeeping for error messages.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIXED_SIZES = {fmt: struct.calcsize(">" + fmt) for fmt in ("?", "b", "B", "h", "
 
 
 class Source:
-    """A function under construction: indented lines, the globals that they name, and the field path of each line."""
+    """A function under construction: indented lines, the globals they use, and the field path of each line."""
 
     def __init__(self, title: str, signature: str) -> None:
         self.title = title
@@ -28,12 +28,12 @@ class Source:
         self.path = title
 
     def line(self, text: str, parts: list[tuple[str, int]] | None = None) -> None:
-        """Add one line. `parts` are (field path, size) where the line serves several fields; else the current path is meant."""
+        """Add one line. `parts` are (field path, size) if the line serves several fields; by default it serves the current path."""
         self.lines.append("    " * self.depth + text)
         self.paths.append(parts or [(self.path, 0)])
 
     def name(self, stem: str, value: Any) -> str:
-        """A global name for a value, the same name for the same value."""
+        """Return a global name for a value; the same value gets the same name."""
         for name, known in self.names.items():
             if known is value:
                 return name
@@ -42,7 +42,7 @@ class Source:
         return name
 
     def compile(self, errors: str, handler: str, globals_: dict[str, Any]) -> Callable[..., Any]:
-        """Close the try block with `except errors` and give the function; `handler` is the line that then raises."""
+        """Close the try block with `except errors`, and return the compiled function; `handler` is the line that raises."""
         self.lines += [f"    except {errors} as exc:", f"        {handler}"]
         text = "\n".join(self.lines) + "\n"
         filename = f"<{self.title}>"
@@ -53,14 +53,14 @@ class Source:
         return function
 
     def culprits(self, exc: BaseException) -> list[tuple[str, int]]:
-        """The (field path, size) pairs that the line which raised `exc` was at work on."""
+        """Return the (field path, size) pairs of the line that raised `exc`."""
         traceback = exc.__traceback__
         line = traceback.tb_lineno if traceback is not None else 0
         return self.paths[line - 1] or [(self.title, 0)]
 
 
 def fields_at(type_: type, version: int) -> tuple[list[WireField], list[WireField], list[WireField]]:
-    """The fields of a struct as (in order on the wire, tagged by ascending tag, absent) at one version."""
+    """Split a struct's fields at one version: fields in wire order, tagged fields by ascending tag, and absent fields."""
     fields = wire_fields(type_)
     present = [field for field in fields if version in field.versions]
     return (
@@ -71,7 +71,7 @@ def fields_at(type_: type, version: int) -> tuple[list[WireField], list[WireFiel
 
 
 def minimal_size(type_: Any, version: int, flexible: bool, *, nullable: bool = False) -> int:
-    """The fewest bytes that a value of this type takes: what an element count is compared with before anything is built."""
+    """Return the fewest bytes that a value of this type takes; array lengths are checked with it before anything is allocated."""
     if isinstance(type_, Kind):
         if type_.fmt:
             return FIXED_SIZES[type_.fmt]

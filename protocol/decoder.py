@@ -1,15 +1,16 @@
 """Compiles `decode(buf, pos, end) -> message` for one (message class, version).
 
-What the generated function holds to:
-* `end` is where the message must end, to the byte; `buf` is a memoryview that reaches no further than the frame.
-* Runs of adjacent fixed-size fields are one `struct` call; the length or tag count that follows a run is read by the same call.
-* A length is compared with `end` before it is sliced, and a count with the bytes left over the smallest element before a list is built.
-* As in Kafka's generated readers a negative length is null; a known tag may come twice (the last wins) and in any order; unknown tags are
-  skipped. Stricter than Kafka: a known tagged field must fill its announced size, strings must be UTF-8, nothing may follow the
-  message unless `exact` is off. Requests need it off: librdkafka (2.16, Metadata of all topics from version 9) leaves bytes behind its
-  requests, which Kafka never looks at.
-* The elements of all arrays of a request (where `exact` is off) are counted together, before each list is built.
-* It raises `MalformedMessage` and nothing else.
+Rules of the generated function:
+* `end` is where the message must end, to the byte; `buf` is a memoryview that does not extend beyond the frame.
+* Runs of adjacent fixed-size fields are one `struct` call, which includes a length or tag count after the run.
+* A length is compared with `end` before slicing, and an array's count with the remaining bytes divided by the smallest element before a
+  list is allocated.
+* As in Kafka's generated readers, a negative length is null; a known tag may occur twice (the last wins) and in any order; unknown tags are
+  skipped. Stricter than Kafka: a known tagged field must fill its size, strings must be UTF-8, and nothing may follow the message unless
+  `exact` is off. Requests need it off: librdkafka (2.16, Metadata of all topics from version 9) sends extra bytes after its requests, which
+  Kafka ignores.
+* The elements of all arrays of a request (`exact` off) are counted together, before each list is allocated.
+* It raises only `MalformedMessage`.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from ottla.protocol.fields import ArrayOf, Kind, WireField, bytes_
 from ottla.protocol.wire import Bad, read_string_length, read_uvarint, skip_tags
 
 REQUEST_ELEMENTS = 250_000
-"""The most elements that the arrays of one request hold: more than one of 100,000 partitions, each in a topic of its own. Without a bound
-8 MiB of the smallest take five seconds to decode, and thirty times their bytes.
+"""Limit for the elements in all arrays of one request: enough for one with 100,000 partitions, each in its own topic. Without a limit, 8
+MiB of the smallest elements take five seconds to decode, and thirty times their bytes.
 """
 
 _READS = (Bad, IndexError, struct.error, UnicodeDecodeError)
@@ -42,12 +43,12 @@ _GLOBALS: dict[str, Any] = {
 
 
 def compile_decoder(message: type, version: int, flexible: bool, *, exact: bool = True) -> Callable[[memoryview, int, int], Any]:
-    """Generate the decoder of `message` at `version`; the caller keeps it."""
+    """Generate the decoder of `message` at `version`. The caller caches it."""
     return _DecoderCompiler(message, version, flexible, exact=exact).compile()
 
 
 class _DecoderCompiler:
-    """One pass over the declaration, emitting as it goes. `run` holds fixed-size reads that wait to be merged into one call."""
+    """Generates code in one pass over the declaration. `run` holds fixed-size reads to be merged into one call."""
 
     def __init__(self, message: type, version: int, flexible: bool, *, exact: bool) -> None:
         self.message = message
@@ -71,7 +72,7 @@ class _DecoderCompiler:
         return source.compile("READS", "fail(exc, pos, end)", names)
 
     def fail(self, exc: Exception, pos: int, end: int) -> NoReturn:
-        """Say in which field, and where, the bytes stopped making sense."""
+        """Raise MalformedMessage with the field and the position of the error."""
         culprits = self.source.culprits(exc)
         path = culprits[-1][0]
         for candidate, size in culprits:
@@ -87,11 +88,11 @@ class _DecoderCompiler:
         return f"{stem}{self.locals}"
 
     def later(self, fmt: str, target: str) -> None:
-        """Read a fixed-size value into `target`, together with its neighbours."""
+        """Read a fixed-size value into `target`, in one call with its neighbours."""
         self.run.append((fmt, target, self.source.path))
 
     def flush(self) -> None:
-        """Emit the waiting run of fixed-size reads."""
+        """Emit the pending run of fixed-size reads."""
         run, self.run = self.run, []
         if not run:
             return
@@ -107,7 +108,7 @@ class _DecoderCompiler:
         self.source.line(f"{targets}{',' if len(run) == 1 else ''} = {name}(buf, pos); pos += {size}", parts)
 
     def struct(self, type_: type, var: str) -> None:
-        """Build a struct in the local `var`: defaults of what this version lacks, then the fields in order, then the tags."""
+        """Build a struct in the local `var`: defaults of absent fields, then the fields in order, then the tags."""
         source = self.source
         ordered, tagged, absent = fields_at(type_, self.version)
         source.line(f"{var} = new({source.name(type_.__name__, type_)})")
@@ -127,7 +128,7 @@ class _DecoderCompiler:
         return "[]" if field.default is list else f"{self.source.name(field.default.__name__, field.default)}()"
 
     def tags(self, tagged: list[WireField], var: str) -> None:
-        """The section of tagged fields that ends every flexible struct."""
+        """Read the tagged fields at the end of a flexible struct."""
         source = self.source
         outer = source.path
         source.path = f"{outer}.tags"
@@ -176,7 +177,7 @@ class _DecoderCompiler:
             self.source.line(f"{target} = {var}")
 
     def length(self, target: str, nullable: bool, fmt: str) -> None:
-        """Read a length into `n` and open the branch for values that are not null."""
+        """Read a length into `n`, and open the branch for values that are not null."""
         source = self.source
         null = f"{target} = None" if nullable else "raise Bad('null where null is not allowed')"
         self.later("B" if self.flexible else fmt, "n")
@@ -206,7 +207,7 @@ class _DecoderCompiler:
         self.source.depth -= 1
 
     def nullable_struct(self, type_: type, target: str, is_null: str) -> None:
-        """An i8 goes before a struct that may be null: negative for null, in a tagged field 0."""
+        """Read a nullable struct, which begins with an int8: negative for null, or 0 in a tagged field."""
         source = self.source
         self.later("b", "n")
         self.flush()

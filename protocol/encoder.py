@@ -1,12 +1,13 @@
 """Compiles `encode(m, w, parts) -> w` for one (message class, version).
 
-`w` is the bytearray under construction and `parts` the finished buffers before it; the function returns the bytearray to go on with.
-What the generated function holds to:
-* Runs of adjacent fixed-size values are one `struct` call, an empty section of tags being one zero byte of the run.
-* `records` and `bytes` of `SEPARATE_MIN` bytes or more are never copied: they become a part of their own. Shorter ones are appended,
-  which costs less than another buffer in the socket's list.
-* A tagged field is written when it differs from its default, in the order of the tags, as Kafka does.
-* A value that its field cannot carry raises `EncodeError`, which names the field.
+`w` is the bytearray under construction, and `parts` are the finished buffers before it. The function returns the bytearray to continue
+with.
+Rules of the generated function:
+* Runs of adjacent fixed-size values are one `struct` call; an empty section of tags is one zero byte of the run.
+* `records` and `bytes` of at least `SEPARATE_MIN` bytes are never copied but become separate parts. Shorter ones are appended, which costs
+  less than another buffer in the socket's list.
+* A tagged field is written only if it differs from its default, in the order of the tags, as in Kafka.
+* A value that its field cannot hold raises `EncodeError` with the field's name.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ _GLOBALS: dict[str, Any] = {
 
 
 def compile_encoder(message: type, version: int, flexible: bool) -> Callable[[Any, bytearray, list[Buffer]], bytearray]:
-    """Generate the encoder of `message` at `version`; the caller keeps it."""
+    """Generate the encoder of `message` at `version`. The caller caches it."""
     return _EncoderCompiler(message, version, flexible).compile()
 
 
 class _EncoderCompiler:
-    """One pass over the declaration, emitting as it goes. `run` holds fixed-size values that wait to be merged into one call."""
+    """Generates code in one pass over the declaration. `run` holds fixed-size values to be merged into one call."""
 
     def __init__(self, message: type, version: int, flexible: bool) -> None:
         self.message = message
@@ -57,7 +58,7 @@ class _EncoderCompiler:
         return self.source.compile("WRITES", "fail(exc)", {**_GLOBALS, "fail": self.fail})
 
     def fail(self, exc: Exception) -> NoReturn:
-        """Say which field (of those written by one call, which ones) held what cannot be written."""
+        """Raise EncodeError with the field, or all fields of the call, whose value cannot be written."""
         paths = [path.removeprefix(self.source.title + ".") for path, _ in self.source.culprits(exc)]
         raise EncodeError(f"{self.source.title}: {', '.join(paths)}: {exc}") from exc
 
@@ -66,11 +67,11 @@ class _EncoderCompiler:
         return f"{stem}{self.locals}"
 
     def later(self, fmt: str, value: str) -> None:
-        """Write a fixed-size value together with its neighbours; "x" is a zero byte without a value."""
+        """Write a fixed-size value in one call with its neighbours; "x" is a zero byte without a value."""
         self.run.append((fmt, value, self.source.path))
 
     def flush(self) -> None:
-        """Emit the waiting run of fixed-size values."""
+        """Emit the pending run of fixed-size values."""
         run, self.run = self.run, []
         if not run:
             return
@@ -99,7 +100,7 @@ class _EncoderCompiler:
         source.path = outer
 
     def tags(self, tagged: list[WireField], var: str, outer: str) -> None:
-        """The tagged fields that are set, each built in a buffer of its own because its size goes before it."""
+        """Write the tagged fields that are set, each in its own buffer because its size is written first."""
         source = self.source
         self.flush()
         flags = []
@@ -127,7 +128,7 @@ class _EncoderCompiler:
         source.line(f"else: {self.out}.append(0)")
 
     def is_set(self, field: WireField, value: str) -> str:
-        """An expression that is True when a tagged field differs from its default."""
+        """Return an expression that is True if a tagged field differs from its default."""
         if isinstance(field.type, ArrayOf):
             return f"{value} is not None" if field.default is None else f"{value} is None or len({value}) > 0"
         if isinstance(field.type, Kind):
@@ -210,7 +211,7 @@ class _EncoderCompiler:
             self.close_nullable()
 
     def nullable_struct(self, type_: type, value: str, *, tagged: bool) -> None:
-        """A byte goes before the struct: 1, or a mark of null that is another in a tagged field than among the ordered ones."""
+        """Write a nullable struct, which begins with a byte: 1, or for null -1 (0 in a tagged field)."""
         var = self.open_nullable(value, b"\0" if tagged else b"\xff")
         self.source.line(f"{self.out}.append(1)")
         self.struct(type_, var)

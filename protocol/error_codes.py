@@ -1,6 +1,6 @@
 """Kafka's error codes: the numbers of `org.apache.kafka.common.protocol.Errors` (4.1), which never change their meaning.
 
-A code is retriable when the exception that Kafka's client raises for it is a `RetriableException`.
+A code is retriable if Kafka's client raises a `RetriableException` for it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import IntEnum
 
 
 class ErrorCode(IntEnum):
-    """What a broker answers; `ErrorCode(n)` raises ValueError for a number Kafka does not know."""
+    """An error code; `ErrorCode(n)` raises ValueError for an unknown number."""
 
     UNKNOWN_SERVER_ERROR = -1
     NONE = 0
@@ -149,12 +149,12 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, number: int) -> ErrorCode:
-        """What another node answered; a number that only a newer one knows is UNKNOWN_SERVER_ERROR (KAFKA Errors.forCode)."""
+        """Return the code of another node's response; a newer, unknown number becomes UNKNOWN_SERVER_ERROR (KAFKA Errors.forCode)."""
         return cls(number) if number in cls._value2member_map_ else cls.UNKNOWN_SERVER_ERROR
 
     @property
     def retriable(self) -> bool:
-        """Whether a client may repeat the same request and hope: Kafka's `RetriableException` and its subclasses."""
+        """Whether a client may retry the same request: Kafka's `RetriableException` and its subclasses."""
         return self in RETRIABLE
 
 

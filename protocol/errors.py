@@ -1,6 +1,6 @@
-"""Errors about bytes. A `ProtocolError` says that the peer's bytes cannot be trusted: the connection is closed.
+"""Errors in received bytes. A `ProtocolError` means that the peer's bytes cannot be trusted; the connection is closed.
 
-Nothing here is an answer to the peer (see `error_codes`). A mistake in a message that we send is an `EncodeError`, not one of these.
+These are not error codes in responses (see `error_codes`). An invalid message of our own is an `EncodeError`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 
 class ProtocolError(Exception):
-    """The bytes are not what Kafka's protocol allows."""
+    """The bytes violate Kafka's protocol."""
 
 
 class MalformedMessage(ProtocolError):
-    """A message breaks off, contradicts itself, or goes on after its end. `offset` counts from the start of the message's own bytes."""
+    """A message is truncated, inconsistent, or too long. `offset` counts from the start of the message's bytes."""
 
     def __init__(self, message: str, field: str, offset: int, reason: str) -> None:
         super().__init__(f"{message}: {field} at offset {offset}: {reason}")
@@ -24,11 +24,11 @@ class MalformedMessage(ProtocolError):
 
 
 class MalformedHeader(ProtocolError):
-    """The request or response header cannot be read."""
+    """A request or response header is invalid."""
 
 
 class FrameTooLarge(ProtocolError):
-    """A frame announces a negative length or more bytes than we accept (`socket.request.max.bytes`). `frames` came complete before it."""
+    """A frame's size is negative or above the limit (`socket.request.max.bytes`). `frames` were complete before it."""
 
     def __init__(self, size: int, max_bytes: int, frames: Sequence[memoryview] = ()) -> None:
         super().__init__(f"frame of {size} bytes; at most {max_bytes} are accepted")
@@ -38,14 +38,14 @@ class FrameTooLarge(ProtocolError):
 
 
 class TooManyElements(ProtocolError):
-    """A request asks for more than is decided in one step; `excess` says of what it has too many."""
+    """A request contains more elements than one step may process; `excess` names them."""
 
     def __init__(self, message: str, excess: str) -> None:
         super().__init__(f"{message} has {excess}")
 
 
 class UnsupportedVersion(ProtocolError):
-    """An API, or a version of one, that we do not know. Keeps what the header said: ApiVersions answers even so (KIP-511)."""
+    """The API or its version is not supported. It carries the header's fields, because ApiVersions is answered even so (KIP-511)."""
 
     def __init__(self, api_key: int, version: int, correlation_id: int, client_id: str | None = None) -> None:
         super().__init__(f"api key {api_key} version {version} is not supported")
@@ -56,4 +56,4 @@ class UnsupportedVersion(ProtocolError):
 
 
 class EncodeError(ValueError):
-    """A message of ours holds a value that its field cannot carry: a bug of the caller, so not a `ProtocolError`."""
+    """A message of ours has a value that its field cannot hold: a bug of the caller, so not a `ProtocolError`."""

@@ -1,9 +1,8 @@
-"""How a message's fields are declared: `index: int = int32("3+", default=-1)`.
+"""Declarations of message fields: `index: int = int32("3+", default=-1)`.
 
-The type of the value stands in the annotation, what the wire needs in the call: the versions in which the field exists, those in
-which it may be null, its tag, its default. Calls are typed by what they declare, so mypy refuses `name: str = int32()`.
-Version ranges are written as in Kafka's own schemas: "0+", "2-7", "4".
-`bytes_` and `records_` end in an underscore to stay clear of the names of fields.
+The annotation has the type of the value. The call has the wire format: the versions with the field, those in which it may be null, its tag
+and its default. The calls are typed, so that mypy rejects `name: str = int32()`. Version ranges are written as in Kafka's schemas: "0+",
+"2-7", "4". `bytes_` and `records_` end in an underscore to avoid clashes with field names.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _LAST = 0x7FFF
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """A closed range of versions; empty when `last` is below `first`."""
+    """A closed range of versions; empty if `last` is below `first`."""
 
     first: int
     last: int
@@ -33,7 +32,7 @@ class Versions:
 
     @classmethod
     def parse(cls, text: str) -> Versions:
-        """Read Kafka's notation; "" and "none" are the empty range."""
+        """Parse Kafka's notation; "" and "none" are the empty range."""
         if text in ("", "none"):
             return cls(1, 0)
         if text.endswith("+"):
@@ -47,7 +46,7 @@ _versions = cache(Versions.parse)
 
 @dataclass(frozen=True, slots=True)
 class WireField:
-    """What the compilers know of one field. `type` is a `Kind`, an `ArrayOf`, or the dataclass of a nested struct."""
+    """A field as the compilers see it. `type` is a `Kind`, an `ArrayOf`, or the dataclass of a nested struct."""
 
     name: str
     type: Any
@@ -55,7 +54,7 @@ class WireField:
     nullable: Versions
     tag: int | None
     default: Any
-    """The value in versions that lack the field; for arrays and structs the function that makes one."""
+    """The value in versions without the field; for arrays and structs, a function that makes one."""
 
 
 class ArrayOf(NamedTuple):
@@ -67,7 +66,7 @@ class ArrayOf(NamedTuple):
 class Kind(Generic[T]):
     """A primitive type of the protocol. Calling it declares a field of that type.
 
-    `fmt` is its `struct` format for the fixed-size ones, empty for `string`, `bytes` and `records`.
+    `fmt` is its `struct` format if the size is fixed, and empty for `string`, `bytes` and `records`.
     """
 
     __slots__ = ("fmt", "name", "zero")
@@ -97,9 +96,9 @@ float64: Kind[float] = Kind("float64", 0.0, "d")
 uuid: Kind[bytes] = Kind("uuid", bytes(16), "16s")
 string: Kind[str] = Kind("string", "")
 bytes_: Kind[Buffer] = Kind("bytes", b"")
-"""Kafka's `bytes`: decoded to `bytes` of its own, so that it can be kept."""
+"""Kafka's `bytes`: decoded to a copy, which can be stored."""
 records_: Kind[Buffer] = Kind("records", b"")
-"""Record batches: decoded to a `memoryview` of the frame, so that a batch is not copied before it is written."""
+"""Record batches: decoded to a `memoryview` of the frame, so that a batch is not copied before it is written to the log."""
 
 
 @overload
@@ -116,7 +115,7 @@ def array(
     default: type[list[Any]] | None = list,
     tag: int | None = None,
 ) -> Any:
-    """Declare an array of primitives or structs; empty by default, null with `default=None`."""
+    """Declare an array of primitives or structs; empty by default, or null with `default=None`."""
     metadata = _metadata(ArrayOf(element), versions, nullable, tag)
     if default is None:
         return dataclasses.field(default=None, metadata=metadata)
@@ -128,7 +127,7 @@ def struct(type_: type[T], versions: str = ..., *, tag: int | None = ...) -> T: 
 @overload
 def struct(type_: type[T], versions: str = ..., *, nullable: str, default: type[T] | None = ..., tag: int | None = ...) -> T | None: ...
 def struct(type_: type[T], versions: str = "0+", *, nullable: str = "", default: type[T] | None = None, tag: int | None = None) -> Any:
-    """Declare a nested struct: by default one with its own defaults, or null where null is allowed and `default` does not say otherwise."""
+    """Declare a nested struct. Its default is one with default fields, or null if it is nullable and `default` is not given."""
     metadata = _metadata(type_, versions, nullable, tag)  # type: ignore[arg-type] # mypy asks a class's instances whether it can be hashed
     if nullable and default is None:
         return dataclasses.field(default=None, metadata=metadata)
@@ -136,7 +135,7 @@ def struct(type_: type[T], versions: str = "0+", *, nullable: str = "", default:
 
 
 def wire_fields(type_: type) -> list[WireField]:
-    """The fields of a message or struct in the order of the wire."""
+    """Return the fields of a message or struct in wire order."""
     out = []
     for field in dataclasses.fields(type_):
         default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory
@@ -146,5 +145,5 @@ def wire_fields(type_: type) -> list[WireField]:
 
 @cache
 def _metadata(type_: Any, versions: str, nullable: str, tag: int | None) -> Mapping[str, Any]:
-    """What is declared of a field; one object for all the fields that say the same, as most do."""
+    """Return a field's metadata; equal declarations share one object to save memory."""
     return {"type": type_, "versions": _versions(versions), "nullable": _versions(nullable), "tag": tag}

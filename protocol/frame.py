@@ -1,7 +1,7 @@
-"""Cuts a byte stream into length-prefixed frames. Touches nothing but bytes.
+"""Splits a byte stream into length-prefixed frames, without any I/O.
 
-Rules: a frame's size is checked before a byte is kept for it; memory grows with the bytes that came, never with the size announced;
-a frame that arrives whole is a view of the data that brought it (so that data must not change any more), not a copy.
+Rules: a frame's size is checked before any of its bytes is stored. Memory grows with the received bytes, never with the announced size. A
+frame that arrives in one piece is a view of the received data (which must not be changed any more), not a copy.
 """
 
 from __future__ import annotations
@@ -13,34 +13,34 @@ from ottla.protocol.wire import Buffer
 
 _SIZE = struct.Struct(">i")
 PREFIX_BYTES = _SIZE.size
-"""What goes before each frame: its size."""
+"""Length of the size before each frame."""
 
 
 class FrameReader:
-    """Feed it what the socket gave; get the frames that are complete, without their size prefix. Of no use after it raised."""
+    """Takes received bytes and returns complete frames without their size. It cannot be used after it has raised."""
 
     __slots__ = ("_partial", "_wanted", "max_bytes")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
-        """May change between two calls of `feed`."""
+        """May be changed between two calls of `feed`."""
         self._partial = bytearray()
         self._wanted = PREFIX_BYTES
 
     @property
     def held_bytes(self) -> int:
-        """What is kept of a frame that has not come whole."""
+        """The number of stored bytes of the incomplete frame."""
         return len(self._partial)
 
     def drop(self) -> None:
-        """Forget the frame that has not come whole: its memory is free at once."""
+        """Drop the incomplete frame, to free its memory."""
         self._partial = bytearray()
         self._wanted = PREFIX_BYTES
 
     def feed(self, data: Buffer) -> list[memoryview]:
-        """The frames that `data` completes, in order.
+        """Return the frames that `data` completes, in order.
 
-        Raises FrameTooLarge for a size that is negative or above the limit; its `frames` are those that were complete before it.
+        Raises FrameTooLarge for a size that is negative or above the limit; its `frames` were complete before it.
         """
         frames: list[memoryview] = []
         view = memoryview(data)
@@ -58,7 +58,7 @@ class FrameReader:
         return frames
 
     def _fill(self, view: memoryview, frames: list[memoryview]) -> int:
-        """Add to the frame that an earlier chunk began, and return how much of this chunk that took."""
+        """Append to the incomplete frame; return how many bytes of this chunk were used."""
         partial = self._partial
         pos = 0
         if len(partial) < PREFIX_BYTES:

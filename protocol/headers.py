@@ -1,7 +1,7 @@
 """Request and response headers.
 
-Both exist in a plain and in a flexible form; which one a message has follows from its API and version. Two exceptions are Kafka's:
-the client id is never compact, and an ApiVersions response never has the flexible header (KIP-511). No tagged field of a header is known.
+Both have a plain and a flexible form, which depends on API and version, with two exceptions of Kafka's: the client id is never compact, and
+an ApiVersions response never has the flexible header (KIP-511). No tagged fields of headers are supported; they are skipped.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _CORRELATION_ID = struct.Struct(">i")
 
 @dataclass(slots=True)
 class RequestHeader:
-    """What every request begins with. `client_id` is a label and nothing more: bytes that are not UTF-8 are replaced, as Kafka does."""
+    """The header of a request. `client_id` is only a label: bytes that are not UTF-8 are replaced, as in Kafka."""
 
     api_key: int
     api_version: int
@@ -28,7 +28,7 @@ class RequestHeader:
 
 
 def read_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
-    """The plain part, which all versions of all APIs share, and the position after it. Raises MalformedHeader."""
+    """Decode the plain part, which all versions of all APIs share; return it and the position after it. Raises MalformedHeader."""
     if len(buf) < _REQUEST_BYTES:
         raise MalformedHeader(f"request of {len(buf)} bytes")
     api_key, api_version, correlation_id, size = _REQUEST.unpack_from(buf)
@@ -41,7 +41,7 @@ def read_request_header(buf: memoryview) -> tuple[RequestHeader, int]:
 
 
 def read_response_header(buf: memoryview, flexible: bool) -> tuple[int, int]:
-    """The correlation id and the position after the header. Raises MalformedHeader."""
+    """Return the correlation id and the position after the header. Raises MalformedHeader."""
     if len(buf) < _CORRELATION_ID.size:
         raise MalformedHeader(f"response of {len(buf)} bytes")
     correlation_id: int = _CORRELATION_ID.unpack_from(buf)[0]
@@ -49,7 +49,7 @@ def read_response_header(buf: memoryview, flexible: bool) -> tuple[int, int]:
 
 
 def skip_header_tags(buf: memoryview, pos: int) -> int:
-    """Step over the tagged fields that end a flexible header. Raises MalformedHeader."""
+    """Skip the tagged fields at the end of a flexible header; return the position after them. Raises MalformedHeader."""
     if pos < len(buf) and not buf[pos]:
         return pos + 1
     try:
@@ -59,7 +59,7 @@ def skip_header_tags(buf: memoryview, pos: int) -> int:
 
 
 def request_header(header: RequestHeader, flexible: bool) -> bytes:
-    """The bytes of a request header."""
+    """Encode a request header."""
     client_id = header.client_id
     label = b"" if client_id is None else client_id.encode()
     size = -1 if client_id is None else len(label)

@@ -1,13 +1,13 @@
-"""The client's half of SASL GSSAPI (RFC 4752): with a key of a keytab, or with tickets that somebody got, by python-gssapi over MIT
-Kerberos. Imported only where somebody comes in so.
+"""The client side of SASL GSSAPI (RFC 4752), with a keytab or existing tickets, by python-gssapi over MIT Kerberos. It is imported only
+when GSSAPI is used.
 
 Rules that hold inside:
-- To have a ticket the library asks a KDC, and waits for it: for the first token of a log-in, and not before. Those that it gets with a key
-  are kept in this process's memory, and it asks for new ones in time.
-- Who is reached proves who it is, too, and no protection of what follows is asked for.
-- A text for the log is one line: a KDC can be made to say anything by who stands in between.
+- The library contacts a KDC, and waits for it, only for the first token of an authentication. Tickets from a keytab are kept in this
+  process's memory and renewed in time.
+- Mutual authentication is required. No security layer is negotiated for the connection.
+- Error texts for the log are one line, because an attacker between client and KDC can influence the KDC's messages.
 
-Source: JDK com.sun.security.sasl.gsskerb.GssKrb5Client; KAFKA SaslClientAuthenticator.
+Sources: JDK com.sun.security.sasl.gsskerb.GssKrb5Client; KAFKA SaslClientAuthenticator.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _TOLD_CHARS: Final = 500
 
 
 class NoKey(ValueError):
-    """The keytab has no key of the principal, or cannot be read."""
+    """The keytab has no key of the principal, or it cannot be read."""
 
 
 class Initiator:
-    """Who comes in, as `principal`, at the `service` of other hosts: by its key in a `keytab`, or by the tickets in a `cache`; by default
-    it is this user's (kinit)."""
+    """A Kerberos client that authenticates as `principal` to `service` on other hosts, with a key in a `keytab` or tickets in a `cache`; by
+    default with the current user's tickets (kinit)."""
 
     def __init__(self, service: str, principal: str | None = None, *, keytab: str | None = None, cache: str | None = None) -> None:
         self._service, self._principal, self._keytab = service, principal, keytab
@@ -42,7 +42,7 @@ class Initiator:
             self._store = {b"ccache": cache.encode()}
 
     def check_key(self) -> None:
-        """Whether the keytab has a key of the principal; no KDC is asked whether it is the right one. Raises NoKey."""
+        """Check that the keytab has a key of the principal; the KDC is not asked whether the key is valid. Raises NoKey."""
         try:
             if self._keytab is None:
                 self._credentials()
@@ -53,7 +53,7 @@ class Initiator:
             raise NoKey(told(error)) from error
 
     def tokens(self, host: str) -> Tokens:
-        """Those of one log-in at a host. The first may wait for a KDC."""
+        """Generate the tokens of one authentication to a host. The first token may wait for a KDC. Raises NotTrusted."""
         try:
             yield from self._tokens(host)
         except GSSError as error:
@@ -73,10 +73,10 @@ class Initiator:
             if not made.more_steps:
                 break
         if mutual not in made.flags:
-            raise NotTrusted("it does not prove who it is")
+            raise NotTrusted("the broker does not authenticate itself (no mutual authentication)")
         offer = raw.unwrap(context, said).message
         if not offer or not offer[0] & _NO_PROTECTION:
-            raise NotTrusted("it asks for protection of what follows")
+            raise NotTrusted("the broker requires a GSSAPI security layer, which is not supported")
         yield bytes(raw.wrap(context, _CHOICE, confidential=False).message)
 
     def _credentials(self) -> Any:
@@ -87,6 +87,6 @@ class Initiator:
 
 
 def told(error: Exception) -> str:
-    """What the library says of an error, in one line."""
+    """Return the library's error message in one line."""
     text = " ".join(str(error).split())
     return "".join(char if char.isprintable() else "?" for char in text[:_TOLD_CHARS])

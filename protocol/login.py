@@ -1,7 +1,8 @@
-"""The client's half of a log-in: which tokens to send, and whether what comes back is to be trusted.
+"""The client side of SASL: which tokens to send, and whether the server's responses can be trusted.
 
-For tools, the audit, and nodes that dial others; a test writes its own, so that one mistake cannot hide another. Names and passwords are
-the bytes of their UTF-8, without SASLprep. Source: RFC 4616, RFC 5802, RFC 7628; KAFKA ScramSaslClient.
+It is used by tools, the audit, and nodes that connect to others. Tests have their own implementation, so that an error here is not hidden
+by the same error there. Names and passwords are used as UTF-8, without SASLprep. Sources: RFC 4616, RFC 5802, RFC 7628; KAFKA
+ScramSaslClient.
 """
 
 from __future__ import annotations
@@ -15,32 +16,32 @@ from contextlib import suppress
 from typing import Final
 
 SCRAM_HASHES: Final[Mapping[str, str]] = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""By the mechanism."""
+"""Hash functions by mechanism."""
 _ITERATIONS_MIN: Final = 4096
 _NONCE_BYTES: Final = 18
 _ITERATIONS_MAX: Final = 1_000_000
-"""More would let a server keep this client busy for minutes."""
+"""Limit, because a server could keep this client busy for minutes with more."""
 _ITERATIONS_OF_KAFKA: Final = 16_384
-"""So many Kafka lets a user have; they take some milliseconds."""
+"""The most iterations that Kafka allows for a user; they take a few milliseconds."""
 
 Ask = Callable[[bytes], bytes]
 """Sends a token and returns the server's."""
 
 Tokens = Generator[bytes, bytes, None]
-"""Gives the tokens of one log-in; it is sent what the server said to each. Raises NotTrusted."""
+"""Generates the tokens of one authentication, and is sent the server's response to each. Raises NotTrusted."""
 
 
 class NotTrusted(Exception):
-    """The server could not prove that it knows the password, or sent what is no answer."""
+    """The server could not prove that it knows the password, or its response is invalid."""
 
 
 def log_in(mechanism: str, user: str, password: str, ask: Ask, random_bytes: Callable[[int], bytes], *, by_token: bool = False) -> None:
-    """Sends what there is to send. Raises NotTrusted, and what `ask` raises; ValueError as `tokens_of`."""
+    """Authenticate. Raises NotTrusted, whatever `ask` raises, and ValueError like `tokens_of`."""
     send_all(tokens_of(mechanism, user, password, random_bytes, by_token=by_token), ask)
 
 
 def send_all(tokens: Tokens, ask: Ask) -> None:
-    """One log-in. Raises NotTrusted, and what `ask` raises."""
+    """Send all tokens of one authentication. Raises NotTrusted, and whatever `ask` raises."""
     with suppress(StopIteration):
         token = next(tokens)
         while True:
@@ -48,9 +49,9 @@ def send_all(tokens: Tokens, ask: Ask) -> None:
 
 
 def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[int], bytes], *, by_token: bool = False) -> Tokens:
-    """Those of one who has a name and a password or, `by_token`, the id and the HMAC (in base64) of a delegation token (KIP-48).
+    """Return the tokens for a user's name and password or, with `by_token`, for a delegation token's id and HMAC in base64 (KIP-48).
 
-    Raises ValueError for another mechanism, and for PLAIN by token.
+    Raises ValueError for another mechanism, and for PLAIN with `by_token`.
     """
     if mechanism == "PLAIN" and not by_token:
         return _plain(user, password)
@@ -60,13 +61,13 @@ def tokens_of(mechanism: str, user: str, password: str, random_bytes: Callable[[
 
 
 def takes_long(said: bytes) -> bool:
-    """Whether the answer to this message of SCRAM takes so long to compute that nobody else should wait for it. Anybody can send one who
-    is reached in the place of a server."""
+    """Return whether the response to this SCRAM message takes so long to compute that it should not block the event loop. An attacker in
+    the place of the server could send such a message."""
     return _iterations(_items(said.decode("utf-8", "replace"))) > _ITERATIONS_OF_KAFKA
 
 
 def bearer_tokens(token: str) -> Tokens:
-    """That of one who shows a token (RFC 7628). A refusal is acknowledged, and then told."""
+    """Generate the token of OAUTHBEARER (RFC 7628). An error response is acknowledged, and then reported by the server."""
     if (yield f"n,,\x01auth=Bearer {token}\x01\x01".encode()):
         yield b"\x01"
 
@@ -96,14 +97,14 @@ def _scram(mechanism: str, user: str, password: str, random_bytes: Callable[[int
 
 
 def _told(message: str, nonce: str) -> tuple[str, bytes, int]:
-    """The whole nonce, the salt and the iterations. Raises NotTrusted."""
+    """Parse the server's nonce, salt and iterations. Raises NotTrusted."""
     told = _items(message)
     try:
         server_nonce, salt, iterations = told["r"], base64.b64decode(told["s"], validate=True), _iterations(told)
     except (KeyError, ValueError, binascii.Error):
-        raise NotTrusted("the broker's answer is none of SCRAM") from None
+        raise NotTrusted("the broker's response is not valid SCRAM") from None
     if not server_nonce.startswith(nonce) or server_nonce == nonce or not 0 < iterations <= _ITERATIONS_MAX:
-        raise NotTrusted("the broker's nonce or its iterations are not as they must be")
+        raise NotTrusted("the broker's nonce or iteration count is invalid")
     return server_nonce, salt, iterations
 
 
@@ -112,6 +113,6 @@ def _items(message: str) -> dict[str, str]:
 
 
 def _iterations(told: Mapping[str, str]) -> int:
-    """0, which nobody takes, where they are no number."""
+    """Return the iterations; 0, which is rejected, if they are not a number."""
     text = told.get("i", "")
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= len(str(_ITERATIONS_MAX)) else 0

@@ -1,7 +1,7 @@
-"""Committed offsets in `__consumer_offsets` as Kafka declares them: for the coordinator, which writes them, and for the audit, which reads.
+"""Kafka's format of committed offsets in `__consumer_offsets`, for the coordinator, which writes them, and the audit, which reads them.
 
-A key is a type (i16, 0 or 1 for an offset), and the fields of that type, never flexible; a value is a version (i16) and the body of that
-version; no value is a tombstone. Source: KAFKA group-coordinator message schemas (OffsetCommitKey, OffsetCommitValue).
+A key is a type (int16; 0 or 1 for an offset) and the fields of that type, never flexible. A value is a version (int16) and the body of that
+version; a null value is a tombstone. Source: KAFKA group-coordinator message schemas (OffsetCommitKey, OffsetCommitValue).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NO_EXPIRY = -1
 
 @wire_struct
 class OffsetCommitKey(Message, versions="0-1"):
-    """Which offset: a group's, of one partition of one topic."""
+    """The key: group, topic and partition."""
 
     group: str = string()
     topic: str = string()
@@ -24,7 +24,7 @@ class OffsetCommitKey(Message, versions="0-1"):
 
 @wire_struct
 class OffsetCommitValue(Message, versions="0-4", flexible="4+"):
-    """A committed offset: the next one to read. Timestamps are wall-clock milliseconds."""
+    """A committed offset, which is the next offset to read. Timestamps are wall-clock milliseconds."""
 
     offset: int = int64()
     leader_epoch: int = int32("3+", default=-1)

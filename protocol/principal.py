@@ -1,4 +1,4 @@
-"""Who sent a request, as one broker tells another (Kafka's `DefaultKafkaPrincipalBuilder`): a version, and `DefaultPrincipalData`."""
+"""A principal as brokers send it to each other (Kafka's `DefaultKafkaPrincipalBuilder`): a version, and `DefaultPrincipalData`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ class DefaultPrincipalData(Message, versions="0", flexible="0+"):
 
 
 def principal_bytes(kind: str, name: str, *, by_token: bool = False) -> bytes:
-    """Somebody of a kind, which is "User" nearly always; `by_token`: known by a delegation token."""
+    """Encode a principal. Its kind is nearly always "User"; `by_token`: it was authenticated by a delegation token."""
     return encode_prefixed(DefaultPrincipalData(kind, name, by_token), 0)
 
 
 def read_principal(data: bytes) -> DefaultPrincipalData:
-    """Raises ProtocolError."""
+    """Decode a principal. Raises ProtocolError."""
     version, body = read_prefix(data)
     if version != 0:
         raise ProtocolError(f"a principal of version {version}")

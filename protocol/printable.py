@@ -1,4 +1,4 @@
-"""Text that a peer chose, made safe to print: it cannot command a terminal, hide what follows, or break a report."""
+"""Escapes text from a peer before it is printed, so that it cannot control a terminal, hide other text, or break a report."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 _UNSAFE: Final = re.compile(
     "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u061c\\u200e\\u200f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff\\ufffe\\uffff]"
 )
-"""Control characters but for tab and newline, marks that turn the direction of a text around, and what no encoding or no XML has."""
+"""Control characters except tab and newline, marks that change the direction of text, and characters that UTF-8 or XML cannot contain."""
 
 
 def _escaped(found: re.Match[str]) -> str:
@@ -16,10 +16,10 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def printable(text: str) -> str:
-    """Return a text of several lines with escapes in place of its unsafe characters."""
+    """Escape the unsafe characters of a text with several lines."""
     return _UNSAFE.sub(_escaped, text)
 
 
 def printable_name(name: str) -> str:
-    """Return a name on one line: a newline in it would let it pass for two."""
+    """Escape a name to one line: with a newline it could pass for two names."""
     return printable(name).replace("\n", "\\n").replace("\t", "\\t")

@@ -1,7 +1,8 @@
-"""The layout of `<offset>.snapshot`, a partition's producers before that offset (Kafka: ProducerStateManager).
+"""The format of `<offset>.snapshot`, the producer state of a partition before that offset (Kafka: ProducerStateManager).
 
-version i16 (1), CRC-32C u32 of all that follows, count i32, and `count` entries of ENTRY: producer id i64, epoch i16, last sequence i32,
-last offset i64 (-1: no batch), offset delta i32, timestamp i64, coordinator epoch i32, first offset of the open transaction i64 (-1: none).
+int16 version (1), uint32 CRC-32C of everything after it, int32 count, and `count` entries of ENTRY: int64 producer id, int16 epoch, int32
+last sequence, int64 last offset (-1: no batch), int32 offset delta, int64 timestamp, int32 coordinator epoch, int64 first offset of the
+open transaction (-1: none).
 """
 
 from __future__ import annotations
@@ -19,12 +20,12 @@ ENTRY: Final = struct.Struct(">qhiqiqiq")
 
 
 def entries_of(data: bytes) -> memoryview:
-    """The bytes of all entries, checked as a whole. Raises `ProtocolError` on anything that is not a snapshot of this version."""
+    """Return the bytes of all entries after checking the CRC. Raises `ProtocolError` unless it is a snapshot of this version."""
     if len(data) < HEAD.size + COUNT.size:
-        raise ProtocolError(f"{len(data)} bytes is less than a header")
+        raise ProtocolError(f"{len(data)} bytes are less than a header")
     version, crc = HEAD.unpack_from(data)
     if version != VERSION:
-        raise ProtocolError(f"version {version}")
+        raise ProtocolError(f"unknown version {version}")
     body = memoryview(data)[HEAD.size :]
     if crc32c(body) != crc:
         raise ProtocolError("the checksum does not match")

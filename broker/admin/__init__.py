@@ -1,1 +1,1 @@
-"""The admin port: faults and the clock over HTTP, for tests in any language. Off unless `ottla serve --admin-port` asks for it."""
+"""The admin port: scripted faults, the clock, metrics and the console over HTTP. Off unless `ottla serve --admin-port` asks for it."""

@@ -1,8 +1,10 @@
-"""One connection of the admin port: uvicorn's, which bounds neither how many there are nor how long a peer may leave a request half sent.
+"""Limits for connections of the admin port, which uvicorn does not set itself.
 
-Rules: beyond so many connections the next one is answered 503 and closed. Who owes something (the rest of a request, a first or a next one,
-or to take an answer) has a bounded time for it, however it comes in drops; then the connection is cut. What is asked of the broker has no
-deadline here: a peer that waits for an answer owes nothing.
+Rules:
+- Beyond `ADMIN_CONNECTIONS`, a new connection is answered with 503 and closed.
+- A peer has `ADMIN_PATIENCE_MS` to send a whole request, to send the next one, or to read a response; then the connection is closed.
+  Sending or reading a few bytes does not restart that time.
+- While the broker works on a request, there is no deadline.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ _REFUSAL: Final = (
 
 
 class BoundedConnection(H11Protocol):
-    """What uvicorn makes for each connection."""
+    """An HTTP connection of uvicorn with a deadline for the peer."""
 
     _deadline: asyncio.TimerHandle | None = None
 
@@ -54,7 +56,7 @@ class BoundedConnection(H11Protocol):
         self._watch()
 
     def _watch(self) -> None:
-        """Time runs from when the peer begins to owe something until it owes nothing, so that a byte now and then gains it none."""
+        """Start the peer's deadline unless it runs already; stop it while the broker owes the response."""
         asked = self.conn.their_state not in (h11.IDLE, h11.SEND_BODY)
         if asked and not self.flow.write_paused and not self.transport.is_closing():
             self._forgive()

@@ -1,14 +1,15 @@
-"""Authorization of the admin port, in front of everything that it serves.
+"""Authorization of the admin port, in front of all its routes.
 
 Rules:
-- With the token, every request is answered. Without it, only `GET /health` is, from this machine, and the files of the console's page,
-  which are the same for every broker.
-- With `--admin-open-local`, requests from this machine that only read need no token either. A reverse proxy on this machine passes for it:
-  its connections come from 127.0.0.1, and nginx also names the proxied address in the Host header. So this is never the default. Records
-  ask for the token all the same where an authorizer decides who may read them.
-- A request from this machine has a loopback address and a Host header with a loopback name. A page of another site whose name leads to
-  127.0.0.1 (DNS rebinding) has that site's name in the Host header. A page of another site that asks under a loopback name cannot read the
-  response, but learns whether there was one; browsers tell by Fetch Metadata who asks. Links may be followed.
+- With the token, every request is answered. Without it, only `GET /health` is answered, from this machine, and the files of the console's
+  page, which are the same for every broker.
+- With `--admin-open-local`, read-only requests from this machine need no token either. This is never the default: requests through a
+  reverse proxy on this machine look local, as they come from 127.0.0.1, and nginx by default sets the Host header to the proxied address.
+  If the broker has an authorizer, reading records needs the token even then.
+- A request counts as local if its peer address is a loopback address and its Host header a loopback name. This stops DNS rebinding: a page
+  of another site whose name resolves to 127.0.0.1 sends that site's name as Host. A page of another site that requests a loopback name
+  cannot read the response, but could learn whether there is one; such requests are recognised by their Fetch Metadata headers and
+  rejected. Links may be followed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _BEARER: Final = b"bearer "
 _HOST: Final = re.compile(r"(?:(?P<name>[^\[\]:]*)|\[(?P<ipv6>[0-9a-fA-F:.]*:[0-9a-fA-F:.]*)\])(?::[0-9]*)?")
 HEALTH: Final = "/health"
 _OWN_PAGES: Final = frozenset({b"same-origin", b"none"})
-"""Fetch Metadata's words for this port's own page, and for whoever types an address. `same-site` is another port of this machine."""
+"""Values of Sec-Fetch-Site for this port's own page and for a typed address. `same-site` would be another port of this machine."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -35,12 +36,12 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Guard:
-    """An ASGI application in front of another one."""
+    """An ASGI middleware that checks the token before it calls the application."""
 
     def __init__(
         self, app: App, token: str, open_paths: Collection[str] = (), *, open_local: bool = False, closed_paths: Collection[str] = ()
     ) -> None:
-        """`open_paths` may be read by everybody, exactly these. With `open_local`, all but `closed_paths` may be read from this machine."""
+        """`open_paths` need no token at all. With `open_local`, reads from this machine need none either, except of `closed_paths`."""
         self._app, self._token, self._open_paths = app, token.encode(), open_paths
         self._open_local, self._closed_paths = open_local, closed_paths
 
@@ -57,7 +58,7 @@ class Guard:
         await send({"type": "http.response.body", "body": json.dumps({"detail": reason}).encode()})
 
     def _refusal(self, scope: Scope) -> str | None:
-        """Why it is not answered; None where it is."""
+        """Return why the request is rejected, or None if it is allowed."""
         headers: dict[bytes, bytes] = dict(scope["headers"])
         given = headers.get(b"authorization")
         if given is not None:
@@ -72,17 +73,17 @@ class Guard:
 
 
 def _is_from_here(scope: Scope, headers: dict[bytes, bytes]) -> bool:
-    """From this machine, under one of its own names."""
+    """Return whether the request comes from this machine and uses a loopback name."""
     return is_loopback((scope.get("client") or ("",))[0]) and is_loopback(_without_port(headers.get(b"host", b"").decode("latin-1")))
 
 
 def _is_of_another_page(headers: dict[bytes, bytes]) -> bool:
-    """Whether a browser asks for what a page from elsewhere has in it."""
+    """Return whether a browser sends the request on behalf of another site's page."""
     asker, mode = headers.get(b"sec-fetch-site", b"none"), headers.get(b"sec-fetch-mode")
     return asker not in _OWN_PAGES and (mode != b"navigate" or headers.get(b"sec-fetch-dest") != b"document")
 
 
 def _without_port(host: str) -> str:
-    """The Host header's host: `127.0.0.1:9644`, `[::1]:9644`; the header itself where it is neither."""
+    """Return the host of a Host header (`127.0.0.1:9644`, `[::1]:9644`), or the header itself if it has another form."""
     found = _HOST.fullmatch(host)
     return host if found is None else found["ipv6"] or found["name"]

@@ -1,10 +1,10 @@
-"""What `/metrics` tells, under the names that dashboards for Kafka's jmx_exporter chart, and the lag of groups as kafka_exporter tells it.
+"""The metrics of `/metrics`, under the names that dashboards for Kafka's jmx_exporter use; group lag has kafka_exporter's names.
 
 Rules that hold inside:
-- Everything is read when it is asked for: from logs, metadata and groups, and from counters that requests keep anyway.
-- What a broker of Kafka's counts since its start is counted since the start of this one. A topic's series ends with the topic, and the
-  series of all goes on: no counter goes back.
-- A scrape holds the loop only while it reads, a few partitions at a time; the text is made on a thread.
+- A scrape reads everything at that moment: from logs, metadata and groups, and from counters that are maintained anyway.
+- Counters start with the process, as in Kafka. A topic's series ends when the topic is deleted; the broker-wide series continues, so no
+  counter ever decreases.
+- A scrape blocks the loop only for a few partitions at a time; the text is generated on a thread.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from ottla.protocol.error_codes import ErrorCode
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _RUNNING: Final = 3
 _AT_ONCE: Final = 200
-"""So many partitions are read before others have their turn: a few milliseconds."""
+"""Partitions that are read in one turn of the loop: a few milliseconds."""
 _TOPIC_METRICS: Final = "kafka_server_brokertopicmetrics_"
 
 
 class _Samples:
-    """Metrics by name, as they are found: of which kind, and their series with names, labels and values."""
+    """Collected metrics: for each name its kind, and its series with names, labels and values."""
 
     def __init__(self) -> None:
         self.found: dict[str, tuple[str, list[tuple[str, dict[str, str], float]]]] = {}
@@ -42,11 +42,11 @@ class _Samples:
         self.gauge_of(name, value, labels)
 
     def gauge_of(self, name: str, value: float, labels: dict[str, str]) -> None:
-        """With labels that many have, which are kept once."""
+        """Add a gauge; `labels` may be shared by many series."""
         self._of(name, "gauge").append((name, labels, value))
 
     def counter(self, name: str, value: float, **labels: str) -> None:
-        """`name` without `_total`."""
+        """Add a counter; `name` is without the suffix `_total`."""
         self._of(name, "counter").append((f"{name}_total", labels, value))
 
     def _of(self, name: str, kind: str) -> list[tuple[str, dict[str, str], float]]:
@@ -54,13 +54,13 @@ class _Samples:
 
 
 class Metrics:
-    """Of one broker."""
+    """Collects the metrics of one broker."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     async def text(self) -> bytes:
-        """All of them, in the format of `CONTENT_TYPE`. Raises ImportError where prometheus-client is not installed."""
+        """Return all metrics in the format of `CONTENT_TYPE`. Raises ImportError if prometheus-client is not installed."""
         return await asyncio.to_thread(_written, await self._samples())
 
     async def _samples(self) -> _Samples:
@@ -105,7 +105,7 @@ class Metrics:
         samples.counter(f"{_TOPIC_METRICS}totalfetchrequests", requests[ApiKey.FETCH])
 
     def _by_name(self, sent: Sent) -> Counter[str]:
-        """Of topics that are there: requests may have named them by their ids."""
+        """Sum by topic name: requests may have used topic ids. Deleted topics are left out."""
         image, named = self._broker.services.topics.image, Counter[str]()
         for key, count in sent.by_topic.items():
             topic = image.topic(key) if isinstance(key, str) else image.topics.get(key)
@@ -131,7 +131,7 @@ class Metrics:
             if known is None or not partition.leads:
                 continue
             leaders += 1
-            # Who is still coming is not missed (KAFKA OngoingReassignmentState).
+            # Replicas being added do not count as under-replicated (Kafka's OngoingReassignmentState).
             replicas = len(known.replicas) - len(known.adding_replicas)
             under, below = len(known.isr) < replicas, partition.replica.others.below_min_in_sync
             behind, too_few = behind + under, too_few + below
@@ -164,7 +164,7 @@ class Metrics:
             samples.gauge("kafka_server_raftmetrics_log_end_offset", log.log_end_offset)
 
     def _of_groups(self, samples: _Samples) -> None:
-        """Lag is known of partitions that have a replica here."""
+        """Add groups and their lag, which is known for partitions with a replica here."""
         services, groups, offsets = self._broker.services, 0, 0
         for machine in services.groups.machines():
             groups += len(machine.groups)
@@ -178,7 +178,7 @@ class Metrics:
                 try:
                     end = services.partitions.get(topic, index).log.high_watermark
                 except Rejected:
-                    sums[name, topic] = nan  # a part of a sum would be told for the whole
+                    sums[name, topic] = nan  # without this partition the sum would be wrong, so it is left out
                     continue
                 lag = max(0, end - committed.value.offset)
                 samples.gauge_of("kafka_consumergroup_lag", lag, labels)
@@ -198,7 +198,7 @@ class Metrics:
             samples.counter("ottla_quota_throttle_time_seconds", each.waited_ms / 1000, quota=each.key)
 
     def _of_telemetry(self, samples: _Samples) -> None:
-        """Kafka has some of it by client instance: so many series that nobody charts them."""
+        """Add KIP-714 metrics. Kafka labels some by client instance; here they are totals, to bound the number of series."""
         telemetry = self._broker.services.telemetry
         if telemetry is None:
             return
@@ -244,7 +244,7 @@ def _written(samples: _Samples) -> bytes:
 
 @cache
 def _of_the_process() -> Any:
-    """The registry of what prometheus-client tells of any process in Python."""
+    """Return the registry of prometheus-client's metrics of a Python process."""
     from prometheus_client import (  # noqa: PLC0415 # as above
         CollectorRegistry,
         GCCollector,

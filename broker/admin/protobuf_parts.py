@@ -1,5 +1,6 @@
-"""How much a Protobuf message of a stranger holds, before it is made into JSON: two bytes are enough for a message inside it, and each
-takes the library microseconds in which nobody else has his turn.
+"""Counts the parts of an untrusted Protobuf message before it is converted to JSON.
+
+Two bytes are enough for a nested message, and each costs the library microseconds during which the loop is blocked.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def parts_of(message: Message, most: int) -> int:
-    """The messages and values in it; where there are more than `most`, some number above it, found without looking at all."""
+    """Return the number of messages and values in `message`; if there are more than `most`, stop early and return a number above it."""
     found, waiting = 0, [message]
     while waiting and found <= most:
         for _, value in waiting.pop().ListFields():

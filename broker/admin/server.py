@@ -1,4 +1,4 @@
-"""Serves the admin port on the broker's own loop, behind its guard."""
+"""Serves the admin port on the broker's event loop, behind its guard."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOST = "127.0.0.1"
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the broker's."""
+        """Install no signal handlers: the broker handles signals."""
         yield
 
 
@@ -40,27 +40,27 @@ async def admin_port(
     console: bool = False,
     open_local: bool = False,
 ) -> AsyncIterator[int]:
-    """Serve while the context lasts, with the console if it is asked for, and keep the token for this user's tools; gives the port.
+    """Serve the admin port while the context lasts, and store the token for this user's tools; yield the port.
 
-    `open_local`: whether requests from this machine that only read need no token.
+    `console` adds the console. With `open_local`, read-only requests from this machine need no token.
 
-    Raises OSError where `port` is taken or `host` is none of this machine's.
+    Raises OSError if `port` is in use or `host` is not an address of this machine.
     """
     try:
         sock = socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        reason = (error.strerror or "").partition(" (while ")[0]  # which the standard library adds
+        reason = (error.strerror or "").partition(" (while ")[0]  # drop the suffix that asyncio adds
         raise OSError(error.errno, f"cannot listen on http://{host_and_port(host, port)}, the admin port: {reason}") from error
     api, open_paths, closed_paths = make_api(broker, faults, clock), frozenset[str](), frozenset[str]()
     if console:
-        from ottla.broker.admin.console.rooms import RECORDS, add_console  # noqa: PLC0415 # who did not ask for it does not pay for it
+        from ottla.broker.admin.console.rooms import RECORDS, add_console  # noqa: PLC0415 # costs start time only when it is asked for
 
         open_paths = add_console(api, broker, faults, clock)
         if broker.services.authorizer is not None:
             closed_paths = RECORDS
     guarded = Guard(api, token, open_paths, open_local=open_local, closed_paths=closed_paths)
-    # Who asks is who is connected; a proxy on this machine may say for whom, and nobody else may.
-    # h11 has a bound on what a request says of itself; of what else may be installed not everything has one.
+    # X-Forwarded-For is trusted only from a proxy on this machine, so that no other peer can pretend to be local.
+    # h11 is used because it limits the size of request headers; the other implementations that may be installed do not limit all of it.
     config = uvicorn.Config(
         guarded, http=BoundedConnection, ws="none", forwarded_allow_ips="127.0.0.1", log_level="warning", lifespan="off", access_log=False
     )

@@ -1,9 +1,9 @@
-"""What `/telemetry` tells: who pushed its metrics here, and the last of them, decoded from OTLP into the JSON that OTLP itself has.
+"""The responses of `/telemetry`: the latest metrics that each client pushed, decoded from OTLP to OTLP's own JSON format.
 
 Rules that hold inside:
-- Whatever cannot be decoded is told as such, with the reason; the other payloads are told all the same.
-- One answer decodes TELEMETRY_ANSWER_BYTES and TELEMETRY_ANSWER_PARTS at most. It is made on a thread, its text included: the loop is the
-  broker's.
+- A payload that cannot be decoded is reported with the reason; the other payloads are still returned.
+- One response decodes at most TELEMETRY_ANSWER_BYTES and TELEMETRY_ANSWER_PARTS. It is decoded and serialized on a thread, so that the
+  broker's loop is not blocked.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ottla.protocol.records.compression import decompress
 
 
 class TelemetryOut(BaseModel):
-    """One client, and what it pushed last."""
+    """One client and its latest push."""
 
     client_instance_id: str
     client_id: str | None
@@ -31,7 +31,7 @@ class TelemetryOut(BaseModel):
     software_version: str
     address: str
     port: int
-    known: bool = Field(description="whether the broker knows the instance: it goes with its connection, what it pushed stays for a while")
+    known: bool = Field(description="whether the broker still knows the instance: it forgets it with the connection, its last push later")
     terminating: bool = Field(description="whether this was its last push")
     received_ms: int
     push_interval_ms: int
@@ -41,24 +41,24 @@ class TelemetryOut(BaseModel):
     compressed_bytes: int
     size_bytes: int
     otlp: dict[str, Any] | None = Field(description="MetricsData in the JSON of OTLP: resourceMetrics, scopeMetrics, metrics")
-    not_decoded: str | None = Field(default=None, description="why there is no otlp")
+    not_decoded: str | None = Field(default=None, description="why `otlp` is missing")
 
 
 class TelemetryPage(BaseModel):
-    """All of them, the newest first."""
+    """All clients, the latest push first."""
 
-    instances: int = Field(description="that the broker knows now, be there something of them or not")
+    instances: int = Field(description="client instances that the broker knows now, whether or not they have pushed")
     clients: list[TelemetryOut]
 
 
 async def page(telemetry: ClientTelemetry) -> str:
-    """A `TelemetryPage` in JSON."""
+    """Return a `TelemetryPage` as JSON."""
     known = [(payload, payload.instance_id in telemetry) for payload in telemetry.payloads.newest_first()]
     return await asyncio.to_thread(_page, len(telemetry), known)
 
 
 async def one(telemetry: ClientTelemetry, payload: Payload) -> str:
-    """A `TelemetryOut` in JSON."""
+    """Return a `TelemetryOut` as JSON."""
     known = payload.instance_id in telemetry
     return await asyncio.to_thread(lambda: _told(payload, _decoded(payload, limits.TELEMETRY_ANSWER_PARTS), known=known).model_dump_json())
 
@@ -67,7 +67,7 @@ def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
     left, parts_left, clients = limits.TELEMETRY_ANSWER_BYTES, limits.TELEMETRY_ANSWER_PARTS, []
     for payload, known in payloads:
         left -= payload.size_bytes
-        decoded = _Decoded(why=f"beyond what one answer holds: ask for /telemetry/{id_text(payload.instance_id)}")
+        decoded = _Decoded(why=f"left out because the response is full: request /telemetry/{id_text(payload.instance_id)}")
         if left >= 0 and parts_left >= 0:
             decoded = _decoded(payload, parts_left)
             parts_left -= decoded.parts
@@ -76,7 +76,7 @@ def _page(instances: int, payloads: Sequence[tuple[Payload, bool]]) -> str:
 
 
 class _Decoded(NamedTuple):
-    """OTLP as JSON, or why not; how many parts it was found to have."""
+    """OTLP as JSON, or the reason why not; and the number of its parts."""
 
     otlp: dict[str, Any] | None = None
     why: str | None = None
@@ -108,7 +108,7 @@ def _told(payload: Payload, decoded: _Decoded, *, known: bool) -> TelemetryOut:
 
 def _decoded(payload: Payload, parts_max: int) -> _Decoded:
     try:
-        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 # an extra, imported with the first question
+        from google.protobuf.json_format import MessageToDict  # noqa: PLC0415 # an extra, imported with the first request
         from google.protobuf.message import DecodeError  # noqa: PLC0415 # the same
         from opentelemetry.proto.metrics.v1.metrics_pb2 import MetricsData  # noqa: PLC0415 # the same
     except ImportError as error:

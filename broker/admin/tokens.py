@@ -1,8 +1,9 @@
-"""The admin port's token: made at the start, shown by whoever changes something, and kept where only this user finds it.
+"""The admin port's token: generated at start, required for changes, and stored where only this user can read it.
 
-Rules: a token that was made here stands in a file of this user's alone (0600) while its port is served, so that `ottla faults` of the same
-user needs nothing more; one that was given is its giver's to keep. Light: `ottla serve` and the tools import it, and nothing else of this
-package.
+Rules:
+- A generated token is stored in a file with mode 0600 while the port is served, so that `ottla faults` of the same user finds it. A token
+  that the user chose is not stored.
+- This module imports nothing else of this package, because `ottla serve` and the tools import it at start.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _BYTES: Final = 32
 
 
 def new_token() -> str:
-    """256 bits that nobody guesses."""
+    """Return a random token of 256 bits."""
     return secrets.token_urlsafe(_BYTES)
 
 
 @contextmanager
 def kept(token: str, port: int) -> Iterator[None]:
-    """Where this user's own tools find it, while the context lasts. A machine without a home for it goes without."""
+    """Store the token for this user's tools while the context lasts. If the machine has no writable home directory, it is not stored."""
     file = _file(port)
     with suppress(OSError, RuntimeError):
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -42,7 +43,7 @@ def kept(token: str, port: int) -> Iterator[None]:
 
 
 def found(host: str, port: int) -> str | None:
-    """The token to show at this address: the environment's, or that of a broker of this user's on this machine."""
+    """Return the token for an address: from the environment, or of this user's broker on this machine; None if there is none."""
     if given := os.environ.get(TOKEN_ENV):
         return given
     if not is_loopback(host):
@@ -53,7 +54,7 @@ def found(host: str, port: int) -> str | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether it is this machine, by its address or by the one name that no server of names can turn elsewhere."""
+    """Return whether `host` is this machine: a loopback address, or `localhost`, the only name that DNS cannot map to another host."""
     if host.lower() == "localhost":
         return True
     try:

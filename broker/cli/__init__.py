@@ -1,7 +1,8 @@
-"""The command `ottla`. `serve` starts without the command line's libraries (Typer, Rich): a broker listens 0.4 s after its process began.
+"""The command `ottla`.
 
-A new command is one line in COMMANDS: its name and where its Typer app (several sub-commands) or function (one command) is. Only the module
-of the command that was asked for is imported.
+`serve` does not import the command line's libraries (Typer, Rich), which would add to a broker's start time. A new command is one line in
+COMMANDS: its name, and where its Typer app (several sub-commands) or function (one command) is. Only the requested command's module is
+imported.
 """
 
 from __future__ import annotations
@@ -44,24 +45,24 @@ EXIT_INTERRUPTED = 130
 
 
 def main() -> None:
-    """Entry point of the console script."""
+    """Run the console script."""
     try:
         tool = named(sys.argv[0])
         _run(sys.argv[1:] if tool is None else [tool, *sys.argv[1:]])
-    except KeyboardInterrupt:  # wherever it came, in the middle of an import for instance
+    except KeyboardInterrupt:  # caught here because it may arrive anywhere, for instance during an import
         raise SystemExit(EXIT_INTERRUPTED) from None
 
 
 def _run(argv: list[str]) -> None:
     if argv[:1] == ["serve"]:
-        gc.disable()  # what a start makes stays; `ottla.broker.process` looks through it once, when nobody waits any more
+        gc.disable()  # objects made at start stay alive; `ottla.broker.process` runs one collection once the broker serves
         from ottla.broker.cli.serve import main as serve  # noqa: PLC0415 # the serving path imports nothing else of this package
 
         raise SystemExit(serve(argv[1:]))
     if argv[:1] == ["--config"] and argv[2:3] == ["health"]:
         argv = ["health", *argv[:2], *argv[3:]]
     if argv[:1] == ["health"]:
-        from ottla.broker.cli.health import main as health  # noqa: PLC0415 # asked every few seconds: as light as the serving path
+        from ottla.broker.cli.health import main as health  # noqa: PLC0415 # health checks run every few seconds and import little
 
         raise SystemExit(health(argv[1:]))
     if argv and argv[0] in TOOLS:
@@ -69,7 +70,7 @@ def _run(argv: list[str]) -> None:
     app = _typer_app(argv)
     try:
         app()
-    except Exception as bug:  # noqa: BLE001 # a bug of ours must not end with the exit code that means "violations found"
+    except Exception as bug:  # noqa: BLE001 # a bug must not end with exit code 1, which means "violations found"
         sys.excepthook(type(bug), bug, bug.__traceback__)
         raise SystemExit(EXIT_NO_RESULT) from None
 
@@ -77,12 +78,12 @@ def _run(argv: list[str]) -> None:
 def _typer_app(argv: list[str]) -> typer.Typer:
     import typer  # noqa: PLC0415 # not on the serving path
 
-    from ottla.broker.cli.common import ExtraMissing  # noqa: PLC0415 # as above
+    from ottla.broker.cli.common import ExtraMissing  # noqa: PLC0415 # not on the serving path
 
     app = typer.Typer(name="ottla", no_args_is_help=True, pretty_exceptions_show_locals=False, add_completion=True)
     version = typer.Option(False, "--version", help="Show the version and exit.", is_eager=True, callback=_show_version)
     config = typer.Option(
-        None, "--config", envvar="OTTLA_CLIENT_CONFIG", metavar="FILE", help="How to come in, as client.properties of Kafka's tools say it."
+        None, "--config", envvar="OTTLA_CLIENT_CONFIG", metavar="FILE", help="Client security settings, as in Kafka's client.properties."
     )
 
     @app.callback()
@@ -104,7 +105,9 @@ def _typer_app(argv: list[str]) -> typer.Typer:
             if asked:
                 print(f"ottla {name} {missing}", file=sys.stderr)
                 raise SystemExit(EXIT_NO_RESULT) from None
-            app.command(name, help=f"Needs the extra '{missing.extra}', which is not installed; `ottla {name}` says how to.")(lambda: None)
+            app.command(name, help=f"Needs the extra '{missing.extra}', which is not installed; `ottla {name}` says how to install it.")(
+                lambda: None
+            )
             continue
         if isinstance(found, typer.Typer):
             app.add_typer(found, name=name)

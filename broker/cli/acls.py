@@ -1,4 +1,4 @@
-"""`ottla acls`: who may do what in any Kafka cluster, and why somebody may not."""
+"""`ottla acls`: lists, adds, removes and explains the ACLs of any Kafka cluster."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ Topic = Annotated[str | None, typer.Option("--topic", metavar="NAME", help="The 
 Group = Annotated[str | None, typer.Option("--group", metavar="NAME", help="The consumer group, or * for all.")]
 TransactionalId = Annotated[str | None, typer.Option("--transactional-id", metavar="ID", help="The transactional id, or * for all.")]
 Cluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
-Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is a beginning: all names that begin so are meant.")]
+Prefixed = Annotated[bool, typer.Option("--prefixed", help="The name is a prefix: the ACL applies to all names that begin with it.")]
 Host = Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The client's address, or * for all.")]
 Operations = Annotated[list[str], typer.Option("--operation", metavar="OPERATION", help="READ, WRITE, DESCRIBE, ALL, …; may be repeated.")]
 OneOperation = Annotated[str, typer.Option("--operation", metavar="OPERATION", help="READ, WRITE, DESCRIBE, …")]
-Principal = Annotated[str | None, typer.Option("--principal", metavar="TYPE:NAME", help="Only this principal's, such as User:ann.")]
+Principal = Annotated[str | None, typer.Option("--principal", metavar="TYPE:NAME", help="Only ACLs of this principal, such as User:ann.")]
 
 
 @app.command("list")
@@ -48,7 +48,7 @@ def list_acls(
     cluster: Cluster = False,
     as_json: AsJson = False,
 ) -> None:
-    """List the ACLs, or those about one resource: its own, the prefixes of its name, and the ones for all."""
+    """List all ACLs, or those that apply to one resource: literal ones, matching prefixes, and wildcards."""
     resource, name = _at_most_one(topic, group, transactional_id, cluster=cluster) or (Resource.ANY, None)
     with AdminClient(bootstrap) as client:
         _print(_described(client, resource, name, principal), as_json=as_json)
@@ -59,8 +59,8 @@ def list_acls(
 def add(
     *,
     operation: Operations,
-    allow: Annotated[list[str] | None, typer.Option("--allow", metavar="TYPE:NAME", help="Whom to allow it; may be repeated.")] = None,
-    deny: Annotated[list[str] | None, typer.Option("--deny", metavar="TYPE:NAME", help="Whom to deny it; may be repeated.")] = None,
+    allow: Annotated[list[str] | None, typer.Option("--allow", metavar="TYPE:NAME", help="A principal to allow; may be repeated.")] = None,
+    deny: Annotated[list[str] | None, typer.Option("--deny", metavar="TYPE:NAME", help="The principal to deny; may be repeated.")] = None,
     topic: Topic = None,
     group: Group = None,
     transactional_id: TransactionalId = None,
@@ -69,12 +69,12 @@ def add(
     host: Host = "*",
     bootstrap: Bootstrap = BOOTSTRAP,
 ) -> None:
-    """Allow or deny principals operations with one resource."""
+    """Allow or deny principals one or more operations on one resource."""
     resource, name = _one(topic, group, transactional_id, cluster=cluster)
     pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
     whom = [(Permission.ALLOW, each) for each in allow or ()] + [(Permission.DENY, each) for each in deny or ()]
     if not whom:
-        raise CliError("name somebody with --allow or --deny, such as --allow User:ann", 2)
+        raise CliError("name a principal with --allow or --deny, such as --allow User:ann", 2)
     acls = [
         AclCreation(resource, name, pattern, principal, java_host(host), _operation(each), permission)
         for permission, principal in whom
@@ -97,10 +97,10 @@ def remove(
     transactional_id: TransactionalId = None,
     cluster: Cluster = False,
     prefixed: Prefixed = False,
-    operation: Annotated[str, typer.Option("--operation", metavar="OPERATION", help="Only this one's.")] = "ANY",
+    operation: Annotated[str, typer.Option("--operation", metavar="OPERATION", help="Only ACLs for this operation.")] = "ANY",
     yes: Yes = False,
 ) -> None:
-    """Remove the ACLs of exactly that name; without a resource those of all."""
+    """Remove the ACLs for exactly this resource name, or of all resources without one; --principal and --operation narrow the choice."""
     resource, name = _at_most_one(topic, group, transactional_id, cluster=cluster) or (Resource.ANY, None)
     pattern = Pattern.PREFIXED if prefixed else Pattern.ANY if name is None else Pattern.LITERAL
     wanted = (resource, name, pattern, principal, None, _operation(operation), Permission.ANY)
@@ -118,20 +118,20 @@ def remove(
 @judging
 def explain(
     *,
-    principal: Annotated[str, typer.Option("--principal", metavar="TYPE:NAME", help="Who asks, such as User:ann.")],
+    principal: Annotated[str, typer.Option("--principal", metavar="TYPE:NAME", help="The principal to check, such as User:ann.")],
     operation: OneOperation,
     topic: Topic = None,
     group: Group = None,
     transactional_id: TransactionalId = None,
     cluster: Cluster = False,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="From where.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The client's address.")] = "127.0.0.1",
     bootstrap: Bootstrap = BOOTSTRAP,
     data_dir: Annotated[Path | None, typer.Option("--data-dir", help="Read this data directory instead of asking a broker.")] = None,
-    supers: Annotated[str, typer.Option("--super-users", metavar="USERS", help="The broker's super.users, which nobody can ask for.")] = "",
-    is_open: Annotated[bool, typer.Option("--allow-everyone-if-no-acl-found", help="As that setting of the broker's.")] = False,
+    supers: Annotated[str, typer.Option("--super-users", metavar="USERS", help="The broker's super.users; clients cannot read it.")] = "",
+    is_open: Annotated[bool, typer.Option("--allow-everyone-if-no-acl-found", help="The broker has that setting turned on.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether somebody may do something, and which rule decides. Exit code 1 where it is denied, 2 where that cannot be said."""
+    """Check whether a principal may do an operation, and show the rule that decides. Exit code 1: denied; 2: it cannot be decided."""
     resource, name = _one(topic, group, transactional_id, cluster=cluster)
     question = Question(principal, java_host(host), _operation(operation), resource, name)
     _check_question(question, super_users(supers))
@@ -149,29 +149,29 @@ def explain(
     else:
         say(f"{'allowed' if allowed else 'denied'}: {asked}\nrule: {rule}")
         if about:
-            note("The ACLs about it, whoever they are for:")
+            note("ACLs for this resource, of all principals:")
             print_table(COLUMNS, [_row(acl) for acl in about])
     if not allowed:
         raise typer.Exit(1)
 
 
 def _check_question(question: Question, supers: Sequence[str]) -> None:
-    """No broker asks one that is not: what would be said of it would be no verdict."""
+    """Reject a question that no broker would ask its authorizer, because the verdict would mean nothing."""
     for principal in (question.principal, *supers):
         if not all(principal.partition(":")[::2]):
-            raise CliError(f"{principal!r} is no principal: it is TYPE:NAME, such as User:ann", 2)
+            raise CliError(f"{principal!r} is not a principal: use TYPE:NAME, such as User:ann", 2)
     if question.operation is Operation.ANY:
-        raise CliError("ANY is no operation that somebody asks for", 2)
+        raise CliError("--operation ANY cannot be checked: name one operation, such as READ", 2)
     try:
         ip_address(question.host)
     except ValueError:
-        raise CliError(f"--host {question.host}: brokers know clients by their addresses, such as 10.0.0.9", 2) from None
+        raise CliError(f"--host {question.host}: use an IP address such as 10.0.0.9, because ACLs match addresses", 2) from None
 
 
 def _explained(
     question: Question, acls: Sequence[AccessControlEntryRecord], is_super: bool, *, is_open: bool
 ) -> tuple[bool, str, list[AccessControlEntryRecord]]:
-    """Whether it is allowed, the rule in words, and the ACLs about the resource."""
+    """Return whether the operation is allowed, the rule that decides, and the ACLs that apply to the resource."""
     index = AclIndex(acls)
     about = list(index.about(question.resource, question.name))
     if is_super:
@@ -181,7 +181,7 @@ def _explained(
         return verdict.allowed, text_of(verdict.acl), about
     if verdict.covered:
         return False, "no ACL allows it", about
-    return is_open, "no ACL is about the resource" + (", which makes it everybody's" if is_open else ""), about
+    return is_open, "no ACL applies to the resource" + (", and allow.everyone.if.no.acl.found is set" if is_open else ""), about
 
 
 def _at_most_one(topic: str | None, group: str | None, transactional_id: str | None, *, cluster: bool) -> Named | None:
@@ -212,7 +212,7 @@ def _operation(name: str) -> Operation:
         return Operation[name.strip().upper().replace("-", "_")]
     except KeyError:
         known = ", ".join(operation.name for operation in Operation if operation is not Operation.ANY)
-        raise CliError(f"{name!r} is no operation; there are {known}", 2) from None
+        raise CliError(f"{name!r} is not an operation; use one of {known}", 2) from None
 
 
 def _described(client: AdminClient, resource: Resource, name: str | None, principal: str | None) -> list[AccessControlEntryRecord]:

@@ -1,4 +1,4 @@
-"""The admin port of `ottla serve`: its options, and what serves it beside each broker of the process."""
+"""The admin port of `ottla serve`: its options, and its server beside each broker of the process."""
 
 from __future__ import annotations
 
@@ -16,47 +16,48 @@ from ottla.broker.net.listeners import host_and_port
 from ottla.broker.process import StartError
 
 PORT: Final = 9644
-"""Where the console is, if no other port is named."""
+"""The port of the console if --admin-port is not given."""
 
 
 def add_admin_options(made: argparse.ArgumentParser, port: Callable[[str], int]) -> None:
-    """`port` reads one."""
+    """Add the options; `port` parses a port number."""
     made.add_argument(
         "--admin-port",
         type=port,
         metavar="PORT",
-        help="serve faults and the clock over HTTP on this port, and of --brokers on the next ones, too (docs/faults.md; default off)",
+        help="serve faults and the clock over HTTP on this port; with --brokers, on the following ports too (docs/faults.md; default off)",
     )
     made.add_argument(
         "--admin-host",
         default="127.0.0.1",
         metavar="HOST",
-        help="where the admin port is bound (default 127.0.0.1); nothing is encrypted",
+        help="address to bind the admin port to (default 127.0.0.1); traffic is not encrypted",
     )
     made.add_argument(
         "--admin-token",
         metavar="TOKEN",
-        help="what the admin port asks for (default: OTTLA_ADMIN_TOKEN, or one that is made and printed; a command line is seen by others)",
+        help="token that the admin port requires (default: OTTLA_ADMIN_TOKEN, or a generated one, which is printed; other users can see a "
+        "command line)",
     )
     made.add_argument(
         "--admin-open-local",
         action="store_true",
-        help="from this machine, reading the admin port needs no token; nor do clients of a proxy on this machine (docs/security.md)",
+        help="allow reads on the admin port from this machine without the token, including clients of a proxy on it (docs/security.md)",
     )
     made.add_argument(
         "--console",
         action="store_true",
-        help=f"show what the broker does on a page of the admin port, /console; without --admin-port that is {PORT} (docs/console.md)",
+        help=f"serve a page that shows what the broker does at /console of the admin port (default port {PORT}; docs/console.md)",
     )
 
 
 def wants_admin(options: argparse.Namespace) -> bool:
-    """Whether anything asks for an admin port."""
+    """Return whether an option asks for an admin port."""
     return options.admin_port is not None or options.console
 
 
 class AdminPorts:
-    """Of all brokers of a process: one token, one clock, and a port for each. Raises StartError where the extra is not installed."""
+    """The admin ports of all brokers of a process: one token, one clock, a port each. Raises StartError if the extra is not installed."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         from ottla.broker.admin.tokens import TOKEN_ENV, new_token  # noqa: PLC0415 # most starts have no admin port
@@ -67,7 +68,7 @@ class AdminPorts:
             raise StartError(f"the admin port needs the packages of the extra 'admin': pip install 'ottla[admin]' ({error})") from error
         given = options.admin_token or os.environ.get(TOKEN_ENV)
         if given and not (given.isascii() and given.isprintable() and " " not in given):
-            raise StartError(f"the admin port's token (--admin-token, {TOKEN_ENV}) has to be ASCII without spaces: nobody could show it")
+            raise StartError(f"the admin port's token (--admin-token, {TOKEN_ENV}) must be ASCII without spaces, to fit in an HTTP header")
         self.clock = MovableClock()
         self._token = given or new_token()
         self.told = [] if given else [f"The admin port's token: {self._token}"]
@@ -76,14 +77,14 @@ class AdminPorts:
         self._port = PORT if options.admin_port is None else options.admin_port
 
     def told_after(self, tell: Callable[[str], str] | None) -> Callable[[str], str] | None:
-        """What a greeting goes on with."""
+        """Append the token and the consoles' addresses to the text that `tell` returns when the broker serves."""
         if not self.told:
             return tell
         return lambda address: "\n".join([*([] if tell is None else [tell(address)]), *self.told])
 
     @asynccontextmanager
     async def beside(self, broker: Broker, faults: Faults, number: int = 0) -> AsyncIterator[None]:
-        """Serve the port of the broker of that number, from 0, while the context lasts."""
+        """Serve the admin port of the `number`th broker (from 0) while the context lasts."""
         from ottla.broker.admin.server import admin_port  # noqa: PLC0415 # an extra
 
         port = self._port + number if self._port else 0

@@ -1,4 +1,4 @@
-"""`ottla audit`, `ottla explain` and `ottla dedup`: they live with the audit, so that spark-submit of its file is the same command."""
+"""`ottla audit`, `ottla explain` and `ottla dedup`. They are defined in the audit package, so that spark-submit runs the same commands."""
 
 from ottla.broker.cli.common import ExtraMissing
 

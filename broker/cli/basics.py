@@ -1,4 +1,4 @@
-"""How commands fail, and how addresses and `name=value` arguments are read; without the libraries of the command line."""
+"""Errors of commands, and parsing of addresses and `name=value` arguments. Does not import the command line's libraries."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 DEFAULT_PORT: Final = 9092
 EXIT_NO_RESULT: Final = 2
-"""Of commands whose exit code 1 is a verdict (audit, explain, dedup, verify, acls explain, transactions find-hanging): there is none."""
+"""Exit code "no verdict", of commands whose exit code 1 is a verdict: audit, explain, dedup, verify, acls explain, find-hanging."""
 
 
 class CliError(Exception):
-    """Something the user can act on; printed as it is. `exit_code` becomes the command's."""
+    """An error that the user can act on; it is printed without a traceback. `exit_code` becomes the command's."""
 
     def __init__(self, message: str, exit_code: int = 1) -> None:
         super().__init__(message)
@@ -19,17 +19,17 @@ class CliError(Exception):
 
 
 def host_port(address: str) -> tuple[str, int]:
-    """`host[:port]`, `[ipv6]:port`; the port is Kafka's 9092 where none is given. Raises `CliError`."""
+    """Parse `host[:port]` or `[ipv6]:port`; the default port is 9092. Raises `CliError`."""
     host, colon, port = address.rpartition(":")
     if not colon or host.endswith(":") or address.endswith("]"):
         host, port = address, str(DEFAULT_PORT)
     if not host or not port.isdecimal() or not 0 < int(port) < 65_536:
-        raise CliError(f"{address!r} is no address: it looks like localhost:9092")
+        raise CliError(f"{address!r} is not an address: use HOST:PORT, such as localhost:9092")
     return host.strip("[]"), int(port)
 
 
 def pairs(settings: Iterable[str]) -> dict[str, str]:
-    """`name=value` arguments. Raises `CliError`."""
+    """Parse `name=value` arguments. Raises `CliError`."""
     read = {}
     for setting in settings:
         name, equals, value = setting.partition("=")

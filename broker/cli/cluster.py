@@ -1,8 +1,10 @@
-"""A Kafka cluster as its administrator sees it: any cluster, found from a bootstrap address, asked over Kafka's own protocol.
+"""Admin requests to any Kafka cluster over Kafka's protocol, starting from a bootstrap address.
 
-Rules: a request goes to the broker that can answer it (controller, coordinator, partition leader, or any), on one connection a
-broker, opened when first needed; an error code becomes a `CliError` that says what was asked; nothing is retried but the search for a
-coordinator, which a broker makes at first use.
+Rules:
+- A request goes to the broker that can answer it: the controller, a coordinator, a partition's leader, or any broker.
+- There is one connection to each broker, opened when first needed.
+- An error code becomes a `CliError` that names the request.
+- Only the search for a coordinator and the creation of a topic are retried, because a cluster may need a moment for them.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ _COORDINATOR_COMING = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.
 
 
 def name_of(error_code: int) -> str:
-    """Kafka's name of a code, or its number."""
+    """Return Kafka's name of an error code, or its number."""
     try:
         return ErrorCode(error_code).name
     except ValueError:
@@ -48,13 +50,13 @@ def name_of(error_code: int) -> str:
 
 
 def check(error_code: int, what: str, message: str | None = None) -> None:
-    """Raises `CliError` for anything but NONE; `what` says what was tried."""
+    """Raise `CliError` for any code but NONE; `what` names the request or its object."""
     if error_code != ErrorCode.NONE:
         raise AnsweredError(f"{what}: {name_of(error_code)}{f' ({message})' if message else ''}", error_code)
 
 
 class AnsweredError(CliError):
-    """An answer is an error: `code` is the peer's."""
+    """A response with an error code; `code` is that code."""
 
     def __init__(self, message: str, code: int) -> None:
         super().__init__(message)
@@ -62,17 +64,17 @@ class AnsweredError(CliError):
 
 
 LOCKED_HINT: Final = (
-    "Who listens there may want TLS or a log-in: say how to come in with `ottla --config client.properties …`, or OTTLA_CLIENT_CONFIG "
+    "The listener may require TLS or SASL: give client security settings with `ottla --config client.properties …`, or OTTLA_CLIENT_CONFIG "
     "(docs/security.md)."
 )
 
 
 class Unreachable(CliError):
-    """No broker answers."""
+    """No bootstrap server can be reached."""
 
 
 class NotServed(CliError):
-    """A broker does not know this kind of request."""
+    """The broker does not support this API."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +84,7 @@ class TopicPartition:
 
 
 class AdminClient:
-    """Use as a context manager; `bootstrap` is `host:port[,host:port…]`. Every method may raise `CliError`."""
+    """A client of one cluster, used as a context manager. `bootstrap` is `host:port[,host:port…]`. Every method may raise `CliError`."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -97,7 +99,7 @@ class AdminClient:
             client.close()
 
     def any(self, request: Message) -> Any:
-        """Ask the first bootstrap server that can be reached."""
+        """Send a request to the first bootstrap server that can be reached."""
         refused: list[str] = []
         advice = "Start one with `ottla serve --data-dir data`, or name a running one with --bootstrap-server HOST:PORT."
         for address in self._bootstrap.split(","):
@@ -105,12 +107,12 @@ class AdminClient:
                 return self._call(*host_port(address.strip()), request)
             except OSError as error:
                 refused.append(f"{address}: {error.strerror or error}")
-                if type(error) is ConnectionError or isinstance(error, ConnectionResetError):  # it was let in, and answered by nothing
+                if type(error) is ConnectionError or isinstance(error, ConnectionResetError):  # connected, but closed without a response
                     advice = LOCKED_HINT
         raise Unreachable(f"no broker can be reached ({'; '.join(refused)}). {advice}")
 
     def each_broker(self, request: Message) -> list[tuple[MetadataResponseBroker, Any]]:
-        """The brokers that metadata names, each with its own answer."""
+        """Send a request to all brokers; return each broker with its response."""
         return [(broker, self.node(broker.node_id, request)) for broker in self.metadata().brokers]
 
     def controller(self, request: Message) -> Any:
@@ -118,13 +120,13 @@ class AdminClient:
         return self.node(metadata.controller_id, request) if metadata.controller_id >= 0 else self.any(request)
 
     def every_broker(self, request: Message, min_version: int = 0) -> list[Any]:
-        """One answer of each broker; refused where one does not know `min_version`, which the request needs to say what it means."""
+        """Send a request to all brokers; raises CliError if one does not support `min_version`, the first that can express the request."""
         return [self.node(broker.node_id, request, min_version) for broker in self.metadata().brokers]
 
     def coordinator(self, key: str, request: Message, kind: int = GROUP, *, max_version: int | None = None) -> Any:
-        """Ask the broker that coordinates the group (or transactional id) `key`, waiting while a cluster elects one.
+        """Send a request to the coordinator of the group or transactional id `key`; wait while the cluster elects one.
 
-        `max_version` is the last one in which the request says what it means.
+        `max_version` is the last version that can express the request.
         """
         what = "group" if kind == GROUP else "transactional id"
         for _ in range(COORDINATOR_TRIES):
@@ -139,13 +141,13 @@ class AdminClient:
         raise AssertionError("check raises for every code but NONE")
 
     def metadata(self) -> MetadataResponse:
-        """All brokers, without topics."""
+        """Return the cluster's brokers, without topics."""
         if self._metadata is None:
             self._metadata = self.any(MetadataRequest(topics=[], allow_auto_topic_creation=False))
         return self._metadata
 
     def topics(self, names: Sequence[str] | None = None) -> list[MetadataResponseTopic]:
-        """The named topics, or all; a topic that does not exist is an error. By name."""
+        """Return the named topics, or all, in order of name. Raises `CliError` for a topic that does not exist."""
         asked = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         answer: MetadataResponse = self.any(MetadataRequest(topics=asked, allow_auto_topic_creation=False))
         for topic in answer.topics:
@@ -153,7 +155,7 @@ class AdminClient:
         return sorted(answer.topics, key=lambda topic: topic.name or "")
 
     def topic_to_write(self, name: str) -> MetadataResponseTopic:
-        """The topic; where it is not there and the cluster creates topics by itself, it does, and is waited for."""
+        """Return the topic. If it does not exist and the cluster creates topics automatically, wait until it is created."""
         for _ in range(TOPIC_TRIES):
             (topic,) = self.any(MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=True)).topics
             if topic.error_code not in _TOPIC_COMING:
@@ -164,7 +166,7 @@ class AdminClient:
         return found
 
     def by_leader(self, partitions: Iterable[TopicPartition]) -> dict[int, list[TopicPartition]]:
-        """The partitions under the node id of the broker that leads them."""
+        """Group the partitions by the node id of their leader."""
         wanted = list(partitions)
         leaders = {
             TopicPartition(topic.name or "", partition.partition_index): partition.leader_id
@@ -179,7 +181,7 @@ class AdminClient:
         return dict(sorted(led.items()))
 
     def offsets(self, partitions: Iterable[TopicPartition], timestamp: int) -> dict[TopicPartition, int]:
-        """By partition: its offset for a timestamp in milliseconds, EARLIEST or LATEST; -1 when there is no such record."""
+        """Return the partitions' offsets for a timestamp in milliseconds, EARLIEST or LATEST; -1 if there is no such record."""
         found: dict[TopicPartition, int] = {}
         for leader, led in self.by_leader(partitions).items():
             asked = [_list_offsets(partition, timestamp) for partition in led]
@@ -190,17 +192,18 @@ class AdminClient:
         return found
 
     def node(self, node_id: int, request: Message, min_version: int = 0) -> Any:
-        """Ask one broker by its id."""
+        """Send a request to the broker with this id."""
         for broker in self.metadata().brokers:
             if broker.node_id == node_id:
                 return self._reach(broker.host, broker.port, request, min_version)
-        raise CliError(f"broker {node_id}, which has to answer this, is not in the cluster's list now: it may be down")
+        raise CliError(f"broker {node_id}, which must answer this request, is not in the cluster's metadata: it may be down")
 
     def _reach(self, host: str, port: int, request: Message, min_version: int = 0, max_version: int | None = None) -> Any:
         try:
             return self._call(host, port, request, min_version, max_version)
         except OSError as error:
-            raise CliError(f"the broker at {host}:{port}, named by the cluster, cannot be reached: {error.strerror or error}") from None
+            reason = error.strerror or error
+            raise CliError(f"cannot reach the broker at {host}:{port}, an address from the cluster's metadata: {reason}") from None
 
     def _call(self, host: str, port: int, request: Message, min_version: int = 0, max_version: int | None = None) -> Any:
         client = self._clients.get((host, port))
@@ -208,10 +211,10 @@ class AdminClient:
             client = self._clients[host, port] = connect(host, port, CLIENT_ID)
         try:
             if min_version and client.highest_version(type(request)) < min_version:
-                raise CliError(f"the broker at {host}:{port} is too old for this: it does not know version {min_version} of the request")
+                raise CliError(f"the broker at {host}:{port} is too old: it does not support version {min_version} of this request")
             return client.call(request, None if max_version is None else min(max_version, client.highest_version(type(request))))
         except UnsupportedVersion as error:
-            raise NotServed(f"the broker at {host}:{port} does not serve this: {error}") from None
+            raise NotServed(f"the broker at {host}:{port} does not support this request: {error}") from None
         except ProtocolError as error:
             raise CliError(f"{host}:{port} does not speak Kafka's protocol as expected: {error}") from None
 

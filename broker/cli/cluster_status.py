@@ -1,4 +1,4 @@
-"""`ottla cluster`: how any Kafka cluster is: its controllers, its brokers, and what is not as it should be."""
+"""`ottla cluster`: the controllers and brokers of any Kafka cluster, and its under-replicated partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.protocol.messages.k55_describe_quorum import (
 )
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 
-app = typer.Typer(help="How any Kafka cluster is: controllers, brokers, and what is not in sync.", no_args_is_help=True)
+app = typer.Typer(help="Show the state of any Kafka cluster: controllers, brokers, and under-replicated partitions.", no_args_is_help=True)
 
 CLUSTER_METADATA = "__cluster_metadata"
 NOBODY = -1
@@ -29,12 +29,12 @@ NOBODY = -1
 
 @app.callback()
 def group() -> None:
-    """Commands, of which there may be more."""
+    """Make Typer treat `status` as a sub-command although it is the only one."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerStatus:
-    """`lag`: records of the metadata log that it has not; None where it did not fetch yet."""
+    """A controller. `lag`: records of the metadata log that it has not replicated; None if it has not fetched yet."""
 
     id: int
     address: str | None
@@ -44,7 +44,7 @@ class ControllerStatus:
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    """`lag` is as a controller's. `out_of_sync`: its replicas that are in no in-sync set."""
+    """A broker. `lag` as for a controller. `out_of_sync`: its replicas that are not in the ISR."""
 
     id: int
     address: str
@@ -58,7 +58,7 @@ class BrokerStatus:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStatus:
-    """One that is not as it should be. `leader`: None where nobody leads."""
+    """An under-replicated partition. `leader` is None if it has no leader."""
 
     topic: str
     partition: int
@@ -69,7 +69,7 @@ class PartitionStatus:
 
 @dataclass(frozen=True, slots=True)
 class ClusterStatus:
-    """`epoch` is the controllers', `metadata_offset` how far their log is committed; None where a node decides for itself."""
+    """A cluster. `epoch` is the quorum's, `metadata_offset` its high watermark; both are None for a node without separate controllers."""
 
     cluster_id: str
     epoch: int | None
@@ -82,13 +82,13 @@ class ClusterStatus:
 @app.command("status")
 @command
 def status(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show controllers, brokers (fenced ones too), how far each has read the metadata, and partitions whose replicas are not all in sync.
+    """Show controllers, brokers (also fenced ones), how far each has replicated the metadata log, and under-replicated partitions.
 
     For example: ottla cluster status -b localhost:9092
     """
     with AdminClient(bootstrap) as cluster:
         described: DescribeClusterResponse = cluster.any(DescribeClusterRequest(include_fenced_brokers=True))
-        check(described.error_code, "the cluster was not described", described.error_message)
+        check(described.error_code, "describing the cluster", described.error_message)
         found = status_of(described, _quorum(cluster), cluster.topics())
     if as_json:
         print_json(asdict(found))
@@ -99,12 +99,12 @@ def status(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
 def status_of(
     described: DescribeClusterResponse, told: DescribeQuorumResponse | None, topics: Sequence[MetadataResponseTopic]
 ) -> ClusterStatus:
-    """What the cluster's answers come to; `told` is None where there are no controllers beside the brokers. Raises `CliError`."""
+    """Combine the cluster's responses; `told` is None if there are no separate controllers. Raises `CliError`."""
     quorum = None
     if told is not None:
-        check(told.error_code, "the quorum was not described", told.error_message)
+        check(told.error_code, "describing the quorum", told.error_message)
         (quorum,) = told.topics[0].partitions
-        check(quorum.error_code, "the quorum was not described", quorum.error_message)
+        check(quorum.error_code, "describing the quorum", quorum.error_message)
     return ClusterStatus(
         described.cluster_id,
         None if quorum is None else quorum.leader_epoch,
@@ -125,7 +125,7 @@ def _print(found: ClusterStatus) -> None:
     columns = ("broker", "address", "rack", "state", "leads", "replicas", "out of sync", "lag")
     print_table(columns, [tuple(asdict(each).values()) for each in found.brokers])
     if not found.under_replicated:
-        say("\nEvery partition has a leader and all its replicas in sync.")
+        say("\nEvery partition has a leader, and all its replicas are in sync.")
         return
     say("\nUnder-replicated partitions")
     places = [(each.topic, each.partition, each.leader, _ids(each.in_sync), _ids(each.replicas)) for each in found.under_replicated]
@@ -137,7 +137,7 @@ def _ids(ids: list[int]) -> str:
 
 
 def _quorum(cluster: AdminClient) -> DescribeQuorumResponse | None:
-    """What the controllers say of themselves; None where there are none: a node decides for itself."""
+    """Return the description of the KRaft quorum, or None if the node does not support the request because it has no quorum."""
     try:
         answer: DescribeQuorumResponse = cluster.any(DescribeQuorumRequest([TopicData(CLUSTER_METADATA, [PartitionData(0)])]))
     except NotServed:

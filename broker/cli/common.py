@@ -1,8 +1,9 @@
-"""What the commands share: how options are spelt, how tables and JSON are printed, how a command fails.
+"""Shared parts of all commands: common options, tables and JSON, and error handling.
 
-Rules: results go to standard output, everything else to standard error; a failure is one line that says what to do, and exit code 1
-where the command says nothing else; a wrong argument is exit code 2, as Typer's own; where exit code 1 is what was found, so is all else
-that went wrong.
+Rules:
+- Results go to standard output, everything else to standard error.
+- A failure prints one line that says what to do. Its exit code is 1 unless the command says otherwise, and 2 for a wrong argument, as in
+  Typer. In commands whose exit code 1 is a verdict, every failure ends with 2.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ Bootstrap = Annotated[
         "-b",
         envvar="OTTLA_BOOTSTRAP_SERVER",
         metavar="HOST:PORT[,…]",
-        help="Any brokers of the cluster.",
+        help="Bootstrap servers: any brokers of the cluster.",
     ),
 ]
 BOOTSTRAP = f"localhost:{DEFAULT_PORT}"
@@ -57,7 +58,7 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmat
 
 
 class ExtraMissing(Exception):
-    """A command's packages are those of an extra that is not installed; the text says how to get them."""
+    """The packages that a command needs belong to an extra that is not installed; the text says how to install it."""
 
     def __init__(self, extra: str, error: ModuleNotFoundError) -> None:
         super().__init__(f"needs the packages of the extra '{extra}': pip install 'ottla[{extra}]' ({error})")
@@ -65,7 +66,7 @@ class ExtraMissing(Exception):
 
 
 def command(function: Callable[P, None]) -> Callable[P, None]:
-    """Turn the errors that a user can act on into one line and exit code 1."""
+    """Wrap a command so that a `CliError` is printed as one line and sets the exit code."""
 
     @wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -80,7 +81,7 @@ def command(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def judging(function: Callable[P, None]) -> Callable[P, None]:
-    """The same for a command whose exit code 1 is a verdict: errors have one of their own."""
+    """Wrap a command whose exit code 1 is a verdict: a `CliError` ends it with `EXIT_NO_RESULT`."""
 
     @wraps(function)
     def judged(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -93,7 +94,7 @@ def judging(function: Callable[P, None]) -> Callable[P, None]:
 
 
 def note(text: str) -> None:
-    """Say something that is not the result."""
+    """Print a text that is not a result, to standard error."""
     typer.echo(printable(text), err=True)
 
 
@@ -103,7 +104,7 @@ def say(text: str) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:
-    """Numbers to the right; None as a dash; as wide as needed when the output is not a terminal."""
+    """Print a table: numbers right-aligned, None as a dash, and without wrapping if the output is not a terminal."""
     terminal = sys.stdout.isatty()
     table = Table(title=title, box=None if not terminal else Table().box, pad_edge=terminal, title_justify="left")
     body = [list(row) for row in rows]

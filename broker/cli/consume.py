@@ -1,4 +1,4 @@
-"""`ottla consume`: records of any Kafka cluster on standard output, with a group or without."""
+"""`ottla consume`: prints records of any Kafka cluster, with or without a consumer group."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ RECORDS_AT_ONCE = 1_000
 
 
 class IsolationLevel(StrEnum):
-    """What of open and aborted transactions is shown."""
+    """Whether records of open and aborted transactions are printed."""
 
     READ_UNCOMMITTED = "read_uncommitted"
     READ_COMMITTED = "read_committed"
@@ -49,20 +49,20 @@ def consume(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
     bootstrap: Bootstrap = BOOTSTRAP,
-    group: Annotated[str | None, typer.Option("--group", "-g", help="Share the work in this group and commit offsets.")] = None,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Start at the first record, not at new ones.")] = False,
+    group: Annotated[str | None, typer.Option("--group", "-g", help="Join this consumer group and commit offsets.")] = None,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", help="Start at the first record instead of at new ones.")] = False,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Only this partition (not with --group).")] = None,
-    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after so many records.")] = None,
-    exit_at_end: Annotated[bool, typer.Option("--exit-at-end", "-e", help="Stop at what is the end now.")] = False,
+    max_messages: Annotated[int | None, typer.Option("--max-messages", "-n", min=1, help="Stop after this many records.")] = None,
+    exit_at_end: Annotated[bool, typer.Option("--exit-at-end", "-e", help="Stop at the end of the log as of now.")] = False,
     isolation: Annotated[
-        IsolationLevel, typer.Option(help="Whether to show records of open and aborted transactions.")
+        IsolationLevel, typer.Option(help="read_uncommitted also prints records of open and aborted transactions.")
     ] = IsolationLevel.READ_COMMITTED,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with offset, timestamp, key and headers.")] = False,
-    key_separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="Print key, this, value.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print a JSON object a line, with offset, timestamp, key and headers.")] = False,
+    key_separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="Print the key, this text, and the value.")] = None,
 ) -> None:
-    """Print records, one a line. For example: ottla consume numbers --from-beginning --exit-at-end"""
+    """Print a topic's records, one a line. For example: ottla consume numbers --from-beginning --exit-at-end"""
     if group is not None and partition is not None:
-        raise CliError("--partition chooses itself what a --group shares out: give one of them")
+        raise CliError("--partition and --group exclude each other: a group assigns the partitions itself")
     plan = _Plan(topic, bootstrap, group, from_beginning, partition, max_messages, exit_at_end, isolation, as_json, key_separator)
     quiet_client_logs()
     try:
@@ -70,7 +70,7 @@ def consume(
         taken = asyncio.run(_consume(plan, partitions, sys.stdout.buffer))
     except KafkaError as error:
         raise CliError(f"{error}. Is a broker running at {bootstrap}? Start one with `ottla serve --data-dir data`") from None
-    except BrokenPipeError:  # the reader of our output has seen enough
+    except BrokenPipeError:  # the reader of our output has stopped, such as `head`
         sys.stderr.close()
         raise typer.Exit(0) from None
     except KeyboardInterrupt:
@@ -116,7 +116,7 @@ async def _print_records(consumer: AIOKafkaConsumer, plan: _Plan, sink: BinaryIO
 
 
 def _partitions(plan: _Plan) -> list[TopicPartition]:
-    """All partitions, or the one asked for. Raises `CliError` when the topic is not there, or has no such partition."""
+    """Return all partitions of the topic, or the requested one. Raises `CliError` if the topic or the partition does not exist."""
     with AdminClient(plan.bootstrap) as cluster:
         (topic,) = cluster.topics([plan.topic])
     known = sorted(partition.partition_index for partition in topic.partitions)
@@ -126,7 +126,7 @@ def _partitions(plan: _Plan) -> list[TopicPartition]:
 
 
 async def _at(consumer: AIOKafkaConsumer, ends: dict[Any, int]) -> bool:
-    """Whether each partition that is (still) ours has been read to its end."""
+    """Return whether each partition that is still assigned has been read to its end."""
     mine = consumer.assignment()
     for partition, end in ends.items():
         if partition in mine and await consumer.position(partition) < end:
@@ -142,7 +142,7 @@ def plain_line(record: Any, key_separator: str | None) -> bytes:
 
 
 def json_line(record: Any) -> bytes:
-    """Text where the bytes are UTF-8; else `{"base64": …}`."""
+    """Format a record as JSON. Keys, values and headers are text if they are UTF-8, else `{"base64": …}`."""
     document = {
         "topic": record.topic,
         "partition": record.partition,

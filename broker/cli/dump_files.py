@@ -1,7 +1,9 @@
-"""Reads every kind of file in a log directory, this broker's or Apache Kafka's, row by row, without trusting a byte.
+"""Parses every kind of file in a log directory of Ottla or Apache Kafka into rows, without trusting the contents.
 
-Rules: a file is only read, never repaired; a row is a dict whose keys are the columns; what cannot be read becomes a `Corruption` row with
-its position in bytes, and reading goes on behind it wherever the format says where that is.
+Rules:
+- A file is only read, never repaired.
+- A row is a dict whose keys are the columns.
+- Bytes that cannot be parsed become a `Corruption` row with their position; parsing continues after them if the format allows it.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ SNAPSHOT_HEAD = struct.Struct(">hIi")
 SNAPSHOT_CRC_END = 6
 SNAPSHOT_VERSION = 1
 SMALL_FILE_BYTES = 16 << 20
-"""What is read of a file of text: a checkpoint of 200,000 partitions."""
+"""Limit for text files: enough for a checkpoint of 200,000 partitions."""
 SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
 SEGMENT_NAME = re.compile(r"(\d{20})\.(log|index|timeindex|txnindex|snapshot)(\.deleted|\.cleaned|\.swap)?")
 OFFSET_CHECKPOINTS = (
@@ -46,7 +48,7 @@ PARTITION_DIR = re.compile(r"(?P<topic>.+)-\d+(\.[0-9a-f]{32}-(delete|future|str
 
 @dataclass(frozen=True, slots=True)
 class Corruption:
-    """Bytes that are not what the format says. `position` counts from the start of the file."""
+    """Bytes that violate the format. `position` counts from the start of the file."""
 
     position: int
     reason: str
@@ -54,7 +56,7 @@ class Corruption:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`records`: a row per record instead of one per batch."""
+    """How files are shown. `records`: one row a record instead of one a batch."""
 
     records: bool = False
 
@@ -63,7 +65,7 @@ Reader = Callable[[Path, Options], Iterator[Row | Corruption]]
 
 
 def reader_of(path: Path) -> tuple[str, Reader] | None:
-    """What a file is, by its name, and what reads it; None for a file that is no part of a log directory."""
+    """Return the kind of a file, judged by its name, and its parser; None if it does not belong to a log directory."""
     if match := SEGMENT_NAME.fullmatch(path.name):
         return _BY_SUFFIX[match[2]]
     return _BY_NAME.get(path.name)
@@ -71,13 +73,13 @@ def reader_of(path: Path) -> tuple[str, Reader] | None:
 
 @contextmanager
 def _mapped(path: Path) -> Iterator[memoryview]:
-    """The bytes of a file, which may be larger than memory."""
+    """Map a file, which may be larger than memory."""
     with path.open("rb") as source:
         if not path.stat().st_size:
             yield memoryview(b"")
             return
         mapped = mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ)
-    # The map closes itself with the last view of it: rows that the caller keeps hold none.
+    # The map is closed with its last view, so it is not closed here: the caller's rows copy what they need.
     yield memoryview(mapped)
 
 
@@ -86,13 +88,13 @@ def _base_offset(path: Path) -> int:
 
 
 def topic_of(path: Path) -> str:
-    """The topic that a segment's directory is named for; empty where the file stands alone."""
+    """Return the topic in the name of a segment's directory; empty if the file is not in a partition's directory."""
     match = PARTITION_DIR.fullmatch(path.resolve().parent.name)
     return match["topic"] if match else ""
 
 
 def read_log(path: Path, options: Options) -> Iterator[Row | Corruption]:
-    """A segment: one row a batch, or one a record."""
+    """Parse a segment: one row a batch, or one a record."""
     topic, end, expected = topic_of(path), 0, _base_offset(path)
     with _mapped(path) as data:
         try:
@@ -104,7 +106,7 @@ def read_log(path: Path, options: Options) -> Iterator[Row | Corruption]:
                 expected = header.next_offset
                 good = header.magic < MAGIC_V2 or crc_ok(batch, header)
                 if not good:
-                    yield Corruption(position, f"batch at offset {header.base_offset}: its bytes do not have the CRC of its header")
+                    yield Corruption(position, f"batch at offset {header.base_offset}: its bytes do not match the CRC in its header")
                 if options.records and good:
                     yield from _record_rows(topic, position, header, batch)
                 elif not options.records:
@@ -143,7 +145,7 @@ def _batch_row(position: int, header: BatchHeader, crc_good: bool) -> Row:
 
 def _record_rows(topic: str, position: int, header: BatchHeader, batch: memoryview) -> Iterator[Row | Corruption]:
     if header.magic < MAGIC_V2:
-        yield Corruption(position, f"records of magic {header.magic} (before Kafka 0.11) are not read")
+        yield Corruption(position, f"records of magic {header.magic} (before Kafka 0.11) are not supported")
         return
     try:
         for record in iter_records(batch):
@@ -160,16 +162,16 @@ def _record_row(topic: str, header: BatchHeader, record: Record) -> Row:
 
 
 def read_index(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """An offset index: where in the segment to look for an offset."""
+    """Parse an offset index: positions in the segment by offset."""
     base = _base_offset(path)
     for position, (relative, at) in _entries(path, OFFSET_ENTRY):
         if position and relative == 0:
-            return  # the zeros with which Kafka preallocates
+            return  # Kafka preallocates indexes with zeros
         yield {"offset": base + relative, "position": at}
 
 
 def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """A time index: from which offset on to look for a timestamp."""
+    """Parse a time index: offsets by timestamp."""
     base, last = _base_offset(path), -1
     for position, (timestamp, relative) in _entries(path, TIME_ENTRY):
         if position and timestamp == 0 and relative == 0:
@@ -181,7 +183,7 @@ def read_timeindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
 
 
 def read_txnindex(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """A transaction index: the aborted transactions that end in the segment."""
+    """Parse a transaction index: the aborted transactions that end in the segment."""
     for position, (version, producer, first, last, stable) in _entries(path, TXN_ENTRY):
         if version != 0:
             yield Corruption(position, f"entry of version {version}")
@@ -202,21 +204,21 @@ def _torn_tail(path: Path, entry: struct.Struct) -> Iterator[Corruption]:
 
 
 def read_snapshot(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """A producer snapshot: what the broker knows of each producer at the offset in the file's name."""
+    """Parse a producer snapshot: the state of each producer at the offset in the file's name."""
     with _mapped(path) as data:
         yield from _snapshot_rows(data)
 
 
 def _snapshot_rows(data: memoryview) -> Iterator[Row | Corruption]:
     if len(data) < SNAPSHOT_HEAD.size:
-        yield Corruption(0, f"{len(data)} bytes are no producer snapshot")
+        yield Corruption(0, f"{len(data)} bytes are too few for a producer snapshot")
         return
     version, crc, count = SNAPSHOT_HEAD.unpack_from(data)
     if version != SNAPSHOT_VERSION:
-        yield Corruption(0, f"producer snapshot of version {version}")
+        yield Corruption(0, f"producer snapshot of unknown version {version}")
         return
     if crc32c(data[SNAPSHOT_CRC_END:]) != crc:
-        yield Corruption(2, "its bytes do not have the CRC that it states")
+        yield Corruption(2, "its bytes do not match its CRC")
     if not 0 <= count * SNAPSHOT_ENTRY.size == len(data) - SNAPSHOT_HEAD.size:
         yield Corruption(SNAPSHOT_CRC_END, f"{count} producers in {len(data)} bytes")
         return
@@ -236,11 +238,11 @@ def _snapshot_rows(data: memoryview) -> Iterator[Row | Corruption]:
 
 
 def _read_checkpoint(path: Path, columns: tuple[str, ...]) -> Iterator[Row | Corruption]:
-    """Lines `0`, `<count>`, then so many of `columns`, blank-separated; all but the first column of three are numbers."""
+    """Parse lines `0`, `<count>`, and that many lines of blank-separated `columns`: numbers, except for the first column of three."""
     position, lines = 0, path.read_bytes().splitlines(keepends=True)
     header = [line.strip() for line in lines[:2]]
     if len(header) < 2 or header[0] != b"0" or not header[1].isdigit():
-        yield Corruption(0, "it begins with neither version 0 nor a count of lines")
+        yield Corruption(0, "it does not begin with version 0 and a count of lines")
         return
     for number, line in enumerate(lines):
         cells = line.decode(errors="replace").split()
@@ -252,21 +254,21 @@ def _read_checkpoint(path: Path, columns: tuple[str, ...]) -> Iterator[Row | Cor
                 yield dict(zip(columns, [*names, *map(int, numbers)], strict=True))
         position += len(line)
     if len(lines) - 2 != int(header[1]):
-        yield Corruption(position, f"{len(lines) - 2} lines where {int(header[1])} are announced")
+        yield Corruption(position, f"{len(lines) - 2} lines, but the file's count is {int(header[1])}")
 
 
 def read_epochs(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """The leader-epoch checkpoint: at which offset each leader epoch began."""
+    """Parse the leader-epoch checkpoint: the start offset of each leader epoch."""
     yield from _read_checkpoint(path, ("epoch", "start offset"))
 
 
 def read_offset_checkpoint(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """A checkpoint of one offset a partition."""
+    """Parse a checkpoint with one offset a partition."""
     yield from _read_checkpoint(path, ("topic", "partition", "offset"))
 
 
 def read_properties(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """meta.properties and partition.metadata: names and values."""
+    """Parse meta.properties or partition.metadata: names and values."""
     text = path.read_text(errors="replace")
     try:
         found = javaproperties.loads(text)
@@ -278,7 +280,7 @@ def read_properties(path: Path, _options: Options) -> Iterator[Row | Corruption]
 
 
 def read_shutdown_marker(path: Path, _options: Options) -> Iterator[Row | Corruption]:
-    """The marker of a clean stop."""
+    """Parse the marker of a clean shutdown."""
     try:
         found = json.loads(path.read_bytes() or b"{}")
     except ValueError as error:
@@ -288,12 +290,12 @@ def read_shutdown_marker(path: Path, _options: Options) -> Iterator[Row | Corrup
 
 
 def _small(read: Reader) -> Reader:
-    """A reader that loads a file as a whole, for files that are never large."""
+    """Wrap a parser that loads the whole file, so that it refuses large files."""
 
     def bounded(path: Path, options: Options) -> Iterator[Row | Corruption]:
         size = path.stat().st_size
         if size > SMALL_FILE_BYTES:
-            yield Corruption(0, f"{size} bytes, of such a file at most {SMALL_FILE_BYTES} are read")
+            yield Corruption(0, f"{size} bytes: a file of this kind is read only up to {SMALL_FILE_BYTES} bytes")
             return
         yield from read(path, options)
 

@@ -1,6 +1,6 @@
-"""`ottla dump-log`: what is in the files of a log directory, this broker's or Apache Kafka's.
+"""`ottla dump-log`: shows the contents of the files of a log directory, of Ottla or Apache Kafka.
 
-Exit codes: 0 all files could be read, 1 some bytes are damaged (each named with its position), 2 a path that is no log file.
+Exit codes: 0, all files could be read; 1, some bytes are damaged (each place is named with its position); 2, a path is not a log file.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ EXIT_NOT_A_LOG = 2
 
 @command
 def dump_log(
-    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", help="Files of a log directory, or directories to look through.")],
+    paths: Annotated[list[Path], typer.Argument(metavar="FILE|DIR…", help="Files of a log directory, or directories to search for them.")],
     *,
-    records: Annotated[bool, typer.Option("--records", "-r", help="A row per record (decoded in internal topics), not per batch.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, each with its file.")] = False,
+    records: Annotated[bool, typer.Option("--records", "-r", help="Show records (decoded in internal topics) instead of batches.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object a line, with the name of its file.")] = False,
     only: Annotated[
-        list[str] | None, typer.Option(metavar="SUFFIX", help="Only files that end so (log, index, …); may be repeated.")
+        list[str] | None, typer.Option(metavar="SUFFIX", help="Only files with this suffix (log, index, …); may be repeated.")
     ] = None,
 ) -> None:
-    """Show segments, indexes, producer snapshots and checkpoint files, and name every damaged byte.
+    """Show segments, indexes, producer snapshots and checkpoint files, and report damaged bytes with their position.
 
     For example: ottla dump-log data/orders-0 --records
     """
@@ -48,21 +48,21 @@ def _files(paths: list[Path], only: tuple[str, ...]) -> Iterator[Path]:
         if path.is_dir():
             found = [file for file in sorted(path.rglob("*")) if file.is_file() and reader_of(file)]
             if not found:
-                raise CliError(f"{path} has no file of a log directory in it", EXIT_NOT_A_LOG)
+                raise CliError(f"{path} contains no file of a log directory", EXIT_NOT_A_LOG)
             yield from (file for file in found if not only or file.name.endswith(only))
         elif not path.exists():
             raise CliError(f"{path} does not exist", EXIT_NOT_A_LOG)
         elif not path.is_file():
             raise CliError(f"{path} is neither a regular file nor a directory", EXIT_NOT_A_LOG)
         elif reader_of(path) is None:
-            message = f"{path} is not named as a file of a log directory (20 digits and .log, .index, …, or a checkpoint)"
+            message = f"{path} is not named like a file of a log directory (20 digits and .log, .index, …, or a checkpoint)"
             raise CliError(message, EXIT_NOT_A_LOG)
         else:
             yield path
 
 
 def _dump(path: Path, options: Options, *, as_json: bool) -> int:
-    """Print one file; returns how many places in it are damaged."""
+    """Print one file; return the number of damaged places in it."""
     found = reader_of(path)
     assert found is not None, "only readable files are listed"
     kind, read = found
@@ -86,7 +86,7 @@ def _dump(path: Path, options: Options, *, as_json: bool) -> int:
 
 
 def _print(rows: list[Row]) -> None:
-    """Rows of different columns (data and control records, say) in tables of their own, in order."""
+    """Print consecutive rows with the same columns as one table; data and control records, for instance, have different columns."""
     start = 0
     for end in range(1, len(rows) + 1):
         if end == len(rows) or rows[end].keys() != rows[start].keys():

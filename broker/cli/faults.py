@@ -1,4 +1,4 @@
-"""`ottla faults` and `ottla clock`: drive the scripted faults and the clock of a broker that was started with `--admin-port`."""
+"""`ottla faults` and `ottla clock`: control the scripted faults and the clock of a broker that runs with `--admin-port`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from ottla.broker.cli.common import AsJson, CliError, command, note, print_json,
 from ottla.broker.faults.rules import STEPS, FaultAction, FaultSyntax, parse_rule
 
 app = typer.Typer(
-    help="Script faults on a running broker (started with --admin-port): drop, hold, delay or refuse requests, fill the disk, and more.",
+    help="Script faults on a running broker (started with --admin-port): drop, hold, delay or reject requests, fill the disk, and more.",
     no_args_is_help=True,
 )
-clock = typer.Typer(help="Ask and put forward the clock of a running broker (started with --admin-port).", no_args_is_help=True)
+clock = typer.Typer(help="Show or advance the clock of a running broker (started with --admin-port).", no_args_is_help=True)
 
 Admin = Annotated[str, typer.Option("--admin", envvar="OTTLA_ADMIN", metavar="HOST:PORT", help="The broker's admin port.")]
 ADMIN = "127.0.0.1:9644"
@@ -28,12 +28,12 @@ TIMEOUT_S = 30.0
 UNAUTHORIZED = 401
 WAIT_POLL_S = 0.02
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""No proxy that the environment names for the web leads to a broker's own machine."""
+"""Does not use the environment's HTTP proxy, which would not reach a broker on this machine."""
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def ask(admin: str, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """One call of the admin port: what it answers. Raises CliError with its own words."""
+    """Send one request to the admin port and return its JSON response. Raises CliError with the admin port's message."""
     data = None if body is None else json.dumps(body).encode()
     url = f"http://{admin.removeprefix('http://').rstrip('/')}{path}"
     try:
@@ -46,13 +46,13 @@ def ask(admin: str, method: str, path: str, body: dict[str, Any] | None = None) 
     except (OSError, ValueError) as error:
         reason = getattr(error, "reason", error)
         raise CliError(
-            f"no admin port answers at {admin} ({reason}); start the broker with --admin-port, and name it here with --admin"
+            f"no admin port answers at {admin} ({reason}); start the broker with --admin-port, and give its address with --admin"
         ) from error
     return json.loads(text) if text else None
 
 
 def _authorization(url: str) -> dict[str, str]:
-    """The header with the token, where one is known. Raises ValueError where this is no address."""
+    """Return the header with the token, if one is known. Raises ValueError if `url` has no valid address."""
     at = urllib.parse.urlsplit(url)
     token = found(at.hostname or "", at.port or 80)
     return {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -61,7 +61,7 @@ def _authorization(url: str) -> dict[str, str]:
 @app.command("add")
 @command
 def add(rule: Annotated[str, typer.Argument(metavar="ACTION[:NAME=VALUE,…]")], admin: Admin = ADMIN, as_json: AsJson = False) -> None:
-    """Load a rule: `ottla faults add drop-ack:api=Produce,topic=orders,times=1`. `ottla faults actions` lists what can happen."""
+    """Load a rule, such as `ottla faults add drop-ack:api=Produce,topic=orders,times=1`. `ottla faults actions` lists the actions."""
     try:
         given = parse_rule(rule).to_json()
     except FaultSyntax as error:
@@ -76,7 +76,7 @@ def add(rule: Annotated[str, typer.Argument(metavar="ACTION[:NAME=VALUE,…]")],
 @app.command("list")
 @command
 def list_rules(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
-    """List the rules with what they matched and hit."""
+    """List the rules and how many requests each matched and hit."""
     rules = ask(admin, "GET", "/faults")
     if as_json:
         print_json(rules)
@@ -100,10 +100,10 @@ def list_rules(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
 @command
 def held(
     admin: Admin = ADMIN,
-    wait: Annotated[float | None, typer.Option(metavar="SECONDS", help="Wait until something is held, at most so long.")] = None,
+    wait: Annotated[float | None, typer.Option(metavar="SECONDS", help="Wait until something is held, at most this long.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the requests, responses and steps that wait for their release."""
+    """List the held requests, responses and steps, which wait for their release."""
     deadline = time.monotonic() + (wait or 0)
     found = ask(admin, "GET", "/held")
     while not found and time.monotonic() < deadline:
@@ -120,7 +120,7 @@ def held(
 @app.command("release")
 @command
 def release(name: Annotated[str | None, typer.Argument(metavar="[NAME]")] = None, admin: Admin = ADMIN) -> None:
-    """Let go what a rule holds; everything, without a name."""
+    """Release everything that a rule holds; without a name, everything that is held."""
     query = "" if name is None else f"?rule={urllib.parse.quote(name)}"
     typer.echo(ask(admin, "POST", f"/held/release{query}")["released"])
 
@@ -135,14 +135,14 @@ def remove(name: Annotated[str, typer.Argument(metavar="NAME")], admin: Admin = 
 @app.command("reset")
 @command
 def reset(admin: Admin = ADMIN) -> None:
-    """Unload all rules and release everything."""
+    """Unload all rules and release everything that is held."""
     ask(admin, "DELETE", "/faults")
 
 
 @app.command("check")
 @command
 def check(admin: Admin = ADMIN) -> None:
-    """Exit with 1 unless every rule did all that it was there for."""
+    """Exit with 1 unless every rule has used up its hits."""
     left = [rule for rule in ask(admin, "GET", "/faults") if not rule["consumed"]]
     if left:
         raise CliError("not consumed: " + ", ".join(f"{rule['name']} ({rule['hits']} of {rule.get('times', 'any')} hit)" for rule in left))
@@ -151,7 +151,7 @@ def check(admin: Admin = ADMIN) -> None:
 @app.command("actions")
 @command
 def actions() -> None:
-    """List what a rule can do."""
+    """List the actions and fields of rules."""
     for action in FaultAction:
         typer.echo(action.value)
     note(
@@ -163,7 +163,7 @@ def actions() -> None:
 @clock.command("show")
 @command
 def show_clock(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
-    """Show the broker's time and how far it was put forward."""
+    """Show the broker's time and by how much it was advanced."""
     state = ask(admin, "GET", "/clock")
     if as_json:
         print_json(state)
@@ -174,18 +174,18 @@ def show_clock(admin: Admin = ADMIN, as_json: AsJson = False) -> None:
 @clock.command("advance")
 @command
 def advance(by: Annotated[str, typer.Argument(metavar="DURATION", help="90s, 10m, 24h, 8d, 250ms")], admin: Admin = ADMIN) -> None:
-    """Put the clock forward: sessions end, transactions time out, producers, offsets and old segments expire.
+    """Advance the clock: sessions end, transactions time out, producer ids, offsets and old segments expire.
 
-    For example: ottla clock advance 2h. Prints how many milliseconds it is ahead.
+    For example: ottla clock advance 2h. Prints by how many milliseconds the clock is ahead in total.
     """
     typer.echo(ask(admin, "POST", "/clock/advance", {"ms": duration_ms(by)})["ahead_ms"])
 
 
 def duration_ms(text: str) -> int:
-    """Milliseconds in `90s`, `1.5h`, `250ms`. Raises CliError."""
+    """Parse a duration such as `90s`, `1.5h` or `250ms` to milliseconds. Raises CliError."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)", text.strip())
     if match is None:
-        raise CliError(f"{text!r} is no duration: it looks like 90s, 10m, 24h, 8d or 250ms", 2)
+        raise CliError(f"{text!r} is not a duration: use 90s, 10m, 24h, 8d or 250ms, for example", 2)
     return round(float(match[1]) * _UNITS[match[2]])
 
 

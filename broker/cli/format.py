@@ -1,4 +1,4 @@
-"""`ottla format`: makes the data directory of a cluster's node, as Kafka's `kafka-storage format` does, with the same options."""
+"""`ottla format`: formats the data directory of a cluster node, with the options of Kafka's `kafka-storage format`."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from ottla.broker.storage.errors import LogDirRefused
 @command
 def format_(
     cluster_id: Annotated[
-        str, typer.Option("--cluster-id", "-t", help="The id of the cluster; `ottla kafka-storage random-uuid` draws one.")
+        str, typer.Option("--cluster-id", "-t", help="The cluster's id; `ottla kafka-storage random-uuid` generates one.")
     ],
     config: Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The node's server.properties.")],
     *,
-    ignore_formatted: Annotated[bool, typer.Option("--ignore-formatted", "-g", help="Leave a formatted directory as it is.")] = False,
+    ignore_formatted: Annotated[bool, typer.Option("--ignore-formatted", "-g", help="Succeed if it is formatted already.")] = False,
     release_version: Annotated[
-        str | None, typer.Option("--release-version", "-r", metavar="RELEASE", help="Levels of features: those of this release of Kafka.")
+        str | None, typer.Option("--release-version", "-r", metavar="RELEASE", help="Use the feature levels of this Kafka release.")
     ] = None,
-    feature: Annotated[list[str] | None, typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="The level of one feature.")] = None,
+    feature: Annotated[list[str] | None, typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="Set a feature's level.")] = None,
     standalone: Annotated[
-        bool, typer.Option("--standalone", "-s", help="This controller is the quorum's one voter. For controllers only.")
+        bool, typer.Option("--standalone", "-s", help="Make this controller the quorum's only voter. For controllers only.")
     ] = False,
     no_initial_controllers: Annotated[
-        bool, typer.Option("--no-initial-controllers", "-N", help="The controllers name the quorum: always so on a broker.")
+        bool, typer.Option("--no-initial-controllers", "-N", help="Store no voters: the node finds the quorum by its settings.")
     ] = False,
     initial_controllers: Annotated[
-        str | None, typer.Option("--initial-controllers", "-I", help="For Apache Kafka's controllers only.")
+        str | None, typer.Option("--initial-controllers", "-I", help="Not supported: for Apache Kafka's controllers only.")
     ] = None,
     add_scram: Annotated[
         list[str] | None,
-        typer.Option("--add-scram", "-S", metavar="MECHANISM=[name=…,password=…]", help="A user of the new cluster; may be repeated."),
+        typer.Option("--add-scram", "-S", metavar="MECHANISM=[name=…,password=…]", help="Create a SCRAM user; may be repeated."),
     ] = None,
 ) -> None:
-    """Format the data directory of a broker that joins a cluster, or of its controller.
+    """Format the data directory of a broker that joins a cluster, or of the cluster's controller.
 
     For example: ottla format --cluster-id MkU3OEVBNTcwNTJENDM2Qg --config broker.properties
     """

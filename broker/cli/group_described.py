@@ -1,6 +1,6 @@
-"""A consumer group of either protocol as its coordinator describes it; without the libraries of the command line.
+"""Describes a consumer group of either protocol. Does not import the command line's libraries.
 
-A group of the consumer protocol (KIP-848) is not known to DescribeGroups, so that one is asked for second, as Kafka's admin client does
+ConsumerGroupDescribe is sent first, and DescribeGroups if the group is a classic one, as in Kafka's admin client
 (KAFKA DescribeConsumerGroupsHandler).
 """
 
@@ -16,13 +16,13 @@ from ottla.protocol.messages.k15_describe_groups import DescribeGroupsRequest
 from ottla.protocol.messages.k69_consumer_group_describe import Assignment, ConsumerGroupDescribeRequest
 
 CONSUMER_TYPES: Final = frozenset({"consumer", ""})
-"""The protocol types of the classic groups that are consumers', or that only commit."""
+"""Protocol types of classic groups that are consumer groups, or that only commit offsets."""
 INACTIVE: Final = frozenset({"Empty", "Dead"})
 _IS_UPGRADED: Final = {0: False, 1: True}
 
 
 class MemberDescribed(NamedTuple):
-    """One member; epoch, target and whether it speaks the new protocol are of groups of that one alone."""
+    """A group member; epoch, target and `upgraded` (it uses the new protocol) exist only in groups of the consumer protocol (KIP-848)."""
 
     member_id: str
     instance_id: str | None
@@ -35,7 +35,7 @@ class MemberDescribed(NamedTuple):
 
 
 class GroupDescribed(NamedTuple):
-    """A group; its epochs are None where it is of the classic protocol."""
+    """A group; both epochs are None for a classic group."""
 
     group: str
     state: str
@@ -46,12 +46,12 @@ class GroupDescribed(NamedTuple):
 
     @property
     def owners(self) -> dict[TopicPartition, MemberDescribed]:
-        """Who reads each partition."""
+        """The member that each partition is assigned to."""
         return {place: member for member in self.members for place in member.assigned}
 
 
 def described(cluster: AdminClient, group: str) -> GroupDescribed:
-    """Raises `CliError`: an `AnsweredError` of GROUP_ID_NOT_FOUND where there is no such group."""
+    """Describe a group. Raises `CliError`, which is an `AnsweredError` with GROUP_ID_NOT_FOUND if the group does not exist."""
     try:
         found = cluster.coordinator(group, ConsumerGroupDescribeRequest([group])).groups[0]
     except NotServed:
@@ -78,7 +78,7 @@ def described(cluster: AdminClient, group: str) -> GroupDescribed:
 def _classic(cluster: AdminClient, group: str) -> GroupDescribed:
     found = cluster.coordinator(group, DescribeGroupsRequest([group])).groups[0]
     _accepted(group, found)
-    if found.group_state == "Dead":  # which is how versions before 6 say it
+    if found.group_state == "Dead":  # versions before 6 report a missing group so
         raise AnsweredError(f"Group {group} not found.", ErrorCode.GROUP_ID_NOT_FOUND)
     if found.protocol_type not in CONSUMER_TYPES:
         raise CliError(f"GroupId {group} is not a consumer group ({found.protocol_type}).")

@@ -1,4 +1,4 @@
-"""What a group has committed, and what is committed in its place; without the libraries of the command line."""
+"""Reads and commits a group's offsets as an administrator. Does not import the command line's libraries."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ottla.protocol.messages.k09_offset_fetch import OffsetFetchRequest, OffsetF
 
 NO_OFFSET: Final = -1
 NAMED: Final = 9
-"""The last version of OffsetCommit and OffsetFetch that names topics: the later ones have ids, and say nothing of a topic that is gone."""
+"""The last version of OffsetCommit and OffsetFetch with topic names. Later ones have topic ids, and omit deleted topics."""
 
 
 def committed_offsets(cluster: AdminClient, group: str) -> dict[TopicPartition, int]:
-    """What the group has committed, by partition."""
+    """Return the group's committed offsets, by partition."""
     return {place: offset for place, (offset, _) in committed_positions(cluster, group).items()}
 
 
 def committed_positions(cluster: AdminClient, group: str) -> dict[TopicPartition, tuple[int, int]]:
-    """The same with the leader epoch of each, -1 where none was given."""
+    """Return the group's committed offsets with their leader epochs (-1 if unknown), by partition."""
     whole = OffsetFetchRequestGroup(group_id=group, topics=None)
     answer: Any = cluster.coordinator(group, OffsetFetchRequest(group_id=group, topics=None, groups=[whole]), max_version=NAMED)
     found = answer.groups[0] if answer.groups else answer
@@ -35,7 +35,7 @@ def committed_positions(cluster: AdminClient, group: str) -> dict[TopicPartition
 
 
 def timestamp_ms(text: str) -> int:
-    """An ISO 8601 time; UTC where it names no zone. Raises `CliError`."""
+    """Convert an ISO 8601 time, in UTC unless it has a zone, to milliseconds. Raises `CliError`."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
@@ -44,7 +44,7 @@ def timestamp_ms(text: str) -> int:
 
 
 def commit(cluster: AdminClient, group: str, offsets: dict[TopicPartition, int]) -> None:
-    """As an administrator: no member, no generation."""
+    """Commit offsets without member id and generation, as an administrator. The group must have no members."""
     topics = [
         OffsetCommitRequestTopic(
             name=name,

@@ -22,7 +22,7 @@ Name = Annotated[str, typer.Argument(metavar="GROUP")]
 @app.command("list")
 @command
 def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """List the groups of all brokers with their state."""
+    """List the groups of all brokers with their states."""
     with AdminClient(bootstrap) as cluster:
         answers = cluster.every_broker(ListGroupsRequest())
     for answer in answers:
@@ -38,7 +38,7 @@ def list_groups(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> No
 
 @dataclass(frozen=True, slots=True)
 class _Progress:
-    """One partition of a group. Offsets are those of the next record to read; None: nothing committed."""
+    """A group's position in one partition. `committed` is the next offset to read, None if no offset is committed."""
 
     place: TopicPartition
     committed: int | None
@@ -53,7 +53,7 @@ class _Progress:
 @app.command("describe")
 @command
 def describe(group: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show a group's members, and for each partition the committed offset, the end of the log and the lag."""
+    """Show a group's members, and the committed offset, log end offset and lag of each partition."""
     with AdminClient(bootstrap) as cluster:
         found = described(cluster, group)
         owners = {place: member.member_id for place, member in found.owners.items()}
@@ -83,9 +83,9 @@ def _progress(cluster: AdminClient, group: str, owners: dict[TopicPartition, str
 @app.command("delete")
 @command
 def delete(groups: Annotated[list[str], typer.Argument(metavar="GROUP…")], bootstrap: Bootstrap = BOOTSTRAP, yes: Yes = False) -> None:
-    """Delete groups that have no members, with their committed offsets."""
+    """Delete groups without members, with their committed offsets."""
     if not yes:
-        typer.confirm(f"Delete {', '.join(groups)} with the committed offsets?", abort=True, err=True)
+        typer.confirm(f"Delete {', '.join(groups)} with all committed offsets?", abort=True, err=True)
     with AdminClient(bootstrap) as cluster:
         for group in groups:
             (result,) = cluster.coordinator(group, DeleteGroupsRequest(groups_names=[group])).results
@@ -99,16 +99,16 @@ def reset_offsets(
     group: Name,
     *,
     topics: Annotated[
-        list[str], typer.Option("--topic", "-t", metavar="TOPIC[:P,P…]", help="A topic or some partitions; may be repeated.")
+        list[str], typer.Option("--topic", "-t", metavar="TOPIC[:P,P…]", help="A topic, or some of its partitions; may be repeated.")
     ],
     to: Annotated[
         str | None, typer.Option(metavar="WHERE", help="earliest, latest, an offset, or a time such as 2026-01-31T12:00.")
     ] = None,
-    shift_by: Annotated[int | None, typer.Option(help="Move the committed offsets by so many records; may be negative.")] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this, only show what would be done.")] = False,
+    shift_by: Annotated[int | None, typer.Option(help="Move the committed offsets by this many records; may be negative.")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Commit the offsets; without this option they are only shown.")] = False,
     bootstrap: Bootstrap = BOOTSTRAP,
 ) -> None:
-    """Move a group that has no members to other offsets: shows them, and commits them with --execute.
+    """Reset the offsets of a group without members: show the new offsets, and commit them with --execute.
 
     For example: ottla groups reset-offsets billing --topic orders --to earliest --execute
     """

@@ -1,9 +1,12 @@
-"""`ottla health`: does the broker of this machine answer? For the health checks of containers and service managers.
+"""`ottla health`: checks that the broker of this machine answers, for health checks of containers and service managers.
 
-Rules: it asks what any client asks first (ApiVersions), of the first listener for clients that the environment names, in Ottla's variables
-or in those of Kafka's images; with TLS and without a file that says how to come in, it does not look at the certificate, for nothing is
-told and nothing believed; it imports neither the broker nor the command line's libraries, because a health check is a new process every
-few seconds; one that has to show who it is pays for what that needs.
+Rules:
+- The check sends ApiVersions, which every client sends first, to the first client listener in the environment (Ottla's variables or those
+  of Kafka's images).
+- With TLS and without a client configuration, the certificate is not verified: the check sends no secrets and believes nothing but the
+  response's existence.
+- The module imports neither the broker nor the command line's libraries, because a health check is a new process every few seconds. Only a
+  check that must authenticate imports more.
 """
 
 from __future__ import annotations
@@ -29,10 +32,10 @@ _PREFIXES = ("OTTLA_", "KAFKA_CFG_", "KAFKA_")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of `ottla health`."""
+    """Make the parser of `ottla health`."""
     made = argparse.ArgumentParser(
         prog="ottla health",
-        description="Ask a broker whether it serves: exit code 0 when it answers ApiVersions, 1 when it does not. "
+        description="Check that a broker serves: exit code 0 if it answers ApiVersions, 1 if it does not. "
         "For example: ottla health -b localhost:19092",
     )
     made.add_argument(
@@ -40,31 +43,32 @@ def parser() -> argparse.ArgumentParser:
         "--bootstrap-server",
         "-b",
         metavar="HOST:PORT",
-        help=f"the broker to ask (default: the first of OTTLA_LISTENERS or KAFKA_LISTENERS, or else {DEFAULT_ADDRESS})",
+        help=f"the broker to check (default: the first of OTTLA_LISTENERS or KAFKA_LISTENERS, or else {DEFAULT_ADDRESS})",
     )
     made.add_argument(
         "--config",
         metavar="FILE",
-        help="how to come in, as client.properties of Kafka's tools say it (default: OTTLA_CLIENT_CONFIG); TLS needs it, a log-in does not",
+        help="client security settings, as in Kafka's client.properties (default: OTTLA_CLIENT_CONFIG); needed for a TLS listener that "
+        "is given with --broker, not for SASL",
     )
     made.add_argument("--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help=f"how long to wait (default {TIMEOUT_S:g})")
     return made
 
 
 def health() -> None:
-    """Ask a broker whether it serves (`ottla health --help` has its options)."""
+    """Check that a broker serves (`ottla health --help` lists the options)."""
     raise SystemExit(main(["--help"]))
 
 
 def main(argv: Sequence[str]) -> int:
-    """Ask once; the process's exit code."""
+    """Check once; return the process's exit code."""
     options = parser().parse_args(argv)
     address, secure = (options.broker, False) if options.broker else first_listener(os.environ)
     config = options.config or os.environ.get("OTTLA_CLIENT_CONFIG")
     try:
         ask(address, options.timeout, config, secure=secure)
     except (OSError, ValueError, ProtocolError) as error:
-        hint = "; if it wants TLS or a log-in, say how to come in with --config client.properties" if type(error) is ConnectionError else ""
+        hint = "; if it requires TLS or SASL, give --config client.properties" if type(error) is ConnectionError else ""
         print(f"ottla health: {address}: {error}{hint}", file=sys.stderr)
         return 1
     print(f"{address} serves")
@@ -72,9 +76,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def first_listener(env: Mapping[str, str]) -> tuple[str, bool]:
-    """Where a node with this environment can be asked on its own machine, as host:port, and whether by TLS.
+    """Return host:port at which a node with this environment can be reached from its own machine, and whether it uses TLS.
 
-    A controller's listener is asked where there is no other: it answers ApiVersions, too.
+    A controller listener is used only if there is no other: it answers ApiVersions too.
     """
     for prefix in _PREFIXES:
         protocols = dict(
@@ -90,11 +94,14 @@ def first_listener(env: Mapping[str, str]) -> tuple[str, bool]:
 
 
 def ask(address: str, timeout_s: float = TIMEOUT_S, config: str | None = None, *, secure: bool = False) -> None:
-    """Raises OSError or ProtocolError where the broker at host:port does not answer ApiVersions in time, ValueError for a bad address, a
-    file `config` that cannot be used, and a broker that does not let its user in."""
+    """Send ApiVersions to the broker at host:port.
+
+    Raises OSError or ProtocolError if it does not answer in time; ValueError for an invalid address, a `config` file that cannot be used,
+    or failed authentication.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
-        raise ValueError("this is no address: it looks like localhost:9092")
+        raise ValueError("this is not an address: use HOST:PORT, such as localhost:9092")
     with _connected(host.strip("[]"), int(port), timeout_s, config, secure=secure) as client:
         client.highest_version(ApiVersionsRequest)
 
@@ -104,7 +111,7 @@ def _connected(host: str, port: int, timeout_s: float, config: str | None, *, se
         wrap: Callable[[socket.socket], socket.socket] = _encrypted if secure else lambda connected: connected
         return Client(host, port, client_id=CLIENT_ID, timeout_s=timeout_s, wrap=wrap)
     from ottla.broker.cli.basics import CliError  # noqa: PLC0415 # only where a file is given
-    from ottla.broker.cli.security import connect, security_in  # noqa: PLC0415 # as above, and heavy
+    from ottla.broker.cli.security import connect, security_in  # noqa: PLC0415 # only where a file is given; heavy
 
     try:
         return connect(host, port, CLIENT_ID, timeout_s, security_in(Path(config)))
@@ -113,7 +120,7 @@ def _connected(host: str, port: int, timeout_s: float, config: str | None, *, se
 
 
 def _encrypted(connected: socket.socket) -> socket.socket:
-    import ssl  # noqa: PLC0415 # most checks are without
+    import ssl  # noqa: PLC0415 # most checks do not use TLS
 
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False

@@ -1,4 +1,4 @@
-"""Records as rows: text where the bytes are text, and what the records of internal topics say."""
+"""Converts records to rows: UTF-8 as text, and the decoded contents of internal topics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ottla.protocol.records.record import Record
 
 
 def text(data: bytes | None) -> Any:
-    """UTF-8 as text, other bytes as `{"base64": …}`."""
+    """Return UTF-8 as text, other bytes as `{"base64": …}`."""
     if data is None:
         return None
     try:
@@ -27,7 +27,7 @@ def text(data: bytes | None) -> Any:
 
 
 def describe_record(topic: str, record: Record) -> dict[str, Any]:
-    """Key and value of one data record; decoded for the topics that brokers write for themselves."""
+    """Return key and value of a data record; records of internal topics are decoded."""
     row: dict[str, Any] = {"key": text(record.key), "value": text(record.value), "headers": [[k, text(v)] for k, v in record.headers]}
     try:
         decoded = _decoded(topic, record)
@@ -69,7 +69,7 @@ def _transaction(txn: Transaction | None) -> dict[str, Any] | None:
 
 
 def _plain(value: Any) -> Any:
-    """Only what JSON has; bytes as hexadecimal digits (ids, assignments)."""
+    """Convert to JSON types; bytes (ids, assignments) become hexadecimal digits."""
     if isinstance(value, dict):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
@@ -78,7 +78,7 @@ def _plain(value: Any) -> Any:
 
 
 def control_row(record: Record) -> dict[str, Any]:
-    """A control record: the end of a transaction, or what a newer broker put there."""
+    """Describe a control record: a transaction marker, or an unknown type of a newer broker."""
     try:
         kind = control_type(record.key)
     except ProtocolError as error:

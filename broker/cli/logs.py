@@ -1,4 +1,4 @@
-"""What libraries and brokers log beside a command: only what ends it is worth a user's attention, and that comes as an error."""
+"""Reduces what libraries and brokers log while a command runs: an error that matters to the user is raised anyway."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import logging
 
 
 def quiet_client_logs() -> None:
-    """Let only critical messages of aiokafka pass: it logs every connection it cannot make, and raises in the end."""
+    """Log only critical messages of aiokafka: it logs every failed connection attempt, and raises in the end."""
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 def quiet_broker_logs() -> None:
-    """Let only errors of the brokers in this process pass: that peers vanish is what they are there for."""
+    """Log only errors of the brokers in this process: lost connections are part of every verification."""
     logging.getLogger("ottla").setLevel(logging.ERROR)

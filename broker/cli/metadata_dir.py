@@ -1,4 +1,4 @@
-"""What the metadata log of a data directory says, read without a broker: nothing is locked, nothing is written."""
+"""Reads the metadata log of a data directory without a broker: no locks are taken, nothing is written."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ METADATA_DIR = "__cluster_metadata-0"
 
 
 def read_image(data_dir: Path) -> MetadataImage:
-    """The newest that is there, a broker's that runs included. Raises CliError where there is no metadata log, or a damaged one."""
+    """Return the newest metadata, also while a broker uses the directory. Raises CliError if the log is missing or damaged."""
     directory = data_dir / METADATA_DIR
     if not directory.is_dir():
-        raise CliError(f"{data_dir} has no metadata log: it looks like a data directory with {METADATA_DIR} in it")
+        raise CliError(f"{data_dir} has no metadata log: a data directory contains {METADATA_DIR}")
     loader = MetadataLoader()
     try:
         start = _load_snapshot(loader, directory)
@@ -33,7 +33,7 @@ def read_image(data_dir: Path) -> MetadataImage:
 
 
 def _load_snapshot(loader: MetadataLoader, directory: Path) -> int:
-    """Where the log goes on after the newest snapshot; 0 without one."""
+    """Load the newest snapshot; return the offset at which the log continues, 0 without a snapshot."""
     found = {known: path for path in directory.glob("*.checkpoint") if (known := SnapshotId.of_file(path.name)) is not None}
     newest = max(found, default=None)
     if newest is None or newest.end_offset == 0:

@@ -1,4 +1,4 @@
-"""`ottla produce`: lines of standard input as records, through a real client, to any Kafka cluster."""
+"""`ottla produce`: sends lines of standard input as records to any Kafka cluster, with aiokafka."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FUTURES_MAX = 10_000
 
 
 class Acks(StrEnum):
-    """Who must have the record before it counts as sent."""
+    """The replicas that must have a record before it counts as sent."""
 
     ALL = "all"
     LEADER = "1"
@@ -61,12 +61,12 @@ def produce(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     *,
     bootstrap: Bootstrap = BOOTSTRAP,
-    key_separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="What stands between key and value in a line.")] = None,
+    key_separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="Text between key and value in a line.")] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="On every record; may be repeated.")
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="A header for all records; may be repeated.")
     ] = None,
-    acks: Annotated[Acks, typer.Option(help="Who must have a record before it counts as sent.")] = Acks.ALL,
-    idempotence: Annotated[bool, typer.Option(help="Each line once, whatever is retried; needs --acks all.")] = True,
+    acks: Annotated[Acks, typer.Option(help="Replicas that must have a record: all in-sync ones, the leader, or none.")] = Acks.ALL,
+    idempotence: Annotated[bool, typer.Option(help="Write each line exactly once despite retries; needs --acks all.")] = True,
     codec: Annotated[Compression, typer.Option("--codec", "-z", help="Compression of batches.")] = Compression.NONE,
     partition: Annotated[int | None, typer.Option("--partition", "-p", help="Send all to this partition instead of by key.")] = None,
 ) -> None:
@@ -86,7 +86,7 @@ def produce(
 
 
 def _check_place(plan: _Plan) -> None:
-    """The client would try for ever to write to what cannot be. Raises `CliError`."""
+    """Check that topic and partition exist, because the client would retry for ever otherwise. Raises `CliError`."""
     with AdminClient(plan.bootstrap) as cluster:
         topic = cluster.topic_to_write(plan.topic)
     if plan.partition is not None and plan.partition not in {each.partition_index for each in topic.partitions}:
@@ -127,7 +127,7 @@ def split_line(line: bytes, separator: str | None) -> tuple[bytes | None, bytes]
 
 
 async def _lines() -> AsyncIterator[bytes]:
-    """Lines without their end, as they come: reading in a thread lets the producer send while a terminal's user thinks."""
+    """Yield lines without line breaks as they arrive. Reading on a thread lets the producer send while a user types."""
     rest, source = b"", cast(io.BufferedReader, sys.stdin.buffer)
     while chunk := await asyncio.to_thread(source.read1, READ_BYTES):
         *whole, rest = (rest + chunk).split(b"\n")

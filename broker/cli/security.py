@@ -1,7 +1,9 @@
-"""How the commands come in where a cluster asks who they are: `ottla --config client.properties …`, in Kafka's names for clients.
+"""Client security of the commands: TLS and SASL settings from `ottla --config client.properties …`, under Kafka's names for clients.
 
-Rules: the file is that of Kafka's own tools, of librdkafka or of kafka-python; a property about security that is not understood is refused,
-never passed over; passwords appear in no text.
+Rules:
+- The file may be one of Kafka's own tools, of librdkafka or of kafka-python.
+- An unsupported security property is rejected, never ignored.
+- No message contains a password.
 """
 
 from __future__ import annotations
@@ -23,13 +25,13 @@ from ottla.spark_jobs.wire.security import Security, security_of
 
 
 class _Given:
-    """What the root command was given, for whichever command runs."""
+    """The root command's security settings, for the sub-command that runs."""
 
     security = Security()
 
 
 def security_in(file: Path) -> Security:
-    """What the file says. Raises `CliError`."""
+    """Read security settings from a file. Raises `CliError`."""
     try:
         with file.open(encoding="utf-8") as lines:
             return security_of(module_of("javaproperties", "reading").load(lines))
@@ -38,12 +40,12 @@ def security_in(file: Path) -> Security:
 
 
 def use(file: Path) -> None:
-    """From now on every connection is made so. Raises `CliError`."""
+    """Use the file's security settings for all connections from now on. Raises `CliError`."""
     _Given.security = security_in(file)
 
 
 def use_properties(properties: Mapping[str, str]) -> None:
-    """As `use`, where they are read already. Raises `CliError`."""
+    """Use these properties' security settings for all connections from now on. Raises `CliError`."""
     try:
         _Given.security = security_of(properties)
     except (OSError, ValueError) as error:
@@ -51,9 +53,9 @@ def use_properties(properties: Mapping[str, str]) -> None:
 
 
 def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S, security: Security | None = None) -> Client:
-    """A connection that can be used, made as `security` says or else as was given; `timeout_s` bounds each step of it.
+    """Connect and authenticate with `security`, by default the root command's settings. `timeout_s` limits each step.
 
-    Raises OSError (ssl.SSLError among them), and `CliError` where nobody is let in.
+    Raises OSError (including ssl.SSLError), and `CliError` if authentication fails.
     """
     security = security or _Given.security
 
@@ -71,19 +73,19 @@ def connect(host: str, port: int, client_id: str, timeout_s: float = TIMEOUT_S, 
 
 
 def for_aiokafka() -> dict[str, Any]:
-    """Keyword arguments of aiokafka's clients. Raises OSError, and `CliError` for a log-in that they have not."""
+    """Return keyword arguments for aiokafka's clients. Raises OSError, and `CliError` for a mechanism that aiokafka does not support."""
     security = _Given.security
     if security.by_token:
         raise CliError(
-            "aiokafka, which sends and reads records here, cannot log in by a delegation token (tokenauth=true): log in as a user", 2
+            "this command uses aiokafka, which does not support delegation tokens (tokenauth=true): authenticate as a user instead", 2
         )
     kerberos = security.kerberos
     if kerberos is not None and find_spec("gssapi") is None:
         raise CliError("GSSAPI needs python-gssapi: pip install 'ottla[gssapi]'", 2)
     if kerberos is not None and (kerberos.keytab or kerberos.cache or kerberos.principal):
         raise CliError(
-            "aiokafka, which sends and reads records here, takes the ticket of this user: 'kinit -kt KEYTAB PRINCIPAL' gets it, and the "
-            "file of --config names no keytab, ticketCache or principal then",
+            "this command uses aiokafka, which takes the ticket of this user: get one with 'kinit -kt KEYTAB PRINCIPAL', and leave keytab, "
+            "ticketCache and principal out of the --config file",
             2,
         )
     found: dict[str, Any] = {"security_protocol": security.protocol}
@@ -99,17 +101,17 @@ def for_aiokafka() -> dict[str, Any]:
 def _log_in(client: Client, security: Security, host: str) -> None:
     answer = client.call(SaslHandshakeRequest(security.mechanism))
     if answer.error_code:
-        raise CliError(f"the broker does not take {security.mechanism}; it offers {', '.join(answer.mechanisms) or 'nothing'}")
+        raise CliError(f"the broker does not support {security.mechanism}; it offers {', '.join(answer.mechanisms) or 'nothing'}")
 
     def ask(token: bytes) -> bytes:
         told = client.call(SaslAuthenticateRequest(token))
         if told.error_code:
-            who = security.username or "whose ticket this is"
-            raise CliError(f"the broker does not let {who} in: {told.error_message or ErrorCode(told.error_code).name}")
+            who = security.username or "the ticket's principal"
+            raise CliError(f"authentication of {who} failed: {told.error_message or ErrorCode(told.error_code).name}")
         return bytes(told.auth_bytes)
 
     try:
         send_all(security.tokens(host), ask)
     except NotTrusted as error:
-        why = "the broker is not to be trusted" if security.kerberos is None else "no ticket of Kerberos does it"
+        why = "the broker could not prove its identity" if security.kerberos is None else "Kerberos authentication failed"
         raise CliError(f"{why}: {error}") from None

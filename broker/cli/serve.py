@@ -1,4 +1,4 @@
-"""`ottla serve`: the broker itself. Its options are one argparse parser, which costs the start a hundredth of what Typer would."""
+"""`ottla serve`: runs brokers. It uses argparse because Typer would add a hundred times as much to the start time."""
 
 from __future__ import annotations
 
@@ -39,50 +39,50 @@ READY = (
     "[KafkaRaftServer nodeId={0}] Kafka Server started (Ottla)",
     "[KafkaServer id={0}] started (Ottla)",
 )
-"""What programs look for in the output of a Kafka that they start: of KRaft, and of ZooKeeper's days."""
+"""Lines that programs wait for in the output of a Kafka that they start, in KRaft mode and in ZooKeeper mode."""
 
 
 @dataclass(frozen=True, slots=True)
 class InKafkasPlace:
-    """A start in the place of Apache Kafka's own: an unknown setting is a warning, and READY is printed."""
+    """A start that replaces Apache Kafka's: an unknown setting is only a warning, and READY is printed."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
-    """Out of KAFKA_ variables; they win over the file's."""
+    """Settings from KAFKA_ variables; they win over the file's."""
     scram: Sequence[str] = ()
-    """Whom a new cluster knows, as `ottla format --add-scram` takes them."""
+    """SCRAM users of a new cluster, in the format of `ottla format --add-scram`."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    """The variable that gave a setting, by the setting."""
+    """For each setting, the variable that it came from."""
 
     def origin(self, problem: str) -> str:
-        """Which variables the settings come from that a problem names; empty where it names none."""
+        """Return lines that name the variables behind the settings in a problem's text; empty if there are none."""
         named = [name for name in self.variables if re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", problem)]
         return "".join(f"\n({name} comes from {self.variables[name]})" for name in named)
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of `ottla serve`."""
+    """Make the parser of `ottla serve`."""
     made = argparse.ArgumentParser(
         prog="ottla serve",
         formatter_class=_formatter,
         description=(
-            "Start a broker. Every other setting goes by Kafka's own name: --set log.segment.bytes=1048576, "
-            "OTTLA_LOG_SEGMENT_BYTES=1048576, or a line in a server.properties file; "
-            "the command line wins over the environment, and that over the file. "
+            "Start a broker. Every other setting has Kafka's own name and can be given as --set log.segment.bytes=1048576, "
+            "as OTTLA_LOG_SEGMENT_BYTES=1048576, or as a line in a server.properties file; "
+            "the command line wins over the environment, and the environment over the file. "
             "For example: ottla serve --data-dir data --port 19092 --set num.partitions=3"
         ),
     )
     made.add_argument("--data-dir", metavar="DIR", help="the data directory (log.dir; default ottla-data)")
-    made.add_argument("--port", type=_port, help="the port to listen on; 0 takes a free one (default 9092)")
+    made.add_argument("--port", type=_port, help="the port to listen on; 0 chooses a free one (default 9092)")
     made.add_argument("--host", help="the address to listen on (default 127.0.0.1; 0.0.0.0 for all)")
     made.add_argument(
         "--brokers",
         type=_brokers,
         metavar="N",
-        help="run a cluster of N brokers and their controller in this process, at N+1 ports from --port on (docs/cluster.md)",
+        help="run a cluster of N brokers and their controller in this process, on N+1 ports from --port on (docs/cluster.md)",
     )
     made.add_argument("--config", type=Path, metavar="FILE", help="a server.properties file")
     made.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", dest="assignments", help="a setting; may be repeated")
-    made.add_argument("--tls", action="store_true", help="make a certificate and encrypt; what clients need is printed (docs/security.md)")
+    made.add_argument("--tls", action="store_true", help="generate a certificate and encrypt; print client settings (docs/security.md)")
     made.add_argument(
         "--user",
         action="append",
@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
         type=_user,
         metavar="NAME:PASSWORD",
         dest="users",
-        help="only who logs in is served, by PLAIN or SCRAM; may be repeated (and OTTLA_USERS); seen by others: for tests",
+        help="require SASL (PLAIN or SCRAM) and add this user; may be repeated (also OTTLA_USERS); other users can see it: for tests only",
     )
     made.add_argument(
         "--topic",
@@ -98,7 +98,7 @@ def parser() -> argparse.ArgumentParser:
         default=[],
         metavar="NAME[:PARTITIONS[:REPLICAS[:POLICY]]]",
         dest="topics",
-        help="a topic that is to be there from the start; may be repeated (and OTTLA_TOPICS)",
+        help="create this topic at start unless it exists; may be repeated (also OTTLA_TOPICS)",
     )
     made.add_argument("--port-file", type=Path, metavar="FILE", help="write the port to this file once the broker listens")
     made.add_argument(
@@ -106,7 +106,7 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="RULE",
-        help="a scripted fault: drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md has all)",
+        help="a scripted fault, such as drop-ack:api=Produce,share=0.05,seed=7 (docs/faults.md lists all)",
     )
     add_admin_options(made, _port)
     made.add_argument("--log-level", default="info", choices=["debug", "info", "warning", "error"], help="how much to log (default info)")
@@ -114,7 +114,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _formatter(prog: str) -> argparse.HelpFormatter:
-    """With the width of the terminal, for which argparse would load three compressors (shutil's) at every start."""
+    """Make a formatter with the terminal's width. By default argparse imports shutil for it, which imports three compressors."""
     try:
         columns = os.get_terminal_size().columns
     except OSError:
@@ -124,30 +124,30 @@ def _formatter(prog: str) -> argparse.HelpFormatter:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > _PORT_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port: it is a number from 0 to {_PORT_MAX}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: use a number from 0 to {_PORT_MAX}")
     return int(text)
 
 
 def _user(text: str) -> tuple[str, str]:
     name, _, password = text.partition(":")
     if not name or not password:
-        raise argparse.ArgumentTypeError("a user is NAME:PASSWORD")  # which is not repeated: it may be a password alone
+        raise argparse.ArgumentTypeError("a user is NAME:PASSWORD")  # without the text, which may be a password
     return name, password
 
 
 def _brokers(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= _BROKERS_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r}: allowed is a number from 1 to {_BROKERS_MAX}")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to {_BROKERS_MAX}")
     return int(text)
 
 
 def serve() -> None:
-    """Start a broker (`ottla serve --help` has its options)."""
+    """Start a broker (`ottla serve --help` lists the options)."""
     raise SystemExit(main(["--help"]))
 
 
 def main(argv: Sequence[str], in_place: InKafkasPlace | None = None) -> int:
-    """Run a broker until it is stopped; the process's exit code."""
+    """Run brokers until they are stopped; return the process's exit code."""
     options = parser().parse_args(argv)
     logging.basicConfig(
         level=options.log_level.upper(), stream=sys.stderr, format="%(asctime)s %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S"
@@ -176,7 +176,7 @@ def _users_of_variables(env: Mapping[str, str]) -> list[tuple[str, str]]:
 def _run_one(options: argparse.Namespace, in_place: InKafkasPlace | None) -> int:
 
     if in_place is not None and options.tls:
-        raise SettingsError("--tls makes a listener of its own: in Kafka's place listeners are settings")
+        raise SettingsError("--tls configures the listeners itself, but here they are configured by settings: use those instead")
     asked = parse_assignments(options.assignments)
     _check_address(options, asked, in_place)
     assignments = {**asked, **_shorthands(options, in_place is None)}
@@ -224,7 +224,7 @@ def _ready_lines(settings: BrokerSettings) -> Callable[[str], str]:
 
 
 def _told(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[str], str]:
-    """What clients need, with the address that they can dial."""
+    """Return a function that prints what clients need, with an address that they can connect to."""
 
     (locked,) = listeners_of(settings)
     host = locked.advertised_host or ("localhost" if locked.host in ANYWHERE else locked.host)
@@ -236,7 +236,7 @@ def _told(security: DevelopmentSecurity, settings: BrokerSettings) -> Callable[[
 
 
 def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lambda node: node) -> Beside[Any] | None:
-    """Makes the topics that the start asks for before anybody is told that the broker is there."""
+    """Create the topics of --topic and OTTLA_TOPICS before the start is announced."""
     asked = os.environ.get("OTTLA_TOPICS", "")
     if not given and not asked.strip():
         return None
@@ -255,7 +255,7 @@ def _with_topics(given: Sequence[str], broker_of: Callable[[Any], Broker] = lamb
 def _format_where_new(settings: BrokerSettings, scram: Sequence[str]) -> None:
     if settings.cluster_id is None:
         return
-    from ottla.broker.first_start import format_where_new  # noqa: PLC0415 # as above
+    from ottla.broker.first_start import format_where_new  # noqa: PLC0415 # only cluster nodes need it
 
     try:
         if format_where_new(settings, Clock().now_ms(), scram):
@@ -267,13 +267,13 @@ def _format_where_new(settings: BrokerSettings, scram: Sequence[str]) -> None:
 
 
 def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepare: Callable[[], None]) -> int:
-    from ottla.broker.controller_node import ControllerNode  # noqa: PLC0415 # only controllers pay for it
+    from ottla.broker.controller_node import ControllerNode  # noqa: PLC0415 # only controllers need it
 
     if options.fault or wants_admin(options):
         raise StartError("faults and the admin port are for brokers: process.roles=controller has neither")
 
     def make() -> ControllerNode:
-        node = ControllerNode(settings)  # with locks that are good, or not at all
+        node = ControllerNode(settings)  # before formatting: it rejects invalid security settings
         prepare()
         return node
 
@@ -281,8 +281,8 @@ def _run_controller(settings: BrokerSettings, options: argparse.Namespace, prepa
 
 
 def _run_together(options: argparse.Namespace) -> int:
-    from ottla.broker.layout import Layout, fitted  # noqa: PLC0415 # as below
-    from ottla.broker.local_cluster import LocalCluster, name_nodes_in_log  # noqa: PLC0415 # only several nodes pay for it
+    from ottla.broker.layout import Layout, fitted  # noqa: PLC0415 # only several nodes in one process need it
+    from ottla.broker.local_cluster import LocalCluster, name_nodes_in_log  # noqa: PLC0415 # only several nodes in one process need it
 
     path, common = Path(options.data_dir or "ottla-data"), parse_assignments(options.assignments)
     _check_address(options, common)
@@ -325,7 +325,7 @@ def _run_together(options: argparse.Namespace) -> int:
 
 
 def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_place: InKafkasPlace | None = None) -> None:
-    """These options open listeners of their own: others that somebody asked for would be gone without a word."""
+    """Reject options that configure listeners if the setting `listeners` is given too: it would be ignored silently."""
     security = ("--tls" if options.tls else "--user (or OTTLA_USERS)") if in_place is None and (options.tls or options.users) else None
     given = {"--brokers": options.brokers, "--port": options.port, "--host": options.host}
     opener = security or next((name for name, value in given.items() if value is not None), None)
@@ -335,31 +335,31 @@ def _check_address(options: argparse.Namespace, asked: Mapping[str, str], in_pla
     of_image = None if in_place is None else in_place.settings
     if (source := source_of("listeners", asked, os.environ, options.config, of_image=of_image)) is None:
         return
-    problem = f"{opener} opens a listener of its own, and listeners is given, too (from the {source}): take "
+    problem = f"{opener} configures the listeners, but the setting listeners is given too (from the {source}): remove "
     if security is not None:
         problem += (
-            "listeners away and say where by --host and --port, or security these listeners by settings "
+            "the setting and use --host and --port, or configure the security of these listeners by settings "
             f"instead of {security} (listener.security.protocol.map, docs/security.md)"
         )
     elif opener == "--brokers":
-        problem += "listeners away and say where by --host and --port (docs/cluster.md)"
+        problem += "the setting and use --host and --port (docs/cluster.md)"
     else:
-        problem += "one of them away"
+        problem += "one of them"
     raise SettingsError(problem)
 
 
 def _check_lock(settings: BrokerSettings, *, tls: bool) -> None:
     if tls or settings.users:
-        from ottla.broker.development_security import check_secured  # noqa: PLC0415 # only a lock of its own pays for it
+        from ottla.broker.development_security import check_secured  # noqa: PLC0415 # only with --tls or --user
 
         check_secured(settings, tls=tls)
 
 
 def _cluster_security(options: argparse.Namespace, path: Path) -> DevelopmentSecurity:
-    import secrets  # noqa: PLC0415 # only a lock of its own pays for it
+    import secrets  # noqa: PLC0415 # only with --tls or --user
 
-    from ottla.broker.development_security import cluster_security  # noqa: PLC0415 # as above
-    from ottla.broker.layout import LISTENER  # noqa: PLC0415 # as above
+    from ottla.broker.development_security import cluster_security  # noqa: PLC0415 # only with --tls or --user
+    from ottla.broker.layout import LISTENER  # noqa: PLC0415 # only with --tls or --user
 
     return cluster_security(_certificates_and_users(options, path), LISTENER, secrets.token_hex(16))
 
@@ -368,19 +368,19 @@ def _development_security(options: argparse.Namespace, assignments: Mapping[str,
 
     given = load(assignments, os.environ, options.config).settings
     if given.process_roles:
-        raise SettingsError("--tls and --user are for a broker by itself, or with --brokers: other listeners of a cluster are settings")
+        raise SettingsError("--tls and --user need a standalone node or --brokers: configure other cluster listeners by settings")
     return _certificates_and_users(options, data_dir(given), advertised_hosts(given))
 
 
 def _certificates_and_users(options: argparse.Namespace, path: Path, more_hosts: Sequence[str] = ()) -> DevelopmentSecurity:
-    """`more_hosts` are names that clients dial, beside `--host`."""
-    from ottla.broker.development_security import make_development_security  # noqa: PLC0415 # as above
+    """Generate certificates and users. `more_hosts` are host names that clients connect to, beside `--host`."""
+    from ottla.broker.development_security import make_development_security  # noqa: PLC0415 # only with --tls or --user
 
     hosts = [*([options.host] if options.host else []), *more_hosts]
     try:
         return make_development_security(path, Clock().now_ms(), tls=options.tls, users=dict(options.users), hosts=hosts)
     except OSError as error:
-        raise StartError(f"no certificate can be made: {error}") from error
+        raise StartError(f"the certificate cannot be generated: {error}") from error
 
 
 def _listener_name(options: argparse.Namespace) -> str:
@@ -388,18 +388,18 @@ def _listener_name(options: argparse.Namespace) -> str:
 
 
 def _ports_of_admin(options: argparse.Namespace) -> AdminPorts | None:
-    """None where nothing asks for one."""
+    """Return the admin ports, or None if no option asks for one."""
     if not wants_admin(options):
         return None
     return AdminPorts(options)
 
 
 def _shorthands(options: argparse.Namespace, may_lock: bool) -> dict[str, str]:
-    """`--data-dir`, `--host` and `--port` as the settings that they stand for, and a security's own listener where it `may_lock`."""
+    """Translate `--data-dir`, `--host` and `--port` to settings; also the listener of `--tls` and `--user` if it `may_lock`."""
     found = {}
     if options.data_dir is not None:
         found["log.dir"] = options.data_dir
-        found["log.dirs"] = ""  # which a file may set, and which would win
+        found["log.dirs"] = ""  # a file may set it, and it would win over log.dir
     locked = may_lock and (options.tls or options.users)
     if options.port is not None or options.host is not None or locked:
         host = options.host or "127.0.0.1"

@@ -31,7 +31,7 @@ Name = Annotated[str, typer.Argument(metavar="TOPIC")]
 @command
 def list_topics(
     bootstrap: Bootstrap = BOOTSTRAP,
-    internal: Annotated[bool, typer.Option("--internal", help="Also Kafka's own topics (__consumer_offsets, …).")] = False,
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics (__consumer_offsets, …).")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the topics with their partitions and replication factor."""
@@ -53,8 +53,8 @@ def create(
     topic: Name,
     *,
     bootstrap: Bootstrap = BOOTSTRAP,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's num.partitions.")] = -1,
-    replicas: Annotated[int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.")] = -1,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="Number of partitions; -1: the broker's num.partitions.")] = -1,
+    replicas: Annotated[int, typer.Option("--replication-factor", "-r", help="Replicas; -1: the broker's default.")] = -1,
     config: Annotated[
         list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="A topic setting; may be repeated.")
     ] = None,
@@ -72,7 +72,7 @@ def create(
 @app.command("describe")
 @command
 def describe(topic: Name, bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """Show a topic's id, its own settings, and each partition's leader, replicas and offsets."""
+    """Show a topic's id and settings, and each partition's leader, replicas and offsets."""
     with AdminClient(bootstrap) as cluster:
         (found,) = cluster.topics([topic])
         places = [TopicPartition(topic, partition.partition_index) for partition in found.partitions]
@@ -106,7 +106,7 @@ def _short(cell: object) -> object:
 
 
 def _own_settings(cluster: AdminClient, topic: str) -> dict[str, str | None]:
-    """What was set for this topic, as opposed to what it takes from the broker."""
+    """Return the settings of the topic itself, without those inherited from the broker."""
     resource = DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None)
     (result,) = cluster.any(DescribeConfigsRequest(resources=[resource])).results
     check(result.error_code, f"settings of topic {topic!r}", result.error_message)
@@ -119,10 +119,10 @@ def alter(
     topic: Name,
     *,
     bootstrap: Bootstrap = BOOTSTRAP,
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="Grow to this many; keys move to other partitions.")] = None,
-    config: Annotated[list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="Set; may be repeated.")] = None,
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="Grow to this many; keys map to others then.")] = None,
+    config: Annotated[list[str] | None, typer.Option("--config", "-c", metavar="NAME=VALUE", help="Change a setting; repeatable.")] = None,
     unset: Annotated[
-        list[str] | None, typer.Option("--unset", metavar="NAME", help="Back to the broker's default; may be repeated.")
+        list[str] | None, typer.Option("--unset", metavar="NAME", help="Return a setting to the broker's default; may be repeated.")
     ] = None,
 ) -> None:
     """Add partitions to a topic, or change its settings. For example: ottla topics alter orders --config retention.bytes=1000000000"""

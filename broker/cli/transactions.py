@@ -1,8 +1,8 @@
-"""`ottla transactions`: list, describe, find hanging and abort transactions of any Kafka cluster (KIP-664).
+"""`ottla transactions`: lists, describes, finds hanging and aborts transactions of any Kafka cluster (KIP-664).
 
-A transaction hangs when a partition holds it open and its coordinator knows nothing of it (any more): nothing will ever end it, and
-readers of committed records wait at its first record. `find-hanging` compares what the partitions' leaders and the coordinators say;
-`abort` writes the missing marker.
+A transaction hangs if it is open in a partition, but its coordinator does not know it: no marker will ever end it, and read_committed
+consumers cannot read past its first record. `find-hanging` compares the open transactions of the partitions' leaders with the coordinators'
+state; `abort` writes the missing marker.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ OPEN_STATES = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort"})
 @command
 def list_transactions(
     *,
-    states: Annotated[list[str] | None, typer.Option("--state", help="Only in this state, Ongoing for instance; may be repeated.")] = None,
+    states: Annotated[list[str] | None, typer.Option("--state", help="Only in this state, such as Ongoing; may be repeated.")] = None,
     producer_ids: Annotated[list[int] | None, typer.Option("--producer-id", help="Only of this producer id; may be repeated.")] = None,
-    duration_filter: Annotated[int, typer.Option(metavar="MS", help="Only transactions that run for at least so long.")] = -1,
-    pattern: Annotated[str | None, typer.Option("--transactional-id-pattern", metavar="RE2", help="Only ids that match.")] = None,
+    duration_filter: Annotated[int, typer.Option(metavar="MS", help="Only transactions that have been open for at least this time.")] = -1,
+    pattern: Annotated[str | None, typer.Option("--transactional-id-pattern", metavar="RE2", help="Only matching ids.")] = None,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
@@ -51,7 +51,7 @@ def list_transactions(
         check(answer.error_code, f"transactions of broker {node}")
         if answer.unknown_state_filters:
             raise CliError(
-                f"there is no state {answer.unknown_state_filters[0]!r}: Ongoing, Empty, PrepareCommit, CompleteAbort … are states"
+                f"{answer.unknown_state_filters[0]!r} is not a state: use Ongoing, Empty, PrepareCommit, CompleteAbort, for example"
             )
         rows += [(found.transactional_id, node, found.producer_id, found.transaction_state) for found in answer.transaction_states]
     _show(("transactional id", "coordinator", "producer id", "state"), sorted(rows), as_json)
@@ -62,7 +62,7 @@ def list_transactions(
 def describe(
     transactional_id: Annotated[str, typer.Argument(metavar="TRANSACTIONAL-ID")], bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False
 ) -> None:
-    """Show a transactional id's state, how long its transaction runs, and over which partitions."""
+    """Show a transactional id's state, and the duration and partitions of its transaction."""
     with AdminClient(bootstrap) as cluster:
         found = _described(cluster, transactional_id)
     started = None if found.transaction_start_time_ms == NO_TIME else found.transaction_start_time_ms
@@ -88,7 +88,7 @@ def describe(
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A transaction that a partition holds open."""
+    """A transaction that is open in a partition, according to the partition's leader."""
 
     topic: str
     partition: int
@@ -111,13 +111,13 @@ def find_hanging(
     partition: Annotated[int | None, typer.Option(help="Only in this partition of the topic.")] = None,
     broker_id: Annotated[int | None, typer.Option(help="Only in partitions that this broker leads.")] = None,
     max_transaction_timeout: Annotated[
-        float, typer.Option(min=0, metavar="MINUTES", help="The longest timeout of any producer: what wrote since may still be alive.")
+        float, typer.Option(min=0, metavar="MINUTES", help="The longest timeout of any producer: later writers may still be alive.")
     ] = 15,
     bootstrap: Bootstrap = BOOTSTRAP,
     as_json: AsJson = False,
 ) -> None:
-    """Find transactions that are open in a partition, but not at any coordinator. Exit code 1 where there are some, 2 where that cannot be
-    said."""
+    """Find transactions that are open in a partition but unknown to their coordinator. Exit code 1: there are some; 2: it cannot be
+    decided."""
     if partition is not None and len(topics or []) != 1:
         raise CliError("--partition needs one --topic")
     with AdminClient(bootstrap) as cluster:
@@ -144,24 +144,24 @@ def find_hanging(
 def abort(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     partition: Annotated[int, typer.Argument(metavar="PARTITION")],
-    start_offset: Annotated[int, typer.Option(help="Where the transaction begins in the partition, as find-hanging shows it.")],
+    start_offset: Annotated[int, typer.Option(help="The transaction's first offset in the partition, as find-hanging shows it.")],
     *,
     bootstrap: Bootstrap = BOOTSTRAP,
     yes: Yes = False,
 ) -> None:
-    """Abort a hanging transaction: writes the marker that nobody else will write.
+    """Abort a hanging transaction by writing the missing abort marker.
 
     For example: ottla transactions abort orders 0 --start-offset 1234
 
-    A transaction that its coordinator still knows is refused: its producer, or its timeout, ends it.
+    A transaction that its coordinator knows is not aborted: its producer or its timeout ends it.
     """
     place = TopicPartition(topic, partition)
     with AdminClient(bootstrap) as cluster:
         found = [each for each in _open_transactions(cluster, [place], None) if each.start_offset == start_offset]
         if not found:
-            raise CliError(f"no transaction that is open in {topic}-{partition} begins at offset {start_offset}")
+            raise CliError(f"no open transaction of {topic}-{partition} begins at offset {start_offset}")
         if not _hanging(cluster, found):
-            raise CliError(f"producer {found[0].producer_id} has a coordinator that knows this transaction: it does not hang")
+            raise CliError(f"the coordinator of producer {found[0].producer_id} knows this transaction: it does not hang")
         if not yes:
             typer.confirm(f"Abort the transaction of producer {found[0].producer_id} in {topic}-{partition}?", abort=True, err=True)
         _write_abort(cluster, found[0])
@@ -169,7 +169,7 @@ def abort(
 
 
 def _write_abort(cluster: AdminClient, found: Open) -> None:
-    """The leader takes a marker of the producer's epoch and of any coordinator epoch that it has not seen a greater one of."""
+    """Write the abort marker. The leader accepts it with the producer's epoch and a coordinator epoch not below the last it has seen."""
     marker = WritableTxnMarker(
         producer_id=found.producer_id,
         producer_epoch=found.producer_epoch,
@@ -192,7 +192,7 @@ def _described(cluster: AdminClient, transactional_id: str) -> TransactionState:
 
 
 def _open_transactions(cluster: AdminClient, places: Iterable[TopicPartition], broker_id: int | None) -> list[Open]:
-    """What the leaders of these partitions (or one of them) hold open."""
+    """Return the open transactions of these partitions, according to their leaders; only of the leader `broker_id` if it is given."""
     found: list[Open] = []
     for leader, led in cluster.by_leader(places).items():
         if broker_id not in (None, leader):
@@ -221,7 +221,7 @@ def _open(topic: str, partition: int, producer: ProducerState) -> Open:
 
 
 def _hanging(cluster: AdminClient, candidates: Sequence[Open]) -> list[Open]:
-    """Those of which no coordinator says that they are open over their partition. (A transaction that is done has no partitions.)"""
+    """Return the candidates that no coordinator lists as open in their partition. (A completed transaction has no partitions.)"""
     if not candidates:
         return []
     producers = sorted({each.producer_id for each in candidates})

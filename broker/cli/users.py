@@ -1,4 +1,4 @@
-"""`ottla users`: who can log in by SCRAM at a cluster (KIP-554), of any Kafka."""
+"""`ottla users`: lists, adds and removes SCRAM users of any Kafka cluster (KIP-554)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     ScramCredentialUpsertion,
 )
 
-app = typer.Typer(help="List, add and remove users who log in by SCRAM.", no_args_is_help=True)
+app = typer.Typer(help="List, add and remove users who authenticate with SCRAM.", no_args_is_help=True)
 
 _SALT_BYTES: Final = 24
 _NAMES: Final = {kind.number: kind.name for kind in SCRAM_KINDS.values()}
@@ -36,10 +36,10 @@ User = Annotated[str, typer.Argument(metavar="USER")]
 @app.command("list")
 @command
 def list_users(bootstrap: Bootstrap = BOOTSTRAP, as_json: AsJson = False) -> None:
-    """List the users with the mechanisms by which each can log in."""
+    """List the users with their SCRAM mechanisms."""
     with AdminClient(bootstrap) as cluster:
         response = cluster.any(DescribeUserScramCredentialsRequest(None))
-    check(response.error_code, "users were not listed", response.error_message)
+    check(response.error_code, "listing users", response.error_message)
     rows = [
         (result.user, _NAMES.get(each.mechanism, str(each.mechanism)), each.iterations)
         for result in sorted(response.results, key=lambda result: result.user)
@@ -57,19 +57,19 @@ def add(
     user: User,
     *,
     bootstrap: Bootstrap = BOOTSTRAP,
-    mechanism: Annotated[_Mechanism, typer.Option(help="How the user logs in.")] = _Mechanism.SHA_256,
-    iterations: Annotated[int, typer.Option(help="How dear it is to guess the password: 4096 to 16384.")] = 4096,
+    mechanism: Annotated[_Mechanism, typer.Option(help="The mechanism that the user authenticates with.")] = _Mechanism.SHA_256,
+    iterations: Annotated[int, typer.Option(help="SCRAM iterations, 4096 to 16384; more make guessing the password slower.")] = 4096,
     password: Annotated[
-        str, typer.Option(prompt=True, hide_input=True, confirmation_prompt=True, envvar="OTTLA_PASSWORD", help="Asked for by default.")
+        str, typer.Option(prompt=True, hide_input=True, confirmation_prompt=True, envvar="OTTLA_PASSWORD", help="Prompted for by default.")
     ],
 ) -> None:
-    """Let a user log in with a password, or with another one from now on. The password itself is sent to nobody."""
+    """Add a user, or change a user's password. Only the salted hash is sent to the broker, not the password."""
     if not password:
-        raise CliError("a password is not empty")
+        raise CliError("the password must not be empty")
     kind, salt = SCRAM_KINDS[mechanism.value], os.urandom(_SALT_BYTES)
     salted = salted_password(kind, password, salt, iterations)
     _alter(bootstrap, AlterUserScramCredentialsRequest([], [ScramCredentialUpsertion(user, kind.number, iterations, salt, salted)]))
-    note(f"{user} can log in by {mechanism.value}")
+    note(f"{user} can authenticate with {mechanism.value}")
 
 
 @app.command("remove")
@@ -78,16 +78,16 @@ def remove(
     user: User,
     *,
     bootstrap: Bootstrap = BOOTSTRAP,
-    mechanism: Annotated[_Mechanism, typer.Option(help="Which way to log in is taken away.")] = _Mechanism.SHA_256,
+    mechanism: Annotated[_Mechanism, typer.Option(help="The mechanism to remove.")] = _Mechanism.SHA_256,
 ) -> None:
-    """Let a user log in no longer; open connections stay."""
+    """Remove a user's credential for one mechanism; open connections stay open."""
     deletion = ScramCredentialDeletion(user, SCRAM_KINDS[mechanism.value].number)
     _alter(bootstrap, AlterUserScramCredentialsRequest([deletion], []))
-    note(f"{user} can no longer log in by {mechanism.value}")
+    note(f"{user} can no longer authenticate with {mechanism.value}")
 
 
 def _alter(bootstrap: str, request: AlterUserScramCredentialsRequest) -> None:
-    """Asks any broker, which leaves it to the controller. Raises `CliError`."""
+    """Send the request to any broker, which forwards it to the controller. Raises `CliError`."""
     with AdminClient(bootstrap) as cluster:
         for result in cluster.any(request).results:
             if result.error_code != ErrorCode.NONE:

@@ -1,4 +1,4 @@
-"""`ottla verify`: an exactly-once verification for somebody's producer, consumer or stream program."""
+"""`ottla verify`: verifies exactly-once behaviour of a user's producer, consumer or stream program."""
 
 from __future__ import annotations
 
@@ -32,44 +32,43 @@ BROKEN, COULD_NOT_JUDGE = 1, 2
 @command
 def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
     program: Annotated[
-        list[str] | None, typer.Argument(metavar="-- COMMAND…", help="The program; {bootstrap}, {work} and so on are put in.")
+        list[str] | None, typer.Argument(metavar="-- COMMAND…", help="The program; {bootstrap}, {work} and so on are replaced.")
     ] = None,
     role: Annotated[
         Role, typer.Option(help="What the program does: producers exit by themselves, the others run until SIGTERM.")
     ] = Role.PRODUCER,
     result: Annotated[
-        str | None, typer.Option(metavar="COMMAND", help="Prints a consumer's effects, one a line (default: its own output does).")
+        str | None, typer.Option(metavar="COMMAND", help="Prints a consumer's effects, one a line; default: the program's own output.")
     ] = None,
-    by: Annotated[str, typer.Option(metavar="value|key|json:FIELD", help="What tells two records apart; the same in each run.")] = "value",
+    by: Annotated[str, typer.Option(metavar="value|key|json:FIELD", help="What identifies a record, in every run.")] = "value",
     scenario: Annotated[list[str] | None, typer.Option(help="Only this scenario; may be repeated.")] = None,
     skip: Annotated[list[str] | None, typer.Option(help="All but this scenario; may be repeated.")] = None,
-    records: Annotated[int, typer.Option(min=20, help="Records of the input, and how many a producer is asked for.")] = 200,
-    timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="How long one run may take.")] = 60.0,
-    restarts: Annotated[int, typer.Option(min=0, help="How often a run that failed is started again, as a supervisor would.")] = 3,
+    records: Annotated[int, typer.Option(min=20, help="Records of the input, and how many a producer has to send.")] = 200,
+    timeout: Annotated[float, typer.Option(min=1, metavar="SECONDS", help="Time limit of one run.")] = 60.0,
+    restarts: Annotated[int, typer.Option(min=0, help="How often a failed run is restarted, as a supervisor would.")] = 3,
     late: Annotated[
-        float, typer.Option(min=0, metavar="SECONDS", help="How late an acknowledgement is: longer than the program waits.")
+        float, typer.Option(min=0, metavar="SECONDS", help="Delay of a late acknowledgement: longer than the program's timeout.")
     ] = 3.0,
-    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML, a case a scenario.")] = None,
+    junit: Annotated[Path | None, typer.Option(metavar="FILE", help="Write JUnit XML with a test case for each scenario.")] = None,
     as_json_: Annotated[bool, typer.Option("--json", help="Print JSON instead of the table.")] = False,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep each run's log directory and output there.")] = None,
-    strict: Annotated[bool, typer.Option(help="Count it as broken when the client's protocol version has no defence (exposed).")] = False,
+    strict: Annotated[bool, typer.Option(help="Also fail if the client's protocol version has no defence (exposed).")] = False,
     list_: Annotated[bool, typer.Option("--list", help="List the scenarios and what happens in each.")] = False,
 ) -> None:
-    """Run a program through lost acknowledgements, zombies, timeouts and crashes, and report which exactly-once guarantees held.
+    """Verify exactly-once: run a program under lost acknowledgements, zombies, timeouts and crashes, and report which guarantees held.
 
-    Each scenario gets a fresh broker, or a cluster of three, in this process and runs the program as a black box. What it finds in its
-    environment: OTTLA_BOOTSTRAP_SERVERS (also BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS), the topics OTTLA_INPUT and OTTLA_OUTPUT, the
-    number of records OTTLA_RECORDS, its member number OTTLA_INSTANCE (a replacement keeps the number), and OTTLA_WORK_DIR, which survives
-    restarts.
+    Each scenario runs the program as a black box against a fresh broker, or a cluster of three, in this process. The program's environment
+    has OTTLA_BOOTSTRAP_SERVERS (also BOOTSTRAP_SERVERS and KAFKA_BOOTSTRAP_SERVERS), the topics OTTLA_INPUT and OTTLA_OUTPUT, the number of
+    records OTTLA_RECORDS, its instance number OTTLA_INSTANCE (a replacement keeps the number), and OTTLA_WORK_DIR, which survives restarts.
 
     For example: ottla verify --scenario lost-ack -- python my_producer.py (docs/verify.md explains roles and scenarios).
-    A run without faults says what the program is to achieve. Exit code 0: nothing broken; 1: a guarantee was broken; 2: could not judge.
+    A run without faults shows what the program should achieve. Exit code 0: nothing broken; 1: a guarantee was broken; 2: no verdict.
     """
     if list_:
         print_table(("scenario", "what happens"), [(each.name, each.happens) for each in SCENARIOS])
         return
     if not program:
-        raise CliError("name the program after --: ottla verify -- python my_producer.py (--help has all)", COULD_NOT_JUDGE)
+        raise CliError("name the program after --: ottla verify -- python my_producer.py (--help lists the options)", COULD_NOT_JUDGE)
     if keep is not None and keep.exists() and (not keep.is_dir() or any(keep.iterdir())):
         raise CliError(f"{keep} is not an empty directory: name a new one for --keep", COULD_NOT_JUDGE)
     if junit is not None and not junit.parent.is_dir():
@@ -100,7 +99,7 @@ def verify(  # noqa: PLR0917 # Typer calls it by name; each is an option of the 
 
 
 def _run(verification: Verification) -> tuple[list[Result], str | None]:
-    """The verification, with progress on standard error: its results, and why it could not go on, if so."""
+    """Run the verification with progress on standard error; return its results, and the reason if it could not finish."""
     results: list[Result] = []
     console = Console(stderr=True, highlight=False)
     with console.status("…") as status:
@@ -123,7 +122,7 @@ def _write_junit(results: Sequence[Result], name: str, path: Path, failure: str 
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """End the verification at SIGTERM and SIGHUP (unless nohup ignores it) as Ctrl-C does: no process or directory is left behind."""
+    """Let SIGTERM and SIGHUP (unless ignored by nohup) end the verification like Ctrl-C, so that no process or directory is left behind."""
 
     def end(number: int, _: FrameType | None) -> NoReturn:
         raise SystemExit(128 + number)
@@ -138,11 +137,11 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _check_extra() -> None:
-    """Before the verification, not after it: the guarantee `whole` is the audit's to judge. Raises CliError."""
+    """Check before the verification that the audit, which judges the log, can run. Raises CliError."""
     missing = audit_missing()
     if missing is not None:
         raise CliError(
-            f"the verification needs the packages of the extra 'audit': pip install 'ottla[audit]' (there is no {missing})", COULD_NOT_JUDGE
+            f"ottla verify needs the packages of the extra 'audit': pip install 'ottla[audit]' (there is no {missing})", COULD_NOT_JUDGE
         )
 
 
@@ -150,7 +149,7 @@ def _chosen(only: Sequence[str] | None, but: Sequence[str] | None) -> list[Scena
     names = {each.name for each in SCENARIOS}
     unknown = sorted({*(only or ()), *(but or ())} - names)
     if unknown:
-        raise CliError(f"there is no scenario {', '.join(unknown)}; there are {', '.join(sorted(names))}", COULD_NOT_JUDGE)
+        raise CliError(f"there is no scenario {', '.join(unknown)}; use {', '.join(sorted(names))}", COULD_NOT_JUDGE)
     return [each for each in SCENARIOS if (not only or each.name in only) and each.name not in (but or ())]
 
 

@@ -1,1 +1,1 @@
-"""Scripted faults: what to do to which request. Nothing here runs unless a rule was given."""
+"""Scripted faults: rules that drop, delay, repeat or fail matching requests. Without rules, none of this runs."""

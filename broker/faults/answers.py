@@ -1,8 +1,10 @@
-"""Responses without a handler: a refusal built from the request alone, by a fault or where the controller gives no answer, and a real
-response whose errors a fault overwrites.
+"""Error responses that are not made by a handler.
 
-Rules: a refusal names everything that the request named, each with the error, as Kafka's `getErrorResponse` of every request does; it is
-built by the fields' names, so an API that is added later needs nothing here.
+`refusal` builds a response from the request alone: a fault needs it, and a broker whose controller does not answer. `overwrite` changes the
+error codes of a real response.
+
+Rules: a refusal repeats everything that the request names, each with the error, as Kafka's `getErrorResponse` does. It is built from field
+names, so that a new API needs no code here.
 """
 
 from __future__ import annotations
@@ -30,24 +32,24 @@ _SAME: Final[tuple[tuple[str, ...], ...]] = (
     ("resource_type",),
     ("topic_id",),
 )
-"""Names of one and the same thing in a request and its response; the first that a struct has tells what the struct stands for."""
+"""Groups of field names that mean the same in a request and its response; the first group found in a struct identifies the struct."""
 
 Wanted = Callable[[str | None, int | None], bool]
-"""Whether the error is meant for this topic and partition (None where the response names none)."""
+"""Whether the error applies to this topic and partition (None if the response does not name one)."""
 
 
 def refusal(api_key: int, request: Any, error: ErrorCode) -> Any:
-    """The response that gives `error` to everything in `request`."""
+    """Return a response that contains `error` for everything in `request`."""
     response = response_class(api_key)()
     _mirror(request, response, error)
     return response
 
 
 def overwrite(response: Any, error: ErrorCode, wanted: Wanted, topic_name: TopicName) -> None:
-    """Put `error` into the innermost error codes of `response` that are `wanted`; offsets that it tells become -1."""
+    """Set the innermost error codes of `response` that are `wanted` to `error`, and base offsets beside them to -1."""
 
     def visit(struct: Any, topic: str | None, partition: int | None) -> bool:
-        """Whether there is an error code in `struct` or below, wanted or not."""
+        """Return whether there is an error code in `struct` or below, wanted or not."""
         below = False
         for name, inner in _inner(struct):
             if is_topic_list(name):
@@ -74,7 +76,7 @@ def _mirror(asked: Any, answer: Any, error: ErrorCode) -> None:
 
 
 def _asked_for(asked: Any, answer_class: Any) -> list[Any]:
-    """What in the struct `asked` the answers of `answer_class` are for: structs that stand for the same, or plain names and numbers."""
+    """Return the items of the request struct `asked` that the response structs of `answer_class` are about: structs, names or numbers."""
     kind = _stands_for(answer_class)
     if kind is None:
         return []
@@ -100,7 +102,7 @@ def _answer_for(asked: Any, answer_class: Any, error: ErrorCode) -> Any:
             if theirs is not None and ours is not None:
                 setattr(answer, ours, getattr(asked, theirs))
         if isinstance(answer, MetadataResponseTopic) and answer.name is None:
-            answer.name = ""  # of a topic that is asked for by its id; before version 12 an answer has no null for it
+            answer.name = ""  # the request had only an id; before version 12 the response's name is not nullable
         _mirror(asked, answer, error)
         return answer
     same = _stands_for(answer_class) or ()

@@ -1,6 +1,6 @@
-"""A disk that a rule can fill: the writes of the broker's files, while a `disk-full` rule is loaded.
+"""A disk that a rule can fill: `disk-full` rules make the broker's log writes fail.
 
-Rule: with no such rule writes are the own ones of the files below, without a layer in between.
+Without such a rule, calls go directly to the underlying files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _PARTITION_DIR: Final = re.compile(r"(?P<topic>.+)-(?P<partition>\d+)")
 
 
 class FillableFiles(Files):
-    """`files`, whose appends to `.log` files can fail with ENOSPC as the rules of `faults` say."""
+    """A wrapper of `files` whose writes to `.log` files fail with ENOSPC as the rules of `faults` say."""
 
     def __init__(self, faults: Faults, files: Files = FILES) -> None:
         self._faults = faults
@@ -42,9 +42,9 @@ class FillableFiles(Files):
 
     def _rules_changed(self) -> None:
         if any(rule.action is FaultAction.DISK_FULL for rule in self._faults.rules):
-            self.pwrite = self._pwrite_or_fail  # type: ignore[method-assign] # so that without a rule nothing is asked
+            self.pwrite = self._pwrite_or_fail  # type: ignore[method-assign] # so that without a rule a write costs nothing more
         else:
-            self.pwrite = self._files.pwrite  # type: ignore[method-assign] # as above
+            self.pwrite = self._files.pwrite  # type: ignore[method-assign] # so that without a rule a write costs nothing more
 
     def _pwrite_or_fail(self, fd: int, buffers: Sequence[Buffer], position: int) -> None:
         place = self._logs.get(fd)

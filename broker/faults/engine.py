@@ -1,8 +1,9 @@
-"""All scripted faults of a broker: what is loaded, what is held, and who watches the requests.
+"""The scripted faults of a broker: loaded rules, held requests, and observers of requests.
 
-Rules: with nothing loaded and nothing held `active` is False, and that is all that a request asks; a rule acts on what the client sees
-and when, never on what is stored, but for those whose name says so (`expire-producer`, `disk-full`). Everything here runs on the broker's
-loop.
+Rules:
+- With no rules, nothing held and no observers, `active` is False; that check is all that a request costs.
+- A rule changes what a client sees and when, never what is stored, except for actions that name it (`expire-producer`, `disk-full`).
+- Everything here runs on the broker's event loop.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ Continue = Callable[[], object]
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """A request, a response or a step that waits for its release. `what` says which, for people."""
+    """A held request, response or coordinator step. `what` describes it for people; `go_on` continues it."""
 
     rule: FaultRule
     what: str
@@ -35,11 +36,11 @@ class Held:
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request and what became of it.
+    """A request and its result.
 
-    `version` is the request's; `request` and `response` are messages of `ottla.protocol.messages`. `response` is None where the request was
-    not handled, or has none (acks=0); `seen` tells whether it was sent whole; `late`, that it is held back, itself or behind one that is,
-    and may never be sent. `faults` names the rules that were hit.
+    `version` is the request's; `request` and `response` are messages of `ottla.protocol.messages`. `response` is None if the request was
+    not handled or has no response (acks=0). `seen`: the response was sent whole. `late`: it is held back, or waits behind one that is, and
+    may never be sent. `faults` names the rules that hit the request.
     """
 
     subject: Subject
@@ -51,37 +52,37 @@ class Exchange:
     faults: tuple[str, ...] = ()
     late: bool = False
     number: int = 0
-    """Counts in the order in which requests were handled; observers are told in the order in which they are answered."""
+    """Counts requests in the order in which they were handled; observers get them in the order of their responses."""
 
 
 class Faults:
-    """The rules of one broker, in the order in which they are asked. `on_crash` is what a `crash` does (default: SIGKILL to itself)."""
+    """The rules of one broker, in order of evaluation. `on_crash` is what a `crash` rule calls; by default it kills the process."""
 
     def __init__(self, rules: Iterable[FaultRule] = (), on_crash: Continue | None = None) -> None:
         self.rules: list[FaultRule] = []
         self.held: list[Held] = []
         self.observers: list[Callable[[Exchange], object]] = []
         self.active = False
-        """Whether a request has to ask anything here."""
+        """Whether requests have to consult this object."""
         self.on_disk_rules: Continue | None = None
-        """Told when rules came or went, by which the files learn whether writes may fail."""
+        """Called when rules were added or removed; the files then check whether writes may fail."""
         self.on_crash: Continue = on_crash or _kill_this_process
         self.spared: frozenset[str] = frozenset()
-        """The client ids whose requests meet no rule but one that names a client: of whoever works beside the clients under test."""
+        """Client ids that only rules with a `client_id` apply to: tools that work beside the clients under test."""
         self.numbers = count()
-        """Of all requests that are observed, over restarts of the broker."""
+        """Numbers for observed requests; they continue after a restart of the broker."""
         self.waiting: set[asyncio.Future[None]] = set()
-        """What requests wait for that are held back: a stop drops it, also where the rule is gone."""
+        """Futures of held requests; a stop cancels them, even if the rule has been removed."""
         self._named = 0
         self._passing: set[tuple[object, ...]] = set()
-        """Keys of what is being released: a step asks again as it goes on, and is not to be stopped anew."""
+        """Keys of the steps being released: a released step consults the rules again, and must not be held again."""
         for rule in rules:
             self.add(rule)
 
     # --- the script ----------------------------------------------------------------------------------------------------------
 
     def add(self, rule: FaultRule) -> FaultRule:
-        """Load a rule; one without a name gets one. Raises ValueError for a name that is taken."""
+        """Load a rule; generate a name if it has none. Raises ValueError for a name in use."""
         taken = {each.name for each in self.rules}
         while not rule.name:
             self._named += 1
@@ -107,14 +108,14 @@ class Faults:
         self._changed()
 
     def get(self, name: str) -> FaultRule:
-        """A rule by its name. Raises KeyError."""
+        """Return a rule by its name. Raises KeyError."""
         for rule in self.rules:
             if rule.name == name:
                 return rule
-        raise KeyError(f"there is no fault {name!r}; there are {', '.join(each.name for each in self.rules) or 'none'}")
+        raise KeyError(f"there is no fault {name!r}; loaded: {', '.join(each.name for each in self.rules) or 'none'}")
 
     def release(self, name: str | None = None) -> int:
-        """Let go what the rule `name` holds (all that is held where there is none), in the order it came; how many that were."""
+        """Release what the rule `name` holds (everything, without a name), in order of arrival; return the number of released items."""
         freed = [held for held in self.held if name is None or held.rule.name == name]
         self.held = [held for held in self.held if held not in freed]
         self._changed()
@@ -127,39 +128,40 @@ class Faults:
         return len(freed)
 
     def drop_held(self) -> None:
-        """Forget what is held, without letting it go: the broker that it was to go on in has ended."""
+        """Discard what is held without releasing it, because its broker has ended."""
         self.held.clear()
         self.waiting.clear()
         self._changed()
 
     def drop_waiting(self) -> None:
-        """Cancel what waits: the broker that it waits in stops."""
+        """Cancel the futures of held requests, because the broker stops."""
         for future in list(self.waiting):
             future.cancel()
 
     def observe(self, observer: Callable[[Exchange], object]) -> None:
-        """Tell `observer` of every request from now on."""
+        """Call `observer` for every request from now on."""
         self.observers.append(observer)
         self._changed()
 
     def unconsumed(self) -> list[FaultRule]:
-        """Rules that did not do all that they were there for."""
+        """Return the rules that have not used up their hits."""
         return [rule for rule in self.rules if not rule.consumed]
 
     def assert_consumed(self) -> None:
-        """Raises AssertionError with the rules that were not met as often as they say."""
+        """Raise AssertionError with the rules that were hit less often than they demand."""
         left = self.unconsumed()
         if left:
             raise AssertionError(f"faults that were not consumed: {'; '.join(map(str, left))}")
 
     def report(self) -> list[str]:
-        """One line a rule: what it did."""
+        """Return one line for each rule with its counters."""
         return [str(rule) for rule in self.rules]
 
     # --- the broker asks ------------------------------------------------------------------------------------------------------
 
     def met_by(self, subject: Subject) -> list[FaultRule]:
-        """The rules that hit this request; of those that exclude each other the first, so that each hit that is counted was one."""
+        """Return the rules that hit this request. Of rules that exclude each other only the first is hit, so that every counted hit is
+        real."""
         spared = subject.client_id in self.spared
         hit: list[FaultRule] = []
         taken: set[str] = set()
@@ -173,11 +175,11 @@ class Faults:
         return hit
 
     def refuses_connection(self) -> bool:
-        """Whether a new connection is closed at once."""
+        """Return whether a new connection is to be closed at once."""
         return any([rule.draw() for rule in self.rules if rule.action is FaultAction.REFUSE_CONNECTION])  # noqa: C419 # every rule counts it
 
     def stops_at(self, step: str, transactional_id: str, go_on: Continue, topic: str | None = None, partition: int | None = None) -> bool:
-        """Whether the transaction coordinator stops at `step`; if so `go_on` is called on release, and never after a crash."""
+        """Return whether the transaction coordinator stops at `step`; `go_on` is called on release, and never after a crash."""
         key = (step, transactional_id, topic, partition)
         if key in self._passing:
             return False
@@ -194,16 +196,16 @@ class Faults:
         return False
 
     def fills_disk(self, topic: str, partition: int) -> bool:
-        """Whether a write to this log fails."""
+        """Return whether a write to this log is to fail."""
         return any([rule.draw() for rule in self.rules if rule.action is FaultAction.DISK_FULL and rule.wants(topic, partition)])  # noqa: C419 # as above
 
     def hold(self, rule: FaultRule, what: str, go_on: Continue, key: tuple[object, ...] = ()) -> None:
-        """Keep `go_on` until `release`."""
+        """Hold an item; `go_on` is called by `release`."""
         self.held.append(Held(rule, what, go_on, key))
         self._changed()
 
     def told(self, exchange: Exchange) -> None:
-        """Tell the observers."""
+        """Pass an exchange to all observers."""
         for observer in self.observers:
             observer(exchange)
 

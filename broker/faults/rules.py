@@ -1,7 +1,8 @@
-"""Rules of scripted faults: which request meets which mishap, how often. `--fault drop-ack:api=Produce,topic=orders,times=1`.
+"""Rules of scripted faults: an action, and which requests it applies to, such as `--fault drop-ack:api=Produce,topic=orders,times=1`.
 
-Rules that hold here: what a rule does depends only on its seed and on the requests that came before, so a run can be repeated; a rule
-counts what it saw and what it hit, so a test can ask whether it was consumed.
+Rules that hold here:
+- A rule's decisions depend only on its seed and on the requests before, so that a run can be repeated.
+- A rule counts the requests that matched and that were hit, so that a test can check that the fault happened.
 """
 
 from __future__ import annotations
@@ -22,58 +23,58 @@ if TYPE_CHECKING:
 
 
 class FaultSyntax(ValueError):
-    """A rule that cannot be read; the text says what is expected."""
+    """A rule that cannot be parsed; the message says what is expected."""
 
 
 class FaultAction(Enum):
     """What happens to a request, a connection, a step of the transaction coordinator or a write."""
 
     DROP_REQUEST = "drop-request"
-    """Close the connection; the request is not handled."""
+    """Close the connection without handling the request."""
     DROP_ACK = "drop-ack"
-    """Handle the request, then close the connection instead of answering: the lost acknowledgement of every exactly-once tutorial."""
+    """Handle the request, then close the connection instead of responding: a lost acknowledgement."""
     CUT_RESPONSE = "cut-response"
-    """Handle it, send the first `bytes` of the response (default: half of them), then close the connection."""
+    """Handle the request, send the first `bytes` of the response (default: half of it), then close the connection."""
     SWALLOW = "swallow"
-    """Handle it and never answer; the connection stays open, and what comes behind it waits for ever, as on a dead link."""
+    """Handle the request and never respond. The connection stays open, and its later responses wait for ever, as on a dead link."""
     DELAY_REQUEST = "delay-request"
-    """Handle it `ms` later; later requests of the connection stay behind it."""
+    """Handle the request `ms` later; later requests of the connection wait behind it."""
     DELAY = "delay"
-    """Handle it, answer `ms` later."""
+    """Handle the request, respond `ms` later."""
     HOLD_REQUEST = "hold-request"
-    """Handle it when it is released, even if its connection is gone by then; later requests of the connection stay behind it."""
+    """Handle the request when it is released, even if its connection is closed then; later requests of the connection wait behind it."""
     HOLD_RESPONSE = "hold-response"
-    """Handle it, answer when it is released."""
+    """Handle the request, respond when it is released."""
     LATE_REQUEST = "late-request"
-    """Close the connection at once; the request is handled when it is released, as one still on its way when its sender gave up."""
+    """Close the connection at once, and handle the request when it is released: a request that arrives after its sender gave up."""
     DUPLICATE = "duplicate"
-    """Handle it twice, answer what came of the first time: a request that the network delivered twice."""
+    """Handle the request twice, return the first response: a request that the network delivered twice."""
     ERROR = "error"
-    """Do not handle it; answer `code` for everything it names."""
+    """Do not handle the request; respond with `code` for everything it names."""
     ERROR_AFTER = "error-after"
-    """Handle it, then answer `code` for what matches: an append that is kept and reported as failed."""
+    """Handle the request, then respond with `code` for what matches: a successful append that is reported as failed."""
     THROTTLE = "throttle"
-    """Handle it, tell the client to wait `ms` (throttle_time_ms, KIP-219)."""
+    """Handle the request, and tell the client to wait `ms` (throttle_time_ms, KIP-219)."""
     EXPIRE_PRODUCER = "expire-producer"
-    """Forget the producers of the matching partitions, as after producer.id.expiration.ms, then handle it."""
+    """Delete the producer state of the matching partitions, as after producer.id.expiration.ms, then handle the request."""
     REFUSE_CONNECTION = "refuse-connection"
-    """Close new connections at once. Matches no request; only `after`, `times`, `share` and `seed` count."""
+    """Close new connections at once. Applies to no request; only `after`, `times`, `share` and `seed` have an effect."""
     PAUSE = "pause"
     """Stop the transaction coordinator at `step` (see `STEPS`) until released."""
     CRASH = "crash"
-    """End the broker as SIGKILL does, at `step` of the transaction coordinator."""
+    """Kill the broker, as SIGKILL does, at `step` of the transaction coordinator."""
     DISK_FULL = "disk-full"
-    """Writes to the log of `topic` and `partition` fail with "no space left on device"."""
+    """Fail writes to the log of `topic` and `partition` with "no space left on device"."""
 
 
 STEPS: Final = ("prepared", "marker", "marked")
-"""Steps of the coordinator: `prepared` (the decision is durable, no marker is written), `marker` (before the marker of `topic` and
-`partition`), `marked` (all markers are durable, the end is not written)."""
+"""Steps of the transaction coordinator: `prepared` (the decision is durable, no marker is written yet), `marker` (before the marker for
+`topic` and `partition` is written), `marked` (all markers are durable, the completion is not written yet)."""
 
 AT_STEPS: Final = frozenset({FaultAction.PAUSE, FaultAction.CRASH})
 NOT_OF_REQUESTS: Final = frozenset({*AT_STEPS, FaultAction.REFUSE_CONNECTION, FaultAction.DISK_FULL})
 _MS_MAX: Final = 2**31 - 1
-"""throttle_time_ms has 32 bits."""
+"""The largest throttle_time_ms, a 32-bit field."""
 EXCLUSIVE: Final[Mapping[FaultAction, frozenset[str]]] = {
     FaultAction.DROP_REQUEST: frozenset({"handling", "answering"}),
     FaultAction.ERROR: frozenset({"handling"}),
@@ -83,7 +84,7 @@ EXCLUSIVE: Final[Mapping[FaultAction, frozenset[str]]] = {
     FaultAction.SWALLOW: frozenset({"answering"}),
     FaultAction.LATE_REQUEST: frozenset({"answering"}),
 }
-"""What of a request these take for themselves: of two that want the same only one can do what it says."""
+"""The phases of a request that an action claims: of two actions that claim the same phase, only one can take effect."""
 _NEEDED: Final[Mapping[FaultAction, str]] = {
     FaultAction.DELAY: "ms",
     FaultAction.DELAY_REQUEST: "ms",
@@ -97,10 +98,10 @@ _NEEDED: Final[Mapping[FaultAction, str]] = {
 
 @dataclass(slots=True)
 class FaultRule:
-    """One rule. Text fields match by shell patterns (`orders-*`); a field left out matches everything.
+    """One rule. Text fields are shell patterns (`orders-*`); an omitted field matches everything.
 
-    The first `after` matches pass unhurt; of the rest a `share` (0 to 1, drawn from `seed`) is hit, at most `times` of them.
-    `name` is what `release` and the command line call it.
+    The first `after` matches are left alone; of the others a fraction `share` (0 to 1, drawn with `seed`) is hit, at most `times` of them.
+    `name` identifies the rule for `release` and on the command line.
     """
 
     action: FaultAction
@@ -124,35 +125,35 @@ class FaultRule:
     hits: int = field(default=0, init=False)
     _random: random.Random = field(init=False, repr=False, compare=False)
     _counting: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False, compare=False)
-    """One rule may be loaded on several brokers of a process: it counts over all of them."""
+    """A lock, because a rule that is loaded on several brokers of a process counts over all of them."""
 
     def __post_init__(self) -> None:
         needed = _NEEDED.get(self.action)
         if needed is not None and getattr(self, needed) is None:
-            raise FaultSyntax(f"fault {self.action.value}: it needs {needed}=…")
+            raise FaultSyntax(f"fault {self.action.value}: {needed}=… is required")
         if not 0 <= self.share <= 1:
-            raise FaultSyntax(f"fault {self.action.value}: share is between 0 and 1")
+            raise FaultSyntax(f"fault {self.action.value}: share must be between 0 and 1")
         if self.step is not None and self.step not in STEPS:
-            raise FaultSyntax(f"fault {self.action.value}: step is one of {', '.join(STEPS)}")
+            raise FaultSyntax(f"fault {self.action.value}: step must be one of {', '.join(STEPS)}")
         if (self.ms or 0) > _MS_MAX:
-            raise FaultSyntax(f"fault {self.action.value}: ms is at most {_MS_MAX}")
+            raise FaultSyntax(f"fault {self.action.value}: ms must be at most {_MS_MAX}")
         for limit in ("after", "times", "ms", "bytes"):
             if (getattr(self, limit) or 0) < 0:
-                raise FaultSyntax(f"fault {self.action.value}: {limit} is not below 0")
+                raise FaultSyntax(f"fault {self.action.value}: {limit} must not be negative")
         self._random = random.Random(self.seed)
 
     @property
     def spent(self) -> bool:
-        """True when it hit as often as it may."""
+        """Whether the rule has used up its hits."""
         return self.times is not None and self.hits >= self.times
 
     @property
     def consumed(self) -> bool:
-        """True when it did all that it was there for: `times` hits, or at least one where no number was given."""
+        """Whether the rule was hit as often as demanded: `times` times, or at least once if `times` is not given."""
         return self.hits >= (1 if self.times is None else self.times)
 
     def hits_request(self, subject: Subject, *, may_hit: bool = True) -> bool:
-        """Whether this request meets the rule; counts it. `may_hit`: False where an earlier rule left it nothing to do."""
+        """Return whether this request is hit, and count it. `may_hit` is False if an earlier rule excludes this one."""
         if self.action in NOT_OF_REQUESTS:
             return False
         if self.api is not None and self.api is not subject.api:
@@ -170,17 +171,17 @@ class FaultRule:
 
     @property
     def of_partitions(self) -> bool:
-        """Whether it is for some topics or partitions only."""
+        """Whether the rule applies only to some topics or partitions."""
         return self.topic is not None or self.partition is not None
 
     def wants(self, topic: str | None, partition: int | None) -> bool:
-        """Whether a partition of a request is one of those that the rule is for."""
+        """Return whether the rule applies to this topic and partition."""
         if self.topic is not None and (topic is None or not fnmatchcase(topic, self.topic)):
             return False
         return self.partition is None or partition is None or self.partition == partition
 
     def hits_step(self, step: str, transactional_id: str, topic: str | None, partition: int | None) -> bool:
-        """Whether the coordinator is stopped at this step; counts it."""
+        """Return whether the coordinator stops at this step, and count it."""
         return (
             self.action in AT_STEPS
             and self.step == step
@@ -190,7 +191,7 @@ class FaultRule:
         )
 
     def draw(self, *, may_hit: bool = True) -> bool:
-        """Whether this match is hit, of those that remain; counts it."""
+        """Count a match; return whether it is hit, according to `after`, `share` and `times`."""
         with self._counting:
             if self.spent:
                 return False
@@ -201,7 +202,7 @@ class FaultRule:
             return True
 
     def to_json(self) -> dict[str, Any]:
-        """What was given, and what was counted."""
+        """Return the given fields, and the counters."""
         told: dict[str, Any] = {"action": self.action.value}
         for item in fields(self):
             value = getattr(self, item.name)
@@ -220,22 +221,22 @@ _NUMBERS: Final = frozenset({"partition", "connection", "after", "times", "seed"
 
 
 def parse_rule(text: str) -> FaultRule:
-    """A rule from `action:name=value,…`; raises FaultSyntax."""
+    """Parse a rule from `action:name=value,…`. Raises FaultSyntax."""
     action, _, rest = text.partition(":")
     return make_rule({"action": action, **dict(part.partition("=")[::2] for part in rest.split(",") if part)})
 
 
 def make_rule(given: Mapping[str, Any]) -> FaultRule:
-    """A rule from its fields by name, as JSON has them or as text; raises FaultSyntax."""
+    """Make a rule from a mapping of field names to JSON values or text. Raises FaultSyntax."""
     values = {name.replace("-", "_"): value for name, value in given.items()}
     action = str(values.pop("action", ""))
     try:
         kind = FaultAction(action)
     except ValueError:
-        raise FaultSyntax(f"unknown fault {action!r}; there are {', '.join(each.value for each in FaultAction)}") from None
+        raise FaultSyntax(f"unknown fault {action!r}; use one of {', '.join(each.value for each in FaultAction)}") from None
     unknown = set(values) - set(_FIELDS)
     if unknown:
-        raise FaultSyntax(f"fault {action}: unknown {', '.join(sorted(unknown))}; there are {', '.join(_FIELDS)}")
+        raise FaultSyntax(f"fault {action}: unknown {', '.join(sorted(unknown))}; known are {', '.join(_FIELDS)}")
     try:
         return FaultRule(kind, **{name: _read(action, name, value) for name, value in values.items() if value is not None})
     except (ValueError, TypeError) as error:

@@ -1,8 +1,8 @@
-"""What a request is about: the ids, groups, topics and partitions that any request of the protocol names, found by the fields' names.
+"""Finds the ids, groups, topics and partitions that a request names.
 
-Rules: messages keep Kafka's own field names, and Kafka names the same thing alike (a topic is `name` or `topic`, a partition `index`,
-`partition` or `partition_index`), so no API needs a line of its own here; a topic named only by its id is looked up, and stays unnamed
-where nobody knows it.
+Kafka's messages name the same thing alike (a topic is `name` or `topic`, a partition `index`, `partition` or `partition_index`), and this
+project's messages keep those names. So fields are found by name, and a new API needs no code here. A topic id is resolved to the topic's
+name; an unknown id is left out.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _COORDINATOR_GROUP: Final = 0
 _COORDINATOR_TRANSACTION: Final = 1
 
 TopicName = Callable[[bytes], str | None]
-"""The name of a topic id, None where there is no such topic."""
+"""Returns the name for a topic id, or None if there is no such topic."""
 
 
 @dataclass(slots=True)
 class Subject:
-    """One request, as far as a rule can match it. A partition of None stands for the whole topic."""
+    """The properties of a request that a rule can match. A partition of None stands for the whole topic."""
 
     api: ApiKey
     client_id: str
@@ -51,7 +51,7 @@ class Subject:
 
 
 def subject_of(api: ApiKey, client_id: str | None, connection: int, body: Any, topic_name: TopicName) -> Subject:
-    """What the request `body` of `api` is about."""
+    """Collect what the request `body` of `api` names."""
     found = Subject(api, client_id or "", connection)
     if api is ApiKey.FIND_COORDINATOR:
         keys = {key for key in (body.key, *body.coordinator_keys) if key}
@@ -65,7 +65,7 @@ def subject_of(api: ApiKey, client_id: str | None, connection: int, body: Any, t
 
 
 def topic_of(struct: Any, topic_name: TopicName) -> str | None:
-    """The topic that a struct of a topic list names."""
+    """Return the topic that an element of a topic list names."""
     for name in TOPIC_NAMES:
         value = getattr(struct, name, None)
         if isinstance(value, str) and value:
@@ -75,7 +75,7 @@ def topic_of(struct: Any, topic_name: TopicName) -> str | None:
 
 
 def partition_of(struct: Any) -> int | None:
-    """The partition that a struct names."""
+    """Return the partition that a struct names."""
     for name in PARTITION_NUMBERS:
         value = getattr(struct, name, None)
         if isinstance(value, int):
@@ -84,7 +84,7 @@ def partition_of(struct: Any) -> int | None:
 
 
 def is_topic_list(name: str) -> bool:
-    """Whether a field of this name lists topics."""
+    """Return whether a field of this name lists topics."""
     return name in _TOPIC_LISTS
 
 

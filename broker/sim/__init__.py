@@ -1,1 +1,1 @@
-"""The whole cluster on one loop, with a clock, a network and disks of its own: everything that happens follows from a seed."""
+"""Deterministic simulation: a whole cluster on one loop with simulated clocks, network and disks. A run follows entirely from its seed."""

@@ -1,4 +1,4 @@
-"""`python -m ottla.broker.sim`: simulates a cluster from many seeds, and says what did not hold."""
+"""`python -m ottla.broker.sim`: simulates a cluster for many seeds, and prints the violated invariants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.broker.sim.simulation import Outcome
 
 
 class Seen:
-    """What was done in all runs together."""
+    """Totals over all runs."""
 
     def __init__(self) -> None:
         self.virtual_ms = self.faults = self.of_controller = self.acknowledged = self.administered = self.unclean = self.lost = 0
@@ -30,13 +30,13 @@ class Seen:
     def __str__(self) -> str:
         return (
             f"{self.virtual_ms / 60_000:.1f} virtual minutes, {self.faults} faults ({self.of_controller} of the controller), "
-            f"{self.acknowledged} batches acknowledged, {self.administered} times administered, "
-            f"{self.unclean} unclean elections that lost {self.lost} records, as they may"
+            f"{self.acknowledged} batches acknowledged, {self.administered} admin requests, "
+            f"{self.unclean} unclean elections that lost {self.lost} records, as allowed"
         )
 
 
 def main() -> int:
-    """The exit code: 1 where anything was wrong."""
+    """Run the simulations; return the exit code, 1 if an invariant was violated."""
     asked = _asked()
     if asked.mutations:
         return mutations(asked.first, asked.seeds)
@@ -55,26 +55,26 @@ def main() -> int:
 
 
 def mutations(first: int, most: int) -> int:
-    """The exit code: 1 where a broken rule was not found in so many seeds."""
+    """Run with each rule broken on purpose; return the exit code, 1 if a broken rule was not detected within `most` seeds."""
     missed = 0
     for mutation in MUTATIONS:
         began = time.monotonic()
         seen = found(mutation, range(first, first + most))
         missed += seen is None
-        told = f"not found in {most} seeds" if seen is None else f"{seen[0]} seeds: {seen[1].violations[0]}"
+        told = f"not detected in {most} seeds" if seen is None else f"{seen[0]} seeds: {seen[1].violations[0]}"
         print(f"{mutation.rule}\n    {told} ({time.monotonic() - began:.0f} s)", flush=True)
-    print(f"{len(MUTATIONS)} rules broken, {len(MUTATIONS) - missed} found", flush=True)
+    print(f"{len(MUTATIONS)} rules broken, {len(MUTATIONS) - missed} detected", flush=True)
     return 1 if missed else 0
 
 
 def _asked() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m ottla.broker.sim", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=100, help="how many")
-    parser.add_argument("--first", type=int, default=1, help="the first of them")
-    parser.add_argument("--seed", type=int, help="only this one")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that share the work")
-    parser.add_argument("--mutations", action="store_true", help="break rules on purpose: each has to be found in so many seeds")
-    parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="do not look for the fewest faults that a seed fails with")
+    parser.add_argument("--seeds", type=int, default=100, help="number of seeds (default 100)")
+    parser.add_argument("--first", type=int, default=1, help="the first seed (default 1)")
+    parser.add_argument("--seed", type=int, help="run only this seed")
+    parser.add_argument("--jobs", type=int, default=1, help="number of processes (default 1)")
+    parser.add_argument("--mutations", action="store_true", help="break rules on purpose: each must be detected within --seeds seeds")
+    parser.add_argument("--no-shrink", dest="shrink", action="store_false", help="do not reduce a failing seed to the fewest faults")
     return parser.parse_args()
 
 

@@ -1,4 +1,4 @@
-"""Rules of replication, idempotence and transactions that can be broken on purpose in the brokers."""
+"""Mutations of the brokers: rules of replication, idempotence and transactions that are broken on purpose."""
 
 from __future__ import annotations
 

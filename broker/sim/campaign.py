@@ -1,4 +1,4 @@
-"""Many seeds one after the other; of one that fails, how to repeat it, and the fewest faults with which it still fails."""
+"""Runs many seeds; for a failing seed, finds the fewest faults that still make it fail, and describes how to repeat it."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ottla.broker.sim.simulation import Outcome, Plan, simulate
 
 SHRINK_RUNS_MAX: Final = 80
 AT_ONCE: Final = 8
-"""Seeds that a worker is given at a time."""
+"""Seeds that a worker process gets at a time."""
 
 
 def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
-    """What came of each seed, in their order."""
+    """Yield the outcome of each seed, in the order of the seeds."""
     if jobs <= 1:
         yield from map(of_seed, seeds)
         return
@@ -25,13 +25,13 @@ def outcomes(seeds: Iterable[int], jobs: int) -> Iterator[Outcome]:
 
 
 def of_seed(seed: int) -> Outcome:
-    """What comes of it."""
+    """Simulate one seed."""
     return simulate(Plan.of(seed))
 
 
 def shrunk(failed: Outcome, simulated: Callable[[Plan], Outcome] = simulate) -> Outcome:
-    """The same seed with as few faults as it still fails with, as far as `SHRINK_RUNS_MAX` runs find out. Halves are left out first, then
-    smaller parts, as delta debugging does it."""
+    """Reduce a failing run to as few faults as possible within `SHRINK_RUNS_MAX` runs: leave out halves of the faults first, then smaller
+    parts (delta debugging)."""
     best, runs, size = replace(failed, plan=replace(failed.plan, faults=tuple(_planned(failed)))), 0, len(failed.happened)
     if not simulated(best.plan).violations:
         best = failed
@@ -54,13 +54,13 @@ def shrunk(failed: Outcome, simulated: Callable[[Plan], Outcome] = simulate) -> 
 
 
 def _planned(outcome: Outcome) -> list[Fault]:
-    """Of the plan's faults those that happened."""
+    """Return the plan's faults that happened."""
     at = {(fault.kind, fault.node, fault.peer, fault.for_ms, fault.draw) for fault in outcome.happened}
     return [fault for fault in outcome.plan.faults if (fault.kind, fault.node, fault.peer, fault.for_ms, fault.draw) in at]
 
 
 def story(outcome: Outcome, seed_command: Callable[[int], str]) -> list[str]:
-    """Of a failed run: what was wrong, when, after which faults, and how to see it again."""
+    """Describe a failed run: the violations, when they occurred, the faults, and the command that repeats it."""
     plan = outcome.plan
     return [
         f"Seed {plan.seed} fails in step {outcome.turns}, after {outcome.virtual_ms / 1000:.3f} s:",

@@ -1,7 +1,7 @@
-"""Rules of the controller that can be broken on purpose: who is in sync and who leads, who is fenced, what is on disk before it is told.
+"""Mutations of the controller: rules about the ISR, leader elections, fencing and durable metadata that are broken on purpose.
 
-Not among them are the epochs that a leader names when it asks for another in-sync set: leader and controller also look at who may join, and
-with only the epochs left out twenty-five seeds showed nothing. tests/unit/broker/controller/test_alter_partition.py has them.
+The epoch checks of AlterPartition are not among them. Leader and controller also check the eligibility of a new ISR member, so 25 seeds did
+not detect missing epoch checks; tests/unit/broker/controller/test_alter_partition.py tests them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,10 @@
-"""The scheduler of a simulation: an event loop whose time is a number, and processes that can be paused and killed.
+"""The scheduler of a simulation: an event loop with virtual time, whose processes can be paused and killed.
 
-Rules: nothing waits: when nothing is left to do at one moment, the time is that of the next thing that is due. What runs belongs to the
-process in whose context it was scheduled (`PROCESS`); of one that is paused everything waits until it goes on, of one that is dead nothing
-ever runs. No thread, no socket and no clock of the machine is asked; what runs next follows from what ran before.
+Rules:
+- Nothing waits: when nothing is ready, the time jumps to the next timer.
+- A callback belongs to the process in whose context it was scheduled (`PROCESS`). Callbacks of a paused process are kept until it resumes;
+  those of a dead process never run.
+- No thread, socket or clock of the machine is used; the order of callbacks is deterministic.
 """
 
 from __future__ import annotations
@@ -18,14 +20,14 @@ from enum import Enum
 from typing import Any, Final, TypeVarTuple
 
 TURNS_AT_ONCE_MAX: Final = 2_000_000
-"""So many turns without any time between them are a circle."""
+"""So many callbacks without any passing of time are an endless loop."""
 
 
 _Ts = TypeVarTuple("_Ts")
 
 
 class ProcessLife(Enum):
-    """What becomes of a process' turns: they run, they wait, they are forgotten."""
+    """Whether the callbacks of a process run, are kept for later, or are dropped."""
 
     RUNNING = 0
     PAUSED = 1
@@ -33,15 +35,15 @@ class ProcessLife(Enum):
 
 
 class Died(BaseException):
-    """The process ended amid what it was doing. No handler of an exception may take it for a failure."""
+    """The process was killed during a call. It is a BaseException, so that no handler mistakes it for a failure."""
 
 
 class Stuck(AssertionError):
-    """Nothing will ever happen again, or nothing but the same."""
+    """The simulation cannot proceed: nothing is scheduled, or time does not pass."""
 
 
 class Process:
-    """What lives and dies as one: a broker, a controller, a client. `host` is where it is in the network."""
+    """A broker, controller or client, which is paused and killed as a whole. `host` is its address in the network."""
 
     __slots__ = ("context", "held", "host", "life", "relics")
 
@@ -50,7 +52,7 @@ class Process:
         self.life = ProcessLife.RUNNING
         self.held: list[Turn] = []
         self.relics: list[object] = []
-        """What a dead process has left, kept so that its clean-up never runs."""
+        """Objects of the dead process, kept alive so that their clean-up never runs."""
         self.context = copy_context()
         self.context.run(PROCESS.set, self)
 
@@ -59,12 +61,12 @@ PROCESS: ContextVar[Process | None] = ContextVar("PROCESS", default=None)
 
 
 class Turn(asyncio.TimerHandle):
-    """One callback, due once. Serves as asyncio's handles do."""
+    """One scheduled callback; it serves as asyncio's handle."""
 
     __slots__ = ("args", "at_us", "context", "gone", "work")
 
     def __init__(self, work: Callable[..., object], args: tuple[Any, ...], context: Context, at_us: int) -> None:
-        # Not asyncio's __init__: of a handle only these two methods and `when` are asked for.
+        # asyncio's __init__ is not called: only `cancel`, `cancelled` and `when` of a handle are used.
         self.work, self.args, self.context, self.at_us = work, args, context, at_us
         self.gone = False
 
@@ -82,8 +84,8 @@ class Turn(asyncio.TimerHandle):
 
 
 class SimLoop(asyncio.AbstractEventLoop):
-    """`now_us` is the time, in microseconds from 0. `on_idle` is called whenever all is done at one moment; `failures` are exceptions that
-    nobody caught, as asyncio tells of them."""
+    """An event loop with virtual time: `now_us` in microseconds from 0. `on_idle` is called whenever nothing is ready. `failures` are
+    unhandled exceptions, as asyncio reports them."""
 
     def __init__(self) -> None:
         self.now_us = 0
@@ -99,23 +101,23 @@ class SimLoop(asyncio.AbstractEventLoop):
     # --- processes -----------------------------------------------------------------------------------------------------------------
 
     def spawn(self, process: Process, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        """Begin `work` as something that the process does."""
+        """Start `work` as a task of the process."""
         return process.context.run(self.create_task, work)
 
     def pause(self, process: Process) -> None:
-        """As SIGSTOP does it."""
+        """Pause the process, as SIGSTOP does."""
         if process.life is ProcessLife.RUNNING:
             process.life = ProcessLife.PAUSED
 
     def resume(self, process: Process) -> None:
-        """All that became due meanwhile is done, in its order."""
+        """Resume the process; callbacks that became due meanwhile run in their order."""
         if process.life is ProcessLife.PAUSED:
             process.life = ProcessLife.RUNNING
             held, process.held = process.held, []
             self._ready.extend(held)
 
     def kill(self, process: Process) -> None:
-        """As SIGKILL does it: it does not run another turn, nor the clean-up of what was under way."""
+        """Kill the process, as SIGKILL does: none of its callbacks runs again, nor any clean-up."""
         if process.life is not ProcessLife.DEAD:
             process.life = ProcessLife.DEAD
             process.held.clear()
@@ -142,7 +144,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self.call_in_us(round(when * 1_000_000) - self.now_us, callback, *args, context=context)
 
     def call_in_us(self, delay_us: int, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Turn:
-        """`call_later` in whole microseconds."""
+        """Like `call_later`, in whole microseconds."""
         turn = Turn(callback, args, copy_context() if context is None else context, self.now_us + max(delay_us, 0))
         if not self._closed:
             self._count += 1
@@ -156,7 +158,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return asyncio.Task(coro, loop=self, name=name, context=context)
 
     def run_in_executor(self, executor: Executor | None, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override] # asyncio's own is typed as TypeVarTuple
-        assert executor is not None, "something asks for a thread of the machine"
+        assert executor is not None, "a real thread was requested"
         return asyncio.wrap_future(executor.submit(func, *args), loop=self)
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
@@ -176,7 +178,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._stopping = True
 
     def close(self) -> None:
-        """Whatever is cleaned up from now on can begin nothing."""
+        """Close the loop: clean-up code that runs later cannot schedule anything."""
         self._closed = True
         self._ready.clear()
         self._due.clear()
@@ -219,17 +221,17 @@ class SimLoop(asyncio.AbstractEventLoop):
                 turn.context.run(turn.work, *turn.args)
             except Died:
                 pass
-            except Exception as error:  # noqa: BLE001 # whose bug it is, whoever judges the run will say
+            except Exception as error:  # noqa: BLE001 # recorded for the judge, as asyncio would report it
                 self.call_exception_handler({"message": f"Exception in {turn!r}", "exception": error})
             if self.turns - began > TURNS_AT_ONCE_MAX:
-                raise Stuck(f"no time passes: {turn!r}")
+                raise Stuck(f"time does not pass: {turn!r}")
 
     def _to_the_next(self) -> None:
         due = self._due
         while due and due[0][2].gone:
             heapq.heappop(due)
         if not due:
-            raise Stuck("nothing is due any more")
+            raise Stuck("nothing is scheduled any more")
         self.now_us = at = due[0][0]
         while due and due[0][0] == at:
             self._ready.append(heapq.heappop(due)[2])

@@ -1,6 +1,6 @@
-"""A disk in memory that can fill up, err, turn read-only, and lose power. It passes the same suite as the real one (test_files.py).
+"""A disk in memory that can fill up, fail, become read-only, and lose power. It passes the same test suite as real files (test_files.py).
 
-What a power loss keeps: of a file what was synced, of a name what a sync of its directory saw.
+After a power loss, a file has its synced contents, and a directory the names at its last sync.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class MemoryLock:
 
 
 class MemoryFiles(Files):
-    """`room` is how many more bytes can be written; `on_call(operation, path)` may raise what the disk is to answer."""
+    """Files in memory. `room` is how many more bytes can be written; `on_call(operation, path)` may raise an error for a call."""
 
     def __init__(self) -> None:
         self.nodes: dict[Path, FileNode] = {}
@@ -42,7 +42,7 @@ class MemoryFiles(Files):
         self.locked: set[Path] = set()
         self.fds: dict[int, tuple[FileNode, Path]] = {}
         self.renamed_dirs: list[tuple[Path, Path]] = []
-        """Directories whose new name no sync of their parent has seen, as (old, new)."""
+        """Renamed directories as (old, new) whose parent has not been synced since."""
         self.room: int | None = None
         self.on_call: Callable[[str, Path], None] = lambda operation, path: None
         self._next_fd = 1000
@@ -61,13 +61,13 @@ class MemoryFiles(Files):
         self.on_call = lambda operation, path: None
 
     def process_died(self) -> None:
-        """Its descriptors are closed and its locks free; all that it wrote is there."""
+        """Close the dead process's descriptors and release its locks; everything written stays."""
         self.fds.clear()
         self.locked.clear()
 
     def power_loss(self, random: Random | None = None) -> None:
-        """What was not synced is gone, and so is the process. With `random` some of it is there all the same, as on a real disk: the first
-        of the new bytes, of a rewritten file the one or the other content, of a directory's changes all or none."""
+        """Lose everything that was not synced, and the process. With `random`, some of it survives, as on a real disk: a prefix of the
+        appended bytes, either content of a rewritten file, and all or none of a directory's changes."""
         self.process_died()
         for old, new in reversed(self.renamed_dirs):
             self.dirs = (self.dirs - {new}) | {old}
@@ -83,7 +83,7 @@ class MemoryFiles(Files):
             node.synced = _survived(node, random)
             node.data = bytearray(node.synced)
 
-    # --- the face of Files -------------------------------------------------------------------------------------------------------
+    # --- the interface of Files --------------------------------------------------------------------------------------------------
 
     def _new_fd(self, node: FileNode, path: Path) -> int:
         self._next_fd += 1
@@ -235,4 +235,4 @@ def _survived(node: FileNode, random: Random | None) -> bytes:
     if not data.startswith(synced):
         return random.choice([data, synced])
     kept = random.choice([len(synced), random.randint(len(synced), len(data)), len(data)])
-    return data[:kept] + bytes(random.choice([0, len(data) - kept]))  # the size may be on the disk before the bytes are
+    return data[:kept] + bytes(random.choice([0, len(data) - kept]))  # a file's size may reach the disk before its bytes

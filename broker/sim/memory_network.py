@@ -1,5 +1,5 @@
-"""A network in memory, for brokers and clients on one loop: what is written arrives at the other end in a later turn, always in the same
-order. It passes the same suite as the real one (test_network.py)."""
+"""A network in memory, for brokers and clients on one loop. Written bytes arrive at the other end in a later turn, always in the same
+order. It passes the same test suite as the real network (test_network.py)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ class MemoryNetwork:
 
 
 class Plug:
-    """The network as one broker has it: what it dials can be cut off, host by host (`pull`), until they are taken out of `cut`."""
+    """One broker's view of the network. Its outgoing connections can be cut off host by host (`pull`) until a host is removed from
+    `cut`."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         self._network = network
@@ -87,11 +88,11 @@ class MemoryPlace:
 
 
 class MemoryTransport(asyncio.Transport):
-    """One end. What it wrote and the other end has not read counts as its write buffer."""
+    """One end of a connection. Bytes that the other end has not read yet count as its write buffer."""
 
     other: MemoryTransport
     context: Context | None = None
-    """In which its protocol is called; by default in that of whoever caused it."""
+    """The context in which its protocol is called; by default the caller's."""
 
     def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address) -> None:
         super().__init__({"sockname": local, "peername": remote})
@@ -146,29 +147,29 @@ class MemoryTransport(asyncio.Transport):
         self.carry(self.other.reset)
 
     def lose(self, error: Exception | None) -> None:
-        """This end is closed; the other hears nothing of it."""
+        """Close this end without notifying the other."""
         if not self._closing:
             self._closing = True
             self._soon(self.protocol.connection_lost, error)
 
     def carry(self, event: Callable[..., None], *args: bytes) -> None:
-        """Brings an event to the other end, after all that came before it."""
+        """Deliver an event to the other end, after all events before it."""
         event(*args)
 
-    # --- what the other end brings -------------------------------------------------------------------------------------------------
+    # --- events from the other end -------------------------------------------------------------------------------------------------
 
     def came(self, data: bytes) -> None:
-        """The other end wrote."""
+        """Receive bytes that the other end wrote."""
         self._unread += data
         self._soon(self._deliver)
 
     def end(self) -> None:
-        """The other end writes no more."""
+        """Receive the other end's end of stream."""
         self._ended = True
         self._soon(self._deliver)
 
     def reset(self) -> None:
-        """The connection is no more; what was not read yet is lost."""
+        """Reset the connection; unread bytes are lost."""
         self._unread.clear()
         self.lose(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
@@ -192,7 +193,7 @@ class MemoryTransport(asyncio.Transport):
             self._soon(self._deliver)
 
     def drained(self, count: int) -> None:
-        """The other end has read so much."""
+        """The other end has read `count` bytes."""
         self._under_way -= count
         if self._write_paused and self._under_way <= self._low:
             self._write_paused = False
@@ -200,7 +201,7 @@ class MemoryTransport(asyncio.Transport):
 
 
 class MemoryClient(asyncio.Protocol):
-    """A client on the loop of its broker: sends, and keeps the frames that come, in order."""
+    """A client on its broker's loop: sends requests, and stores received frames in order."""
 
     def __init__(self) -> None:
         self.frames: list[bytes] = []
@@ -219,7 +220,7 @@ class MemoryClient(asyncio.Protocol):
         self.lost = True
 
     def write(self, data: bytes) -> None:
-        """Bytes as they are."""
+        """Send bytes unchanged."""
         self._transport.write(data)
 
     def send(self, request: Message, version: int) -> None:

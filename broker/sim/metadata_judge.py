@@ -1,6 +1,6 @@
-"""What must hold of a cluster's metadata: in every image that its controller commits, from one to the next, and of the log that says it.
+"""Invariants of a cluster's metadata: of every committed image, of each step between images, and of the metadata log.
 
-Source: KAFKA PartitionChangeBuilder, ReplicationControlManager; KIP-966 for eligible leader replicas.
+Sources: KAFKA PartitionChangeBuilder, ReplicationControlManager; KIP-966 for eligible leader replicas.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MIN_ISR_NAME: Final = "min.insync.replicas"
 
 
 class MetadataWatch:
-    """Is told of every image that is committed, and looks at them when it is asked to. Raises Violation."""
+    """Receives every committed image, and checks them when `look` is called. Raises Violation."""
 
     def __init__(self, cluster: SimCluster) -> None:
         self._cluster = cluster
         self.image = MetadataImage()
-        """The newest that was looked at."""
+        """The newest checked image."""
         self._new: list[MetadataImage] = []
         self._log: dict[int, bytes] = {}
         self._log_end = 0
@@ -31,7 +31,7 @@ class MetadataWatch:
         cluster.controller.on_committed = self._new.append
 
     def look(self) -> list[tuple[MetadataImage, MetadataImage]]:
-        """Everything that was committed since the last time; each image with the one before it."""
+        """Check everything committed since the last call; return each image with the one before it."""
         steps = []
         while self._new:
             before, self.image = self.image, self._new.pop(0)
@@ -41,7 +41,7 @@ class MetadataWatch:
         return steps
 
     def _look_at_log(self) -> None:
-        """What is committed stays, to the last byte, also when the controller comes back from its disk."""
+        """Check that the committed log never changes, also when the controller restarts from its disk."""
         role = self._cluster.controller.role
         if role is None:
             return
@@ -53,7 +53,9 @@ class MetadataWatch:
             found = {base: _digest(data) for base, _, data in batches_of(log, log.log_start_offset, self._log_end)}
             lost = sorted(base for base, digest in self._log.items() if found.get(base) != digest)
             if lost or end < self._log_end:
-                raise Violation(f"the controller came back without what it had committed: {lost[:5]}, up to {self._log_end}, has {end}")
+                raise Violation(
+                    f"the restarted controller lost records that it had committed: {lost[:5]}, up to {self._log_end}, has {end}"
+                )
         self._seen = role, end
         for base, following, data in batches_of(log, max(self._log_end, log.log_start_offset), end):
             self._log[base] = _digest(data)
@@ -61,25 +63,25 @@ class MetadataWatch:
 
 
 def differing(cluster: SimCluster) -> list[str]:
-    """Who takes the metadata for other than the controller does."""
+    """Return the nodes whose metadata differs from the controller's."""
     role = cluster.controller.role
     assert role is not None
-    found = [] if role.state.image == role.newest.image else ["the controller has decided what it has not committed"]
+    found = [] if role.state.image == role.newest.image else ["the controller has uncommitted decisions"]
     for node in cluster.nodes.values():
         assert node.broker is not None
         if node.broker.services.topics.image != role.newest.image:
-            found.append(f"{node.host} knows other metadata than the controller")
+            found.append(f"the metadata of {node.host} differs from the controller's")
     return found
 
 
 def check_step(before: MetadataImage, after: MetadataImage) -> None:
-    """Raises Violation where one image cannot follow the other."""
+    """Raise Violation if the image `after` cannot follow `before`."""
     for node, broker in after.brokers.items():
         old = before.brokers.get(node)
         if old is not None and (broker.epoch < old.epoch or (broker.epoch == old.epoch and broker.incarnation_id != old.incarnation_id)):
             raise Violation(f"broker {node} went from epoch {old.epoch} to {broker.epoch}")
     if len({broker.epoch for broker in after.brokers.values()}) != len(after.brokers):
-        raise Violation("two brokers have one epoch")
+        raise Violation("two brokers have the same epoch")
     every = after.brokers is not before.brokers or after.configs is not before.configs
     for topic_id, topic in after.topics.items():
         old_topic = before.topics.get(topic_id)
@@ -89,7 +91,7 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
             then = None if old_topic is None else old_topic.partitions.get(index)
             wrong = _wrong_registration(after, topic, now) or _wrong_step(then, now)
             if not wrong and nobody_may_lead(after, now) and not _may_be_given_up(before, after, topic, then):
-                wrong = "nobody may ever lead"
+                wrong = "no replica can ever lead it"
             if wrong:
                 raise Violation(f"{topic.name}-{index}: {wrong}: {then} -> {now}")
     if after.next_producer_id < before.next_producer_id:
@@ -97,25 +99,26 @@ def check_step(before: MetadataImage, after: MetadataImage) -> None:
 
 
 def min_isr(image: MetadataImage, topic: TopicImage) -> int:
-    """How many have to be in sync, by what is set on the topic or on all brokers."""
+    """Return the topic's min.insync.replicas, from the topic's or the cluster-wide setting."""
     text = next((text for text in _min_isr_set(image, topic) if text is not None), str(MIN_ISR))
     return min(int(text), topic.replication_factor)
 
 
 def _min_isr_set(image: MetadataImage, topic: TopicImage) -> list[str | None]:
-    """What is set on the topic, and on all brokers."""
+    """Return the settings of the topic and of all brokers."""
     resources = (ResourceType.TOPIC, topic.name), (ResourceType.BROKER, "")
     return [image.configs.get(resource, {}).get(_MIN_ISR_NAME) for resource in resources]
 
 
 def nobody_may_lead(image: MetadataImage, now: PartitionRegistration) -> bool:
-    """Whether only an unclean election can give it a leader again."""
+    """Return whether only an unclean election can elect a leader."""
     return not now.isr and (not image.features.get(ELR_VERSION, 0) or not (now.elr or now.last_known_elr))
 
 
 def _may_be_given_up(before: MetadataImage, after: MetadataImage, topic: TopicImage, then: PartitionRegistration | None) -> bool:
-    """Where how many have to be in sync was set while nobody was: that clears who is eligible (KAFKA TopicDelta.maybeClearElr). One image
-    may hold several decisions, so that the partition need not have been without a leader in the one before."""
+    """Return whether a partition may lose its last eligible leader: changing min.insync.replicas while no leader exists clears the eligible
+    leader replicas (KAFKA TopicDelta.maybeClearElr). One image may contain several decisions, so the partition may have had a leader in the
+    image before."""
     return then is not None and (nobody_may_lead(before, then) or _min_isr_set(before, topic) != _min_isr_set(after, topic))
 
 
@@ -124,27 +127,27 @@ def _wrong_registration(image: MetadataImage, topic: TopicImage, now: PartitionR
     replicas, in_sync, eligible = set(now.replicas), set(now.isr), set(now.elr)
     moving = {*now.adding_replicas, *now.removing_replicas}
     has_elr = image.features.get(ELR_VERSION, 0) >= 1
-    # Who is eligible may be no replica any more: a move that ends where too few are in sync leaves it (KAFKA maybePopulateTargetElr).
+    # An eligible leader need not be a replica: a reassignment that ends with too small an ISR leaves it (KAFKA maybePopulateTargetElr).
     rules = {
-        "one that is no replica is in sync": in_sync <= replicas and len(in_sync) == len(now.isr),
-        "the leader is not in sync": now.leader == -1 or now.leader in in_sync,
-        "one eligible to lead is in sync": not eligible & in_sync,
-        "one is eligible to lead where enough are in sync": not eligible or len(in_sync) < min_isr(image, topic),
-        "replicas and directories differ": len(now.directories) == len(now.replicas),
+        "the ISR is not a subset of the replicas": in_sync <= replicas and len(in_sync) == len(now.isr),
+        "the leader is not in the ISR": now.leader == -1 or now.leader in in_sync,
+        "an eligible leader replica is in the ISR": not eligible & in_sync,
+        "there are eligible leader replicas beside a large enough ISR": not eligible or len(in_sync) < min_isr(image, topic),
+        "replicas and directories differ in number": len(now.directories) == len(now.replicas),
         "the leader is fenced": now.leader not in fenced,
-        "one that is fenced is in sync": not fenced & in_sync or (not has_elr and len(in_sync) == 1),
-        "what comes and goes is no replica": moving <= replicas,
+        "a fenced broker is in the ISR": not fenced & in_sync or (not has_elr and len(in_sync) == 1),
+        "an added or removed replica is not a replica": moving <= replicas,
     }
     return ", ".join(what for what, holds in rules.items() if not holds)
 
 
 def _wrong_step(then: PartitionRegistration | None, now: PartitionRegistration) -> str:
-    if then is None or then == now:  # the same again, after the controller was started again
+    if then is None or then == now:  # equal after a restart of the controller
         return ""
     if now.leader_epoch < then.leader_epoch or now.partition_epoch <= then.partition_epoch:
-        return "an epoch went back"
+        return "an epoch decreased"
     if now.leader != then.leader and now.leader_epoch == then.leader_epoch:
-        return "two leaders of one epoch"
+        return "two leaders in one epoch"
     return ""
 
 

@@ -1,4 +1,4 @@
-"""A rule broken on purpose: one decision of a broker or a controller, in this process and as long as it is `made`. Types and names stay."""
+"""A rule that is broken on purpose: one function of a broker or controller is replaced in this process, for the duration of `made`."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Mutation:
-    """`instead(original)` gives what stands in the place of a method, of a property's getter, or of what a module calls by that name."""
+    """A replacement: `instead(original)` returns the substitute of a method, a property's getter, or a module's function."""
 
     rule: str
     owner: type | ModuleType
     name: str
     instead: Callable[[Any], Callable[..., Any]]
     also: Mutation | None = None
-    """Where two watch over one rule: the other one."""
+    """A second replacement, if two places enforce the rule."""
 
     @contextmanager
     def made(self) -> Iterator[None]:
-        """The rule is broken as long as this lasts."""
+        """Break the rule while the context lasts."""
         with self._replaced(), nullcontext() if self.also is None else self.also.made():
             yield
 
@@ -39,5 +39,5 @@ class Mutation:
 
 
 def nothing(original: Any) -> Callable[..., None]:
-    """In whose place nothing is done."""
+    """Replace a function by one that does nothing."""
     return lambda *_, **__: None

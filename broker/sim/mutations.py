@@ -1,4 +1,4 @@
-"""Is the simulation able to see anything? Rules broken on purpose, one at a time, each of which a campaign has to find."""
+"""Mutation tests of the simulation: rules that are broken on purpose, one at a time, each of which a campaign must detect."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MUTATIONS: Final = (*OF_BROKERS, *OF_THE_CONTROLLER)
 
 
 def found(mutation: Mutation, seeds: range) -> tuple[int, Outcome] | None:
-    """How many of the seeds it took to find it, and what showed it; None where they did not."""
+    """Return the number of seeds that it took to detect the mutation, and the failed run; None if no seed detected it."""
     with mutation.made():
         for count, seed in enumerate(seeds, 1):
             outcome = simulate(Plan.of(seed))

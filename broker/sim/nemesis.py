@@ -1,8 +1,9 @@
-"""What goes wrong in a simulation, and when: a list of faults, drawn before the run, so that a run can be repeated with fewer of them.
+"""The faults of a simulation: a list that is drawn before the run, so that a run can be repeated with fewer of them.
 
-Rule: only what Kafka promises to bear. A node loses what it did not sync only while every partition of it has another replica in sync, and
-nothing else is begun until the controller has heard of it: else what two replicas had acknowledged from their page caches may be lost,
-there as well. With flush.messages=1 everything acknowledged is on disk: any number may lose power at any time, and they do.
+Rule: faults stay within Kafka's guarantees. Without flush.messages=1, a node loses power (and what it did not sync) only while every
+partition has its full ISR, and no other fault begins until the controller has reacted; otherwise records that two replicas acknowledged
+from their page caches could be lost, in Kafka too. With flush.messages=1 everything acknowledged is on disk, so any number of nodes may
+lose power at any time.
 """
 
 from __future__ import annotations
@@ -38,14 +39,15 @@ OF_ANY_NODE: Final = (
 )
 KINDS: Final = (*OF_ANY_NODE, "no controller", CLIENT_DIES, ZOMBIE)
 _OF_CONTROLLER: Final = 0.15
-"""How often it is the controller that a fault is for."""
+"""Probability that a fault hits the controller."""
 _BLACKOUT: Final = 0.3
-"""How often all brokers lose power with the one that does, where that may be."""
+"""Probability that all brokers lose power together, where that is allowed."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """`kind` happens to `node` (and, between two, `peer`) at `at_ms`, and is over after `for_ms`. `draw` is its own chance, 0 to 1."""
+    """A fault of this `kind` at `node` (and, for links, `peer`), from `at_ms` for `for_ms`. `draw` is a random number of its own, 0 to
+    1."""
 
     at_ms: int
     kind: str
@@ -59,7 +61,7 @@ class Fault:
 
 
 def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[str, ...] = ()) -> list[Fault]:
-    """Faults between the two times; runs differ in which kinds they have, beside those that are sure, and how many."""
+    """Draw faults between the two times. Runs differ in the number of faults and in their kinds, which always include `sure`."""
     kinds = [*random.sample(KINDS, random.randint(1, 5)), *sure]
     every_ms = random.choice([400, 1_200, 3_000])
     faults = []
@@ -76,17 +78,17 @@ def drawn(random: Random, begin_ms: int, end_ms: int, nodes: int, sure: tuple[st
 
 
 class Nemesis:
-    """Lets the faults happen to a cluster. `told` are those that did. `synced`: everything acknowledged is on a disk."""
+    """Injects the faults into a cluster. `told` are those that happened. `synced`: everything acknowledged is on disk."""
 
     def __init__(self, loop: SimLoop, cluster: SimCluster, *, synced: bool) -> None:
         self.loop, self.cluster, self.synced = loop, cluster, synced
         self.told: list[Fault] = []
         self.over = False
         self.on_client: Callable[[Fault], Callable[[], None] | None] = lambda fault: None
-        """What becomes of clients is for whoever has them."""
+        """Called for faults of clients, which the simulation owns."""
         self._under_way = 0
         self._wounded: set[int] = set()
-        """Who lost power, and is still in some in-sync set by the registration it had."""
+        """Nodes that lost power and are still in some ISR from before."""
         self._does: dict[str, Callable[[SimNode, Fault], Callable[[], None] | None]] = {
             "kill": self._kill,
             "stop": self._stop,
@@ -107,12 +109,12 @@ class Nemesis:
         }
 
     def follow(self, faults: list[Fault]) -> None:
-        """Each at its time."""
+        """Schedule each fault at its time."""
         for fault in faults:
             self.loop.call_in_us(fault.at_ms * 1000 - self.loop.now_us, self._begin, fault)
 
     def heal(self) -> None:
-        """Everything is over: who is down starts, who is paused goes on, links and disks are as in the beginning."""
+        """End all faults: start stopped nodes, resume paused ones, and restore links and disks."""
         self.over = True
         self.cluster.network.heal()
         for node in self.cluster.everyone.values():
@@ -156,7 +158,7 @@ class Nemesis:
         return lambda: self.loop.resume(process)
 
     def _power(self, node: SimNode, fault: Fault) -> Callable[[], None] | None:
-        if not self.synced and node is not self.cluster.controller:  # which tells nobody what is not on its disk
+        if not self.synced and node is not self.cluster.controller:  # the controller publishes only what it has synced
             if self._under_way or not self._all_in_sync():
                 return None
             self._wounded.add(node.node_id)
@@ -272,19 +274,19 @@ class Nemesis:
         return [(node.host, other), (other, node.host)]
 
     def _other(self, fault: Fault) -> str:
-        """Who is at the other end: another broker, the controller, or a client."""
+        """Return the host at the other end of a link fault: another broker, the controller, or a client."""
         controller = [CONTROLLER_HOST] * (fault.node != CONTROLLER_ID)
         others = [self.cluster.nodes[fault.peer].host, *controller, *self.cluster.client_hosts]
         return others[int(fault.draw * 1000) % len(others)]
 
-    # --- what may be done --------------------------------------------------------------------------------------------------------------
+    # --- which faults are allowed ------------------------------------------------------------------------------------------------------
 
     def _all_in_sync(self) -> bool:
         topics = self.cluster.image.topics.values()
         return all(len(each.isr) == len(each.replicas) for topic in topics for each in topic.partitions.values())
 
     def _look_at_the_wounded(self) -> None:
-        """Whoever came back is in sync by what he has now; whoever is fenced is in sync no more."""
+        """Forget nodes that have rejoined, or that have left every ISR because they are fenced."""
         image = self.cluster.image
         for node in sorted(self._wounded):
             all_of_them = (each for topic in image.topics.values() for each in topic.partitions.values())

@@ -1,4 +1,4 @@
-"""The clocks of one node of a simulation, made of its loop's time: each node's may be set wrong, and run a little fast or slow."""
+"""The clocks of simulated nodes, derived from the loop's time: each can be set wrong, and run a little fast or slow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ BEGIN_MS: Final = 1_700_000_000_000
 
 
 class NodeClock(Clock):
-    """`skew_ms` is how far its wall time is ahead, and may be changed; of `drift` parts in a million its monotonic time is too fast."""
+    """A node's clock. `skew_ms` is how far its wall time is ahead, and may change; its monotonic time is `drift` parts per million fast."""
 
     __slots__ = ("_loop", "_millionths", "skew_ms")
 

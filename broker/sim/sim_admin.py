@@ -1,9 +1,12 @@
-"""Who administers a simulated cluster while it breaks: topics are created, extended, deleted and set, replicas moved, leaders elected.
+"""A simulated administrator, who creates, extends, deletes and configures topics, moves replicas, and elects leaders during faults.
 
-Rule: what an answer said for sure has to be so in the end. A request that nobody answered may be carried out at any later time, and so
-may one that was sent again in between: only the topic of one id is known to be gone, and of a setting that it has a value that was sent.
-How many have to be in sync is not set where nobody is, as far as it knows: that clears who is eligible (KIP-966), and nobody may ever
-lead, as in Kafka. Where it came too late it does in the end what a person would: has an election of whoever has the longest log.
+Rules:
+- What a response confirmed must be true in the end.
+- A request without a response may still be executed later, and so may one that was sent again. So only the topic of a known id is known to
+  be deleted, and a setting is known to have one of the values that were sent.
+- min.insync.replicas is not changed while a partition has an empty ISR, because that clears the eligible leader replicas (KIP-966), and no
+  replica could ever lead, as in Kafka. If the change came too late, the administrator finally does what a person would do: it elects the
+  replica with the longest log.
 """
 
 from __future__ import annotations
@@ -39,12 +42,12 @@ _PARTITIONS_MAX: Final = 4
 _PREFERRED, _UNCLEAN = 0, 1
 _TIMEOUT_MS: Final = 5_000
 _REFUSED_ONLY: Final = frozenset({ErrorCode.NOT_CONTROLLER, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.INVALID_REPLICATION_FACTOR})
-"""Who is told this knows that nothing was done."""
+"""Errors after which a request is known not to have been executed."""
 
 
 @dataclass
 class Managed:
-    """What is known for sure of a topic that the administrator made."""
+    """The confirmed state of a topic that the administrator created."""
 
     topic_id: bytes
     partitions: int
@@ -52,7 +55,7 @@ class Managed:
 
 
 class SimAdmin(SimClient):
-    """`fixed` are topics that stay, with their partitions, which are moved and set all the same; of `unclean` anybody may lead."""
+    """The administrator. `fixed` topics are never deleted, but moved and configured; `unclean` ones may have unclean elections."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, *, fixed: dict[str, int], unclean: tuple[str, ...], pause_ms: int
@@ -63,11 +66,11 @@ class SimAdmin(SimClient):
         self._sent: dict[tuple[str, str], list[str]] = {}
         self._set_for_sure: dict[tuple[str, str], None] = {}
         self.done = 0
-        """Requests that were carried out."""
+        """Number of confirmed requests."""
         self._made = 0
 
     async def administer(self, until_ms: int) -> None:
-        """One request after the other until that time."""
+        """Send one random request after the other until the given time."""
         deeds: list[Callable[[], Awaitable[None]]] = [
             self._create, self._create, self._delete, self._extend, self._set, self._set, self._move, self._move, self._move, self._elect
         ]  # fmt: skip
@@ -76,8 +79,8 @@ class SimAdmin(SimClient):
             await self.pause(self.random.randint(1, 2 * self.pause_ms))
 
     async def free_what_is_stuck(self) -> None:
-        """A replica that comes by one move and goes by the next one keeps both from ending, as in Kafka (changePartitionReassignment); and
-        nobody leads where nobody may."""
+        """Unblock what cannot end by itself: cancel reassignments in which a replica is both added and removed, which end in neither Ottla
+        nor Kafka (changePartitionReassignment), and elect a leader where no replica is eligible."""
         while True:
             image = self.cluster.image
             for topic in image.topics.values():
@@ -89,8 +92,8 @@ class SimAdmin(SimClient):
             await self.pause(1_000)
 
     async def elect_longest(self, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
-        """Whose log ends in the newest epoch, and there at the greatest offset, lacks nothing that was committed. An unclean election is
-        won by the first replica."""
+        """Elect the replica whose log ends in the newest epoch, and there at the greatest offset, because it has every committed record. As
+        an unclean election elects the first replica, move that one to the front first."""
         logs = {node: partition_at(self.cluster.nodes[node], topic, index) for node in now.replicas}
         ends = {node: (found.log.epochs.latest, found.log.log_end_offset) for node, found in logs.items() if found is not None}
         longest = max(now.replicas, key=lambda node: ends.get(node, (-1, -1)))
@@ -101,21 +104,21 @@ class SimAdmin(SimClient):
             await self._asked(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
 
     def wrong(self, image: MetadataImage) -> list[str]:
-        """What was said for sure, and is not so."""
+        """Return confirmed changes that are not in the metadata."""
         found = []
         for name, known in self.known.items():
             topic = image.topics.get(known.topic_id)
             if known.deleted != (topic is None):
-                found.append(f"topic {name}, of which it was said that it is {'deleted' if known.deleted else 'there'}, is not")
+                found.append(f"topic {name} was confirmed to {'be deleted' if known.deleted else 'exist'}, but the metadata says otherwise")
             elif topic is not None and len(topic.partitions) < known.partitions:
                 found.append(f"topic {name} has {len(topic.partitions)} of {known.partitions} partitions")
         for name, setting in self._set_for_sure:
             now = image.configs.get((ResourceType.TOPIC, name), {}).get(setting)
             if image.topic(name) is not None and now not in self._sent[name, setting]:
-                found.append(f"{setting} of {name} was set, and is {now}")
+                found.append(f"{setting} of {name} was set, but is {now}")
         return found
 
-    # --- what it does --------------------------------------------------------------------------------------------------------------
+    # --- its requests --------------------------------------------------------------------------------------------------------------
 
     async def _create(self) -> None:
         if len(self._there()) >= _EXTRA_MAX:
@@ -145,7 +148,7 @@ class SimAdmin(SimClient):
             self.known[name].partitions = count
 
     async def _set(self) -> None:
-        """Of a fixed topic how many have to be in sync; of another how long it is kept."""
+        """Set min.insync.replicas of a fixed topic, or the retention of another."""
         name = self._any_extra() if self.random.random() < 0.3 else self.random.choice(list(self.fixed))
         if not name or name in self.unclean or (name in self.fixed and not self._is_led(name)):
             return
@@ -158,7 +161,7 @@ class SimAdmin(SimClient):
             self.done += 1
 
     async def _move(self) -> None:
-        """Some partition's replicas to other brokers, or in another order; now and then what is under way is given up."""
+        """Move the replicas of a partition, or reorder them; sometimes cancel a reassignment."""
         there = {**self.fixed, **{name: self.known[name].partitions for name in self._there()}}
         name = self.random.choice(list(there))
         replicas = self.random.sample(list(self.cluster.nodes), self.random.choice([2, 2, 3]))
@@ -168,7 +171,7 @@ class SimAdmin(SimClient):
             self.done += 1
 
     async def _elect(self) -> None:
-        """The preferred leaders of all partitions; or of one topic anybody, where nobody leads."""
+        """Elect the preferred leaders of all partitions, or request an unclean election of one topic."""
         if self.unclean and self.random.random() < 0.5:
             wanted = [k43.TopicPartitions(name, list(range(self.fixed[name]))) for name in self.unclean]
             answer = await self._asked(k43.ElectLeadersRequest(_UNCLEAN, wanted, _TIMEOUT_MS))
@@ -176,7 +179,7 @@ class SimAdmin(SimClient):
             answer = await self._asked(k43.ElectLeadersRequest(_PREFERRED, None, _TIMEOUT_MS))
         self.done += answer is not None and answer.error_code == ErrorCode.NONE
 
-    # --- what it knows -------------------------------------------------------------------------------------------------------------
+    # --- its knowledge -------------------------------------------------------------------------------------------------------------
 
     def _there(self) -> list[str]:
         return [name for name, known in self.known.items() if not known.deleted]
@@ -190,7 +193,7 @@ class SimAdmin(SimClient):
         return all(each.isr for each in image.topics[image.topic_ids[name]].partitions.values())
 
     def _settled(self, name: str, error: int | None) -> bool:
-        """Whether it is done. Of a topic of which that cannot be said nothing more is claimed."""
+        """Return whether a request succeeded. If that is unknown, nothing more is claimed about the topic."""
         if error == ErrorCode.NONE:
             self.done += 1
             return True
@@ -199,7 +202,7 @@ class SimAdmin(SimClient):
         return False
 
     async def _asked(self, request: Message) -> Any:
-        """Some broker's answer; None where there was none."""
+        """Send a request to a random broker; return the response, or None if there was none."""
         try:
             return await self.call(self.random.choice(list(self.cluster.nodes)), request)
         except LinkBroken:
@@ -208,5 +211,5 @@ class SimAdmin(SimClient):
 
 
 def _moves(topic: str, index: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
-    """Without replicas: what is under way is given up."""
+    """Build a request to reassign a partition; without replicas, to cancel the reassignment."""
     return AlterPartitionReassignmentsRequest(_TIMEOUT_MS, topics=[ReassignableTopic(topic, [ReassignablePartition(index, replicas)])])

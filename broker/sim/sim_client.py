@@ -1,4 +1,4 @@
-"""What every client of a simulation is: a process with connections to brokers, which knows from one of them who leads what."""
+"""The base of all simulated clients: a process with connections to brokers, which learns leaders and coordinators from metadata."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REQUEST_MS: Final = 10_000
 
 
 class SimClient:
-    """`name` is its host, and what it calls itself. A process that died is followed by another (`reborn`), without anything it knew."""
+    """A client; `name` is its host and its client id. When it is killed, a new process without any state takes its place."""
 
     def __init__(self, name: str, cluster: SimCluster, random: Random) -> None:
         self.name, self.cluster, self.random = name, cluster, random
@@ -40,15 +40,15 @@ class SimClient:
         self._links: dict[int, NodeClient] = {}
         self._leaders: dict[Place, tuple[int, int]] = {}
         self._newest: dict[Place, int] = {}
-        """The greatest leader epoch that it was told of: what is older comes from a broker that knows less (KAFKA Metadata)."""
+        """The greatest leader epoch seen for each partition: metadata with an older one is out of date (KAFKA Metadata)."""
         self._coordinators: dict[tuple[str, int], int] = {}
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """It does this from now on."""
+        """Run `work` as the client's task."""
         self.loop.spawn(self.process, self._run(work))
 
     def kill(self) -> None:
-        """As SIGKILL ends it; it can be started again."""
+        """Kill the process, as SIGKILL does; the client can be started again."""
         self.loop.kill(self.process)
         self.cluster.network.process_died(self.process, power=False)
         self._begin()
@@ -58,11 +58,11 @@ class SimClient:
         await work
 
     async def pause(self, ms: int = BACKOFF_MS) -> None:
-        """Lets time pass."""
+        """Wait."""
         await pause(self.timers, self.clock, ms)
 
     async def call(self, node_id: int, request: Message, version: int | None = None) -> Any:
-        """A broker's answer. Raises LinkBroken."""
+        """Send a request to a broker and return the response. Raises LinkBroken."""
         link = self._links.get(node_id)
         if link is None:
             node = Node(node_id, self.cluster.nodes[node_id].host, 9092)
@@ -72,7 +72,7 @@ class SimClient:
         return await link.call(request, timeout_ms=REQUEST_MS, version=version)
 
     async def anybody(self, request: Message, version: int | None = None) -> Any:
-        """The answer of some broker; asks until there is one."""
+        """Send a request to random brokers until one responds."""
         while True:
             try:
                 return await self.call(self.random.choice(list(self.cluster.nodes)), request, version)
@@ -80,7 +80,7 @@ class SimClient:
                 await self.pause()
 
     async def leader_of(self, place: Place) -> int:
-        """As far as it knows; asks until it knows any."""
+        """Return the partition's leader as far as the client knows; ask until it knows one."""
         while place not in self._leaders:
             answer = await self.anybody(MetadataRequest([MetadataRequestTopic(name=place[0])], allow_auto_topic_creation=False), 12)
             for topic in answer.topics:
@@ -93,15 +93,15 @@ class SimClient:
         return self._leaders[place][0]
 
     def leader_epoch_of(self, place: Place) -> int:
-        """The epoch of the leadership that it knows of."""
+        """Return the leader epoch of the known leader."""
         return self._leaders.get(place, (-1, -1))[1]
 
     def forget_leader(self, place: Place) -> None:
-        """It was wrong, or may be."""
+        """Forget the leader, which is wrong or may be."""
         self._leaders.pop(place, None)
 
     async def coordinator_of(self, key: str, kind: int) -> int:
-        """The broker that coordinates a group (kind 0) or a transactional id (kind 1); asks until it knows."""
+        """Return the coordinator of a group (kind 0) or a transactional id (kind 1); ask until it is known."""
         while (key, kind) not in self._coordinators:
             answer = await self.anybody(FindCoordinatorRequest(key_type=kind, coordinator_keys=[key]), 4)
             (found,) = answer.coordinators
@@ -112,7 +112,7 @@ class SimClient:
         return self._coordinators[key, kind]
 
     async def ask_coordinator(self, key: str, kind: int, request: Message, version: int | None = None) -> Any:
-        """The coordinator's answer. Raises LinkBroken; whoever is asked next is looked for anew then."""
+        """Send a request to the coordinator and return the response. Raises LinkBroken, and forgets the coordinator then."""
         node = await self.coordinator_of(key, kind)
         try:
             return await self.call(node, request, version)
@@ -121,5 +121,5 @@ class SimClient:
             raise
 
     def forget_coordinator(self, key: str, kind: int) -> None:
-        """It was wrong, or may be."""
+        """Forget the coordinator, which is wrong or may be."""
         self._coordinators.pop((key, kind), None)

@@ -1,4 +1,4 @@
-"""Brokers and their controller as processes of a simulation, each on a host, a disk and a clock of its own."""
+"""Brokers and their controller as processes of a simulation, each with its own host, disk and clock."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ CONTROLLER_PORT: Final = 9093
 MIN_ISR: Final = 2
 """min.insync.replicas of every node."""
 SESSION_MS: Final = 4_000
-"""How long a broker may be silent, and a replica behind: much less than faults last."""
+"""broker.session.timeout.ms and replica.lag.time.max.ms: much shorter than the faults."""
 RESTART_US: Final = 500_000
 SYNC_US: Final = (50, 5_000)
-"""How long a step of a thread takes, from and to: an fsync is two."""
+"""Range of the duration of a step on a thread; an fsync takes two."""
 
 
 class SimNode(ABC):
-    """The place (id and host) of a process that serves: its disk and its clock outlive it. `serves` says that it has started."""
+    """A server's host and id, with its disk and clock, which outlive its processes. `serves`: the current process has started."""
 
     def __init__(self, place: tuple[int, str], loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         self.node_id, self.host = place
@@ -53,7 +53,7 @@ class SimNode(ABC):
         self.process: Process | None = None
         self.serves = self.wanted = False
         self.ends: list[str] = []
-        """Why processes of it ended by themselves; empty for what was told to."""
+        """Why its processes ended by themselves; empty strings for requested ends."""
         self.sync_us = SYNC_US
         self.on_disk_call: Callable[[str, Path], None] = lambda operation, path: None
         self._running: Broker | ControllerNode | None = None
@@ -68,11 +68,11 @@ class SimNode(ABC):
 
     @property
     def is_up(self) -> bool:
-        """Whether it has a process."""
+        """Whether it has a running process."""
         return self.process is not None and self.process.life is not ProcessLife.DEAD
 
     def start(self) -> None:
-        """Begins a process, as soon as there is none."""
+        """Start a process unless one runs."""
         self.wanted = True
         if self.is_up:
             return
@@ -83,7 +83,7 @@ class SimNode(ABC):
         self.loop.spawn(process, self._live(environment))
 
     def kill(self, *, power: bool = False) -> None:
-        """As SIGKILL ends it; with `power` what was not synced is lost, too, and nobody is told."""
+        """Kill the process, as SIGKILL does; with `power`, also lose what was not synced, and leave connections silent."""
         self.wanted = False
         process = self.process
         if process is None or process.life is ProcessLife.DEAD:
@@ -98,13 +98,13 @@ class SimNode(ABC):
         self._running, self.serves = None, False
 
     def stop(self) -> None:
-        """As SIGTERM ends it: a broker leaves the cluster, and closes its logs."""
+        """Stop the process, as SIGTERM does: a broker performs a controlled shutdown and closes its logs."""
         if self._running is not None and self.process is not None and self.serves:
             self.wanted = self.serves = False
             self.loop.spawn(self.process, self._stop(self._running))
 
     def exit(self, why: str) -> None:
-        """Its process ends itself, amid what it does, and is started again."""
+        """End the process at its own request, in the middle of a call, and restart it later."""
         if not self.is_up:
             raise Died(f"{self.host} has no process")
         self.ends.append(why)
@@ -144,14 +144,14 @@ class SimNode(ABC):
 
     def _threads(self) -> Threads:
         def made(count: int, name: str) -> SimThreads | InlineThreads:
-            # Who closes the logs waits for the disk without letting the loop go on.
+            # Closing the logs blocks the loop until the disk is done.
             return InlineThreads(count, name) if name == "close" else SimThreads(self.loop, lambda: self.random.randint(*self.sync_us))
 
         return made
 
 
 class SimBroker(SimNode):
-    """`broker` is there from when it was begun until its process ends."""
+    """A broker. `broker` exists from the start of its process to its end."""
 
     def __init__(self, node_id: int, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         host = f"node{node_id}"
@@ -169,7 +169,7 @@ class SimBroker(SimNode):
 
 
 class SimController(SimNode):
-    """The cluster's controller. `image` is what it committed last, as far as anybody was told; `on_committed` is called with each."""
+    """The controller. `image` is the last committed image that was published; `on_committed` is called with each."""
 
     def __init__(self, loop: SimLoop, network: SimNetwork, random: Random, settings: dict[str, str]) -> None:
         listener = f"{LISTENER}://{CONTROLLER_HOST}:{CONTROLLER_PORT}"
@@ -181,13 +181,13 @@ class SimController(SimNode):
 
     @property
     def role(self) -> ControllerRole | None:
-        """Of the process that runs, once it serves."""
+        """The controller role of the running process, once it serves."""
         assert not isinstance(self._running, Broker)
         return self._running.role if self._running is not None and self.serves else None
 
     @property
     def is_at_work(self) -> bool:
-        """Whether it serves, is not paused, and its disk does not stall."""
+        """Whether it serves, is not paused, and its disk is not stalled."""
         process = self.process
         return self.serves and process is not None and process.life is ProcessLife.RUNNING and self.sync_us == SYNC_US
 
@@ -210,7 +210,7 @@ class SimController(SimNode):
 
 
 class SimCluster:
-    """`size` brokers (`nodes`), with ids from 1, and a controller; `everyone` is all of them."""
+    """A cluster of `size` brokers (`nodes`), with ids from 1, and a controller; `everyone` contains all of them."""
 
     def __init__(self, loop: SimLoop, random: Random, size: int = 3, **settings: str) -> None:
         self.loop = loop
@@ -223,16 +223,16 @@ class SimCluster:
 
     @property
     def image(self) -> MetadataImage:
-        """The cluster's metadata, as it was committed last."""
+        """The last committed metadata."""
         return self.controller.image
 
     def start(self) -> None:
-        """Begins everything."""
+        """Start all nodes."""
         for node in self.everyone.values():
             node.start()
 
     def all_serve(self) -> bool:
-        """Whether every node has started, and no broker is fenced."""
+        """Return whether every node has started, and no broker is fenced."""
         brokers = self.image.brokers
         return self.controller.serves and all(
             node.serves and node.node_id in brokers and not brokers[node.node_id].fenced for node in self.nodes.values()
@@ -240,14 +240,14 @@ class SimCluster:
 
 
 async def sleep(loop: SimLoop, ms: float) -> None:
-    """Until so much time has passed in the simulation."""
+    """Wait in virtual time."""
     passed: asyncio.Future[None] = loop.create_future()
     loop.call_in_us(round(ms * 1000), passed.set_result, None)
     await passed
 
 
 async def until(loop: SimLoop, holds: Callable[[], bool], at_most_ms: int, every_ms: int = 20) -> bool:
-    """Waits until it holds; False where it did not in that time."""
+    """Wait until `holds` returns True; return False if it does not within `at_most_ms`."""
     end_us = loop.now_us + at_most_ms * 1000
     while not holds():
         if loop.now_us >= end_us:
@@ -257,7 +257,7 @@ async def until(loop: SimLoop, holds: Callable[[], bool], at_most_ms: int, every
 
 
 def run(loop: SimLoop, work: Coroutine[Any, Any, Any]) -> Any:
-    """Runs the work to its end, and nothing after that."""
+    """Run the work to its end, then close the loop."""
     try:
         return loop.run_until_complete(work)
     finally:

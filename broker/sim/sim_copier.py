@@ -1,5 +1,5 @@
-"""A read-process-write loop of a simulation: what one partition holds is written to another topic, each piece in a transaction with the
-offset that it ends at; some transactions are aborted on purpose.
+"""A simulated read-process-write loop: copies the records of a partition to another topic, in transactions that include the consumed
+offset. Some transactions are aborted on purpose.
 
 Source: KAFKA TransactionManager, with transaction.version 2 (KIP-890).
 """
@@ -29,15 +29,15 @@ _ABORTABLE: Final = frozenset({ErrorCode.TRANSACTION_ABORTABLE})
 
 
 class Fenced(Exception):
-    """This session's epoch is no more: another one began, here or elsewhere."""
+    """The session's producer epoch is fenced, by an instance elsewhere or by the coordinator."""
 
 
 class AbortNeeded(Exception):
-    """The transaction cannot be committed any more."""
+    """The transaction can only be aborted."""
 
 
 class SimCopier(SimProducer):
-    """Copies `source` to the `targets`. One that was `superseded` ends when it is fenced, any other begins anew."""
+    """Copies `source` to the `targets`. After fencing, a `superseded` copier ends, any other starts a new session."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, source: Place, targets: list[Place]
@@ -50,7 +50,7 @@ class SimCopier(SimProducer):
         self._sequences: dict[Place, int] = {}
 
     async def copy(self) -> None:
-        """Until another has its transactional id."""
+        """Copy until another instance takes over the transactional id."""
         while not self.superseded:
             try:
                 await self._session()
@@ -126,7 +126,7 @@ class SimCopier(SimProducer):
         return max(0, offset)
 
     async def _asked(self, key: str, kind: int, request: Message, version: int) -> Any:
-        """The answer that has no error. Raises Fenced, AbortNeeded; asks again where that helps."""
+        """Send a request to a coordinator until it succeeds; retry retriable errors. Raises Fenced, AbortNeeded."""
         while True:
             error = UNKNOWN
             try:
@@ -146,7 +146,7 @@ class SimCopier(SimProducer):
 
 
 def error_of(answer: Any) -> ErrorCode:
-    """The first error that it tells."""
+    """Return the first error code of a response."""
     if isinstance(answer, k28.TxnOffsetCommitResponse):
         return ErrorCode(answer.topics[0].partitions[0].error_code)
     if isinstance(answer, k09.OffsetFetchResponse):

@@ -1,7 +1,7 @@
-"""What must hold in a cluster at every moment, and what must be so when everything has healed.
+"""Invariants of a running cluster, and of its state after all faults are healed.
 
-Rules: the metadata's are in `metadata_judge`; the logs' are those of the protocol of replication: what is below a high watermark that a
-leader told is in the log of every later one, to the last byte.
+The metadata's invariants are in `metadata_judge`. The logs' invariants are those of the replication protocol: records below a high
+watermark that a leader has reported are in the log of every later leader, byte for byte.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from ottla.broker.storage.leader_epochs import UNDEFINED, EpochStart
 from ottla.broker.storage.partition_log import PartitionLog
 
 FENCED_AFTER_US: Final = (SESSION_MS + 2_000) * 1_000
-"""Its session, until the controller looks, and until what that decides is on disk."""
+"""Time until a silent broker is fenced: its session, the controller's next check, and the sync of the decision."""
 UNCLEAN_SETTING: Final = "unclean.leader.election.enable"
 
 
 @dataclass
 class _Committed:
-    """What leaders have told to be committed: the end, and by base offset what the batch is."""
+    """What the leaders of a partition have reported as committed: the end offset, and a digest of each batch by base offset."""
 
     end: int = 0
     batches: dict[int, bytes] = field(default_factory=dict)
@@ -38,15 +38,15 @@ class _Committed:
     """The newest leader epoch, and its high watermark."""
     leader: int = -1
     epochs: Sequence[EpochStart] = ()
-    """Of the log of that leader."""
+    """Leader epochs of that leader's log."""
     unclean: list[int] = field(default_factory=list)
-    """Leader epochs that began with somebody who may lack what was committed, where that is allowed."""
+    """Leader epochs that began with an unclean election, where that is allowed."""
     lost_from: int = INT64_MAX
-    """What may be lost by those of them of which a leader was seen."""
+    """The first offset that the observed unclean elections may have lost."""
 
 
 class _Kept(NamedTuple):
-    """The greatest high watermark of one replica, as long as its process lives, and the leader epoch in which it had it."""
+    """The greatest high watermark of a replica during the life of its process, and its leader epoch."""
 
     partition: Partition
     end: int
@@ -54,9 +54,9 @@ class _Kept(NamedTuple):
 
 
 class Watch:
-    """Looks at a running cluster, as often as it is asked to. Raises Violation.
+    """Checks a running cluster whenever `look` is called. Raises Violation.
 
-    `unclean`: every topic may have unclean elections, not only those that are configured so.
+    `unclean`: all topics may have unclean elections, not only those with that setting.
     """
 
     def __init__(self, cluster: SimCluster, *, unclean: bool = False) -> None:
@@ -68,10 +68,10 @@ class Watch:
         self._marks: dict[tuple[int, bytes, int], tuple[Partition, int, int]] = {}
         self._kept: dict[tuple[int, bytes, int], _Kept] = {}
         self.cuts_below = 0
-        """How often a replica was seen cut below a high watermark that it had told."""
+        """How often a replica was truncated below a high watermark that it had reported."""
 
     def look(self) -> None:
-        """Everything that has changed since the last time."""
+        """Check everything that has changed since the last call."""
         self._look_at_the_silent()
         for before, after in self.metadata.look():
             self._look_at_partitions(before, after)
@@ -81,22 +81,22 @@ class Watch:
                     self._look_at(node.node_id, partition)
 
     def _look_at_the_silent(self) -> None:
-        """Who has no process is fenced when its session is over, if the controller can."""
+        """Check that a broker without a process is fenced after its session timeout, if the controller can work."""
         cluster, now_us = self._cluster, self._cluster.loop.now_us
         if not cluster.controller.is_at_work:
             self._silent_us.clear()
             return
         for node in cluster.nodes.values():
-            may_be_heard = cluster.network.road(node.host, cluster.controller.host).blocked  # what the dead sent is held, and arrives later
+            may_be_heard = cluster.network.road(node.host, cluster.controller.host).blocked  # its held heartbeats may still arrive
             if node.is_up or may_be_heard:
                 self._silent_us.pop(node.node_id, None)
             elif now_us - self._silent_us.setdefault(node.node_id, now_us) > FENCED_AFTER_US:
                 registered = cluster.image.brokers.get(node.node_id)
                 if registered is not None and not registered.fenced:
-                    raise Violation(f"{node.host} is silent for {FENCED_AFTER_US // 1_000_000} s, and not fenced")
+                    raise Violation(f"{node.host} has been silent for {FENCED_AFTER_US // 1_000_000} s, but is not fenced")
 
     def _look_at_partitions(self, before: MetadataImage, after: MetadataImage) -> None:
-        """Who joins an in-sync set has all that is committed: it may be the next to lead. Who was in none leads only where it may."""
+        """Check that a replica joins the ISR only with every committed record, and that only eligible replicas are elected."""
         for topic_id, topic in after.topics.items():
             old_topic = before.topics.get(topic_id)
             if old_topic is None or old_topic is topic:
@@ -109,17 +109,17 @@ class Watch:
                     self._has_joined(self._cluster.nodes[node], topic, index)
 
     def _elected_outside(self, image: MetadataImage, topic: TopicImage, index: int, now: PartitionRegistration) -> None:
-        """The last leader may come back where nobody else is left (KIP-966), and has everything."""
+        """Note an unclean election, if allowed. Otherwise it was the last leader, elected when no other replica is left (KIP-966)."""
         if self._unclean or image.configs.get((ResourceType.TOPIC, topic.name), {}).get(UNCLEAN_SETTING) == "true":
             self._committed.setdefault((topic.topic_id, index), _Committed()).unclean.append(now.leader_epoch)
 
     def lost_from(self, partition: Partition) -> int:
-        """What all unclean elections together may have lost of a partition: from this offset on."""
+        """Return the first offset that unclean elections may have lost."""
         return self._committed.get((partition.log.topic_id, partition.index), _Committed()).lost_from
 
     @property
     def unclean_elections(self) -> int:
-        """How many there were."""
+        """The number of unclean elections."""
         return sum(len(known.unclean) for known in self._committed.values())
 
     def _has_joined(self, node: SimBroker, topic: TopicImage, index: int) -> None:
@@ -129,13 +129,13 @@ class Watch:
             return
         end = partition.log.log_end_offset
         if end < known.end:
-            raise Violation(f"node {node.node_id} joins {topic.name}-{index} with a log up to {end}; committed is up to {known.end}")
+            raise Violation(f"node {node.node_id} joins the ISR of {topic.name}-{index} with log end {end}; committed is up to {known.end}")
 
     def _look_at(self, node: int, partition: Partition) -> None:
         replica, log = partition.replica, partition.log
         mark, end = replica.high_watermark, log.log_end_offset
         if mark > end:
-            raise Violation(f"node {node}: the high watermark {mark} of {_name(partition)} is beyond the log's end {end}")
+            raise Violation(f"node {node}: the high watermark {mark} of {_name(partition)} is beyond the log end {end}")
         key = (node, log.topic_id, partition.index)
         self._look_at_cuts(key, partition, mark)
         now = (partition, mark, replica.leader_epoch)
@@ -149,9 +149,10 @@ class Watch:
             self._look_at_leader(node, partition, mark)
 
     def _look_at_cuts(self, key: tuple[int, bytes, int], partition: Partition, mark: int) -> None:
-        """A replica is cut below a high watermark that it had only after an unclean election of its partition.
+        """Check that a replica is truncated below its high watermark only after an unclean election.
 
-        A follower has what its leader told to be committed, so every clean leader has it, too, and nobody makes a follower drop it.
+        A follower has the records that its leader reported as committed. Every cleanly elected leader has them too, so none can make the
+        follower truncate them.
         """
         kept, end, epoch = self._kept.get(key), partition.log.log_end_offset, partition.replica.leader_epoch
         if kept is not None and kept.partition is partition:
@@ -160,7 +161,7 @@ class Watch:
             if end < kept.end:
                 self.cuts_below += 1
                 if not any(unclean > kept.epoch for unclean in self._committed.get(key[1:], _Committed()).unclean):
-                    told = f"is cut at {end} in epoch {epoch}, below its high watermark {kept.end} of epoch {kept.epoch}"
+                    told = f"is truncated to {end} in epoch {epoch}, below its high watermark {kept.end} of epoch {kept.epoch}"
                     raise Violation(f"node {key[0]}: {_name(partition)} {told}, without an unclean election")
         self._kept[key] = _Kept(partition, mark, epoch)
 
@@ -174,7 +175,7 @@ class Watch:
             raise Violation(f"nodes {known.leader} and {node} both lead {_name(partition)} in epoch {epoch}")
         if epoch == known.led[0] and mark < known.led[1]:
             raise Violation(
-                f"node {node}: the high watermark of {_name(partition)} went back from {known.led[1]} to {mark} in epoch {epoch}"
+                f"node {node}: the high watermark of {_name(partition)} decreased from {known.led[1]} to {mark} in epoch {epoch}"
             )
         if epoch > known.led[0]:
             self._has_all(node, partition, known)
@@ -184,7 +185,7 @@ class Watch:
             known.end = following
 
     def _is_at_successor(self, node: int, partition: Partition, known: _Committed, mark: int) -> None:
-        """Who does not know yet that it leads no more can commit only what its successor had before it began."""
+        """Check a leader that has not heard of its successor: it can commit only records that the successor had when it was elected."""
         if known.unclean and known.unclean[-1] > partition.replica.leader_epoch:
             return
         late = list(batches_of(partition.log, known.end, mark))
@@ -193,11 +194,11 @@ class Watch:
             theirs = partition_at(other, topic, partition.index) if late and topic is not None else None
             leads = theirs is not None and theirs.replica.leads and theirs.replica.leader_epoch == known.led[0]
             if theirs is not None and leads and late != list(batches_of(theirs.log, known.end, mark)):
-                told = f"commits {_name(partition)} up to {mark}, which its successor {other.node_id} has not"
+                told = f"commits {_name(partition)} up to {mark}, which its successor {other.node_id} does not have"
                 raise Violation(f"node {node} of the old epoch {partition.replica.leader_epoch} {told}")
 
     def _has_all(self, node: int, partition: Partition, known: _Committed) -> None:
-        """A new leader has everything that was committed, but for what an unclean election may lose."""
+        """Check that a new leader has every committed record, except those that an unclean election may lose."""
         start = partition.log.log_start_offset
         elected = next((epoch for epoch in known.unclean if epoch > known.led[0]), None)
         if elected is not None:
@@ -211,15 +212,15 @@ class Watch:
         if wanted != found:
             lost = sorted(base for base in wanted if found.get(base) != wanted[base]) or sorted(found.keys() - wanted.keys())
             raise Violation(
-                f"node {node} leads {_name(partition)} in epoch {partition.replica.leader_epoch}, without the committed {lost[:5]}; "
+                f"node {node} leads {_name(partition)} in epoch {partition.replica.leader_epoch} without the committed {lost[:5]}; "
                 f"its log ends at {partition.log.log_end_offset}, committed is up to {known.end}"
             )
 
 
 def parted_at(log: PartitionLog, elected: int, epochs: Sequence[EpochStart]) -> int:
-    """Up to where a log, as it was when leader epoch `elected` began, is one with a log of these leader epochs.
+    """Return the offset up to which a log, as it was when leader epoch `elected` began, agrees with a log of these leader epochs.
 
-    That may be before its end: in the place of what was committed it may hold what never was, or what an earlier such election had lost.
+    That may be below its end: it may contain records that were never committed, or that an earlier unclean election had lost.
     """
     own = [each for each in log.epochs.entries if each.epoch < elected]
     starts = sorted({each.start_offset for each in (*own, *epochs)})
@@ -233,7 +234,7 @@ def _epoch_at(epochs: Sequence[EpochStart], offset: int) -> int:
 
 
 def partition_at(node: SimBroker, topic: TopicImage, index: int) -> Partition | None:
-    """A node's replica, if it serves it."""
+    """Return a node's replica of a partition, if the node serves it."""
     if not node.serves or node.broker is None:
         return None
     found = node.broker.services.partitions.by_topic_id(topic.topic_id)
@@ -244,7 +245,7 @@ def partition_at(node: SimBroker, topic: TopicImage, index: int) -> Partition | 
 
 
 def unequal_replicas(cluster: SimCluster) -> list[str]:
-    """Partitions whose replicas are not the same to the last byte."""
+    """Return partitions whose replicas are not equal byte for byte."""
     found = []
     for topic in cluster.image.topics.values():
         for index, registration in topic.partitions.items():
@@ -261,7 +262,7 @@ def unequal_replicas(cluster: SimCluster) -> list[str]:
 
 
 def unsettled(cluster: SimCluster) -> list[str]:
-    """What keeps the cluster from being whole: brokers, in-sync sets, high watermarks, open transactions, replicas that come or go."""
+    """Return what keeps the cluster from being at rest: brokers, ISRs, high watermarks, open transactions, reassignments."""
     if not cluster.all_serve():
         return [f"{node.host} does not serve" for node in cluster.everyone.values() if not node.serves] or ["a broker is fenced"]
     found = differing(cluster)
@@ -269,27 +270,27 @@ def unsettled(cluster: SimCluster) -> list[str]:
         for index, now in topic.partitions.items():
             place = f"{topic.name}-{index}"
             if len(now.isr) != len(now.replicas) or now.adding_replicas or now.removing_replicas:
-                found.append(f"{place}: in sync are {now.isr} of {now.replicas}, coming {now.adding_replicas}")
+                found.append(f"{place}: the ISR is {now.isr} of {now.replicas}, adding {now.adding_replicas}")
             for node in cluster.nodes.values():
                 why = _unsettled_replica(partition_at(node, topic, index), node.node_id, now)
                 found += [f"{place}: node {node.node_id} {why}"] if why else []
     for node in cluster.nodes.values():
         assert node.broker is not None
         there = {partition.log.topic_id for partition in node.broker.services.partitions}
-        found += [f"node {node.node_id} has a topic that is deleted"] if there - cluster.image.topics.keys() else []
+        found += [f"node {node.node_id} has a deleted topic"] if there - cluster.image.topics.keys() else []
     return found
 
 
 def _unsettled_replica(partition: Partition | None, node: int, now: PartitionRegistration) -> str:
     if node not in now.replicas or partition is None:
-        return "" if (node in now.replicas) == (partition is not None) else "has it, or lacks it"
+        return "" if (node in now.replicas) == (partition is not None) else "has or lacks a replica contrary to the metadata"
     log, replica = partition.log, partition.replica
     if replica.leader_epoch != now.leader_epoch or replica.leads != (now.leader == node):
         return f"is in leader epoch {replica.leader_epoch} of {now.leader_epoch}"
     if replica.high_watermark != log.log_end_offset:
         return f"has committed {replica.high_watermark} of {log.log_end_offset}"
     if replica.leads and log.last_stable_offset != log.log_end_offset:
-        return f"has a transaction open since {log.last_stable_offset}"
+        return f"has an open transaction from offset {log.last_stable_offset} on"
     return ""
 
 

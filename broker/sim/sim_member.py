@@ -1,6 +1,6 @@
-"""Members of a consumer group in a simulation: they read what the group gives them, and commit how far they came.
+"""Simulated members of a consumer group: they read their assigned partitions and commit their positions.
 
-Source: KIP-848; KAFKA AbstractMembershipManager.
+Sources: KIP-848; KAFKA AbstractMembershipManager.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OUT: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EP
 
 
 class GroupGiven:
-    """What all members of the group were given together, and the greatest offsets that were committed for sure."""
+    """What all members together were delivered, and the greatest confirmed offset commits."""
 
     def __init__(self) -> None:
         self.delivered: dict[Place, set[Delivered]] = {}
@@ -38,7 +38,7 @@ class GroupGiven:
 
 
 class SimMember(SimClient):
-    """Reads its share of one topic: as far as it gets in a turn, then commits, then says that it is there."""
+    """A member that repeatedly sends a heartbeat, reads its assigned partitions of one topic, and commits."""
 
     def __init__(self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, topic: str, group: GroupGiven) -> None:
         super().__init__(name, cluster, random)
@@ -46,16 +46,16 @@ class SimMember(SimClient):
         self._member_id = ""
         self._epoch = 0
         self._owned: dict[int, int] = {}
-        """Where it reads next, by partition."""
+        """Its position by partition."""
         self._committed_up_to: dict[int, int] = {}
-        """What it knows to be committed of that: a commit that nobody took is asked for again."""
+        """The committed offsets it knows of; a commit without a response is repeated."""
         self._wanted: set[int] = set()
         self._says_all = True
-        """As after every heartbeat without an answer: the coordinator then tells the whole assignment again."""
+        """Whether the next heartbeat is a full one; after a heartbeat without a response the coordinator must repeat the assignment."""
         self._topic_id = bytes(16)
 
     async def work(self) -> None:
-        """For ever."""
+        """Run for ever."""
         while True:
             if await self._beat() and self._owned:
                 await self._read()
@@ -63,7 +63,7 @@ class SimMember(SimClient):
                 await self.pause(_IDLE_MS)
 
     async def _beat(self) -> bool:
-        """Whether it is a member, after this."""
+        """Send a heartbeat; return whether it is a member now."""
         if self._epoch == 0:
             self._says_all = True
             self._member_id, self._owned, self._wanted = self.random.randbytes(11).hex(), {}, set()
@@ -113,13 +113,13 @@ class SimMember(SimClient):
             return None
         offset: int = max(0, group.topics[0].partitions[0].committed_offset)
         if offset < known:
-            self.history.wrong.append(f"{self.name} is told that {self.topic}-{index} is committed up to {offset}; it was up to {known}")
+            self.history.wrong.append(f"{self.name}: the committed offset of {self.topic}-{index} is {offset}, but was {known} before")
         return offset
 
     async def _read(self) -> None:
         for index in sorted(self._owned):
             if index not in self._owned:
-                return  # it was told that it is out
+                return  # a response in between expelled it from the group
             place, offset = (self.topic, index), self._owned[index]
             records, following = await fetched(self, self.history, place, offset, committed=True)
             self.group.delivered.setdefault(place, set()).update(records)

@@ -1,8 +1,10 @@
-"""The network of a simulation: hosts, and between any two of them a link in each direction that delays, holds back, and loses connections.
+"""The network of a simulation: hosts, and between any two of them a link in each direction that can delay, block, and break connections.
 
-Rules: of one connection everything arrives in its order, or the connection dies, as with TCP. What a blocked link is given arrives when it
-is opened again: TCP repeats it. The network goes on while a process is paused; whose process died, his connections are reset; whose host
-lost power, his are silent until he is back.
+Rules:
+- The bytes of a connection arrive in order, or the connection breaks, as with TCP.
+- What is sent over a blocked link arrives when the link is unblocked, as TCP retransmits.
+- The network continues while a process is paused. When a process dies, its connections are reset. When a host loses power, its connections
+  are silent until it is back.
 """
 
 from __future__ import annotations
@@ -21,16 +23,16 @@ from ottla.broker.sim.loop import PROCESS, Process, ProcessLife, SimLoop
 from ottla.broker.sim.memory_network import Address, MemoryNetwork, MemoryPlace, MemoryTransport
 
 USUAL_US: Final = (100, 1_000)
-"""How long anything takes from one host to another, from and to."""
+"""Range of the latency from one host to another."""
 
 
 @dataclass
 class Road:
-    """One direction between two hosts. `loss` is how likely a write costs the connection its life."""
+    """The link from one host to another. `loss` is the probability that a write breaks its connection."""
 
     latency_us: tuple[int, int] = USUAL_US
     blocked: int = 0
-    """By how many faults."""
+    """The number of faults that block it."""
     loss: float = 0.0
     held: list[tuple[Lane, Callable[[], None]]] = field(default_factory=list)
 
@@ -43,7 +45,7 @@ class Lane:
         self._arrival_us = 0
 
     def carry(self, event: Callable[[], None]) -> None:
-        """Let it happen at the other end, after what was carried before."""
+        """Deliver an event to the other end, after all events before it."""
         if self._road.blocked:
             self._road.held.append((self, event))
             return
@@ -57,7 +59,7 @@ class Lane:
 
 
 class SimTransport(MemoryTransport):
-    """One end of a connection; its protocol is called as a part of `process`."""
+    """One end of a connection; its protocol is called in the context of `process`."""
 
     def __init__(self, protocol: asyncio.Protocol, local: Address, remote: Address, lane: Lane, process: Process) -> None:
         super().__init__(protocol, local, remote)
@@ -70,19 +72,19 @@ class SimTransport(MemoryTransport):
             self.lane.carry(lambda: event(*args))
 
     def cut(self) -> None:
-        """The connection dies, and what was under way with it."""
+        """Break the connection; bytes on the way are lost."""
         self.reset()
         self.other.reset()
 
     @property
     def other_host(self) -> str:
-        """Where the other end is."""
+        """The host at the other end."""
         assert isinstance(self.other, SimTransport)
         return self.other.process.host
 
 
 class SimPlace(MemoryPlace):
-    """An address that a process listens at."""
+    """An address on which a process listens."""
 
     def __init__(self, network: SimNetwork, host: str, port: int, process: Process) -> None:
         super().__init__(network, host, port)
@@ -90,7 +92,7 @@ class SimPlace(MemoryPlace):
 
 
 class SimNetwork(MemoryNetwork):
-    """All hosts. A host is known by the processes that run on it."""
+    """The network of all hosts. A host is known by the processes that run on it."""
 
     def __init__(self, loop: SimLoop, random: Random) -> None:
         super().__init__()
@@ -103,7 +105,7 @@ class SimNetwork(MemoryNetwork):
         self._ends: dict[SimTransport, None] = {}
         self._silent: dict[str, list[SimTransport]] = {}
 
-    # --- what a process asks for ---------------------------------------------------------------------------------------------------
+    # --- calls of a process --------------------------------------------------------------------------------------------------------
 
     def listen(self, host: str, port: int) -> MemoryPlace:
         if (host, port) in self.places:
@@ -114,18 +116,18 @@ class SimNetwork(MemoryNetwork):
     async def connect(self, host: str, port: int, make: MakeProtocol) -> asyncio.Transport:
         return await _Dialling(self, _me(), (host, port), make).made
 
-    # --- what happens to it ----------------------------------------------------------------------------------------------------------
+    # --- faults ----------------------------------------------------------------------------------------------------------------------
 
     def road(self, source: str, target: str) -> Road:
-        """The link from one host to another."""
+        """Return the link from one host to another."""
         return self._roads.setdefault((source, target), Road())
 
     def block(self, source: str, target: str) -> None:
-        """Nothing gets from the one to the other; the other way is open."""
+        """Block the link from `source` to `target`; the other direction stays open."""
         self.road(source, target).blocked += 1
 
     def unblock(self, source: str, target: str) -> None:
-        """What was held back arrives, unless something else blocks it."""
+        """Unblock the link; held events are delivered unless another fault blocks it."""
         road = self.road(source, target)
         road.blocked -= 1
         if not road.blocked:
@@ -134,7 +136,7 @@ class SimNetwork(MemoryNetwork):
                 lane.carry(event)
 
     def heal(self) -> None:
-        """All links are as they were in the beginning."""
+        """Restore all links."""
         for way, road in self._roads.items():
             road.latency_us, road.loss = USUAL_US, 0.0
             if road.blocked:
@@ -142,14 +144,14 @@ class SimNetwork(MemoryNetwork):
                 self.unblock(*way)
 
     def cut(self, one: str, other: str) -> int:
-        """Every connection between the two dies; how many did."""
+        """Break all connections between two hosts; return their number."""
         found = [end for end in self.open_ends() if (end.process.host, end.other_host) == (one, other)]
         for end in found:
             end.cut()
         return len(found)
 
     def process_died(self, process: Process, *, power: bool) -> None:
-        """Its host's kernel resets its connections; without power nobody does, until the host is back."""
+        """Close the dead process's listeners and connections: its kernel resets them, or, without power, nothing is sent."""
         for address in [address for address, place in self.places.items() if isinstance(place, SimPlace) and place.process is process]:
             del self.places[address]
         ends = [end for end in self.open_ends() if end.process is process]
@@ -163,25 +165,25 @@ class SimNetwork(MemoryNetwork):
                 end.lane.carry(end.other.reset)
 
     def power_is_back(self, host: str) -> None:
-        """Who still waits for an answer from before learns that there will be none."""
+        """Reset connections from before the power loss, for peers that still wait."""
         self.dark.discard(host)
         for end in self._silent.pop(host, []):
             end.lane.carry(end.other.reset)
 
     def open_ends(self) -> Iterator[SimTransport]:
-        """Of all connections, both ends."""
+        """Yield both ends of all open connections."""
         self._ends = {end: None for end in self._ends if not end.is_closing()}
         yield from list(self._ends)
 
     def opened(self, *ends: SimTransport) -> None:
-        """These are the ends of a new connection."""
+        """Register the ends of a new connection."""
         self._ends.update(dict.fromkeys(ends))
         if len(self._ends) > 256:
             self._ends = {end: None for end in self._ends if not end.is_closing()}
 
 
 class _Dialling:
-    """A connection that comes about, step by step, unless it does not."""
+    """A connection attempt, which may fail at each step."""
 
     def __init__(self, network: SimNetwork, process: Process, address: Address, make: MakeProtocol) -> None:
         self._network, self._process, self._address, self._make = network, process, address, make
@@ -227,5 +229,5 @@ class _Dialling:
 
 def _me() -> Process:
     process = PROCESS.get()
-    assert process is not None, "the network is asked by nobody"
+    assert process is not None, "the network is used outside of a process"
     return process

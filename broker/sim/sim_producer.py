@@ -1,7 +1,6 @@
-"""Producers of a simulation, which send as Kafka's own do: up to five batches of a partition under way, repeated in their order until
-they are acknowledged.
+"""Simulated producers, which send as Kafka's own do: up to five batches of a partition in flight, retried in order until acknowledged.
 
-Source: KAFKA Sender, TransactionManager.
+Sources: KAFKA Sender, TransactionManager.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 WINDOW: Final = 5
 _PRODUCE_VERSION: Final = 12
 FIRST_LOST: Final = 0.1
-"""How often of several batches the first does not arrive, and the others do, which have to be refused: they come before their turn."""
+"""Probability that the first of several batches is lost while the others arrive; these must be rejected as out of order."""
 UNKNOWN: Final = ErrorCode.NETWORK_EXCEPTION
-"""Of a send that nobody answered."""
+"""The error of a send without a response."""
 
 
 @dataclass
 class SimBatch:
-    """Records with one sequence. `offset` is where they are, once somebody said so; `sent_number` counts batches in the order of their
-    first sending."""
+    """Records with one base sequence. `offset` is their confirmed base offset; `sent_number` numbers batches in the order of their first
+    sends."""
 
     place: Place
     sequence: int
@@ -42,7 +41,7 @@ class SimBatch:
 
 
 class ClientHistory:
-    """What all clients of a run did. `wrong` is what no client may ever be told."""
+    """What all clients of a run did. `wrong` lists responses that no client may ever get."""
 
     def __init__(self) -> None:
         self.sends: list[Send] = []
@@ -55,7 +54,7 @@ class ClientHistory:
 
 
 class SimProducer(SimClient):
-    """Sends without transactions; only idempotently with a producer id."""
+    """A producer without transactions. It is idempotent only with a producer id."""
 
     def __init__(
         self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, *, acks: int = -1, idempotent: bool = True
@@ -68,14 +67,14 @@ class SimProducer(SimClient):
         self.finished = False
 
     async def produce(self, places: list[Place], until_ms: int, pause_ms: int) -> None:
-        """To each partition about two batches every `pause_ms`, until that time; what is under way then is still sent."""
+        """Send about two batches to each partition every `pause_ms`; at `until_ms` finish the batches in flight."""
         if self.idempotent:
             await self.init()
         await asyncio.gather(*(self._lane(place, until_ms, pause_ms) for place in places))
         self.finished = True
 
     async def init(self) -> None:
-        """Gets a producer id."""
+        """Get a producer id."""
         while True:
             answer = await self.anybody(InitProducerIdRequest(None, 60_000), 5)
             if answer.error_code == ErrorCode.NONE:
@@ -96,12 +95,13 @@ class SimProducer(SimClient):
             await self.send_all(window, first_lost=may_lose and self.random.random() < FIRST_LOST)
             window = [batch for batch in window if not batch.done]
             if self.acks == 1:
-                # No time-out tells it that its leader is cut off: it asks anew (metadata.max.age.ms). So both sides of a cut get records.
+                # Refresh metadata, as after metadata.max.age.ms: with acks=1 no timeout reveals an isolated leader. So both sides of a
+                # network partition get records.
                 self.forget_leader(place)
             await self.pause(self.random.randint(1, pause_ms if window else 2 * pause_ms))
 
     def batch(self, place: Place, sequence: int) -> SimBatch:
-        """One to three records that were never sent before."""
+        """Make a batch of one to three new records."""
         records = []
         for _ in range(self.random.randint(1, 3)):
             self.values += 1
@@ -109,7 +109,7 @@ class SimProducer(SimClient):
         return SimBatch(place, sequence, tuple(records))
 
     async def send_all(self, batches: list[SimBatch], *, first_lost: bool = False) -> list[ErrorCode]:
-        """Sends batches of one partition, one after the other without waiting; what became of each."""
+        """Send batches of one partition without waiting between them; return the error of each."""
         place = batches[0].place
         leader = await self.leader_of(place)
         errors = await asyncio.gather(*(self._send(leader, batch, lost=first_lost and batch is batches[0]) for batch in batches))
@@ -123,11 +123,11 @@ class SimProducer(SimClient):
         return errors
 
     def look_at(self, batch: SimBatch, error: ErrorCode, *, is_first: bool) -> None:
-        """A batch was refused; `is_first`: all before it are acknowledged."""
+        """Handle a rejected batch; `is_first`: all batches before it are acknowledged."""
         out_of_order = error is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not is_first
         if not (error.retriable or out_of_order or error is UNKNOWN):
             self.history.wrong.append(
-                f"{self.name}: {error.name} for sequence {batch.sequence} of {batch.place}, all before it acknowledged"
+                f"{self.name}: {error.name} for sequence {batch.sequence} of {batch.place}, although all before it are acknowledged"
             )
 
     async def _send(self, leader: int, batch: SimBatch, *, lost: bool) -> ErrorCode:

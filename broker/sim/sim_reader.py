@@ -1,7 +1,7 @@
-"""Consumers of a simulation, which read as Kafka's own do: from the leader, from one offset to the next, without what was aborted.
+"""Simulated consumers, which read as Kafka's own do: from the leader, in offset order, without aborted records.
 
-Rule: a broker that is not in the leader epoch that a consumer names refuses it (KIP-320). One that leads, and does not know yet that its
-epoch is over, may say that what its successor has is out of range: consumers of Kafka's look for another leader, as here.
+Rule: a broker in another leader epoch than the consumer's request rejects it (KIP-320). A leader that does not know yet that its epoch is
+over may report OFFSET_OUT_OF_RANGE for records of its successor; Kafka's consumers then look for another leader, and so do these.
 
 Source: KAFKA CompletedFetch.
 """
@@ -31,7 +31,7 @@ Delivered = tuple[int, KeyValue]
 
 
 class SimReader(SimClient):
-    """Reads one partition from its beginning on. `delivered` is what its user was given, `position` where it reads next."""
+    """Reads one partition from its beginning. `delivered` are the delivered records, `position` the next offset to read."""
 
     def __init__(self, name: str, cluster: SimCluster, random: Random, history: ClientHistory, place: Place, *, committed: bool) -> None:
         super().__init__(name, cluster, random)
@@ -40,14 +40,14 @@ class SimReader(SimClient):
         self.position = 0
 
     async def read(self) -> None:
-        """For ever."""
+        """Read for ever."""
         while True:
             records, self.position = await fetched(self, self.history, self.place, self.position, committed=self.committed)
             self.delivered += records
 
 
 async def fetched(client: SimClient, history: ClientHistory, place: Place, offset: int, *, committed: bool) -> tuple[list[Delivered], int]:
-    """The next records from `offset` on, possibly none, and the offset after them."""
+    """Fetch the next records from `offset` on, possibly none; return them and the offset after them."""
     leader, epoch = await client.leader_of(place), client.leader_epoch_of(place)
     partition = FetchPartition(place[1], epoch, offset, partition_max_bytes=_FETCH_BYTES)
     topics = [FetchTopic(place[0], partitions=[partition])]
@@ -63,26 +63,26 @@ async def fetched(client: SimClient, history: ClientHistory, place: Place, offse
     if data.error_code in {ErrorCode.NONE, ErrorCode.OFFSET_OUT_OF_RANGE}:
         now = _epoch_at(client, leader, place)
         if there is not None and now is not None and not there <= epoch <= now:
-            told = f"answers a fetch of leader epoch {epoch}, and was in {there} before, in {now} after it"
+            told = f"answered a fetch of leader epoch {epoch}, but was in epoch {there} before and {now} after it"
             history.wrong.append(f"{client.name}: node {leader} {told}: {place}")
         if data.error_code == ErrorCode.NONE:
             return opened(data, offset, committed=committed)
         if epoch == client.cluster.controller.partition(*place).leader_epoch:
-            history.wrong.append(f"{client.name} has read {place} up to {offset}, which is out of range now")
+            history.wrong.append(f"{client.name} has read {place} up to {offset}, which is now out of range")
     client.forget_leader(place)
     await client.pause()
     return [], offset
 
 
 def _epoch_at(client: SimClient, node: int, place: Place) -> int | None:
-    """The leader epoch in which a broker's replica is, if it has one; it never goes back."""
+    """Return the leader epoch of a broker's replica, if it has one; it never decreases."""
     image = client.cluster.image
     partition = partition_at(client.cluster.nodes[node], image.topics[image.topic_ids[place[0]]], place[1])
     return None if partition is None else partition.replica.leader_epoch
 
 
 def opened(data: PartitionData, offset: int, *, committed: bool) -> tuple[list[Delivered], int]:
-    """What a consumer makes of an answer: the records from `offset` on, without those of aborted transactions."""
+    """Parse a fetch response as a consumer does: the records from `offset` on, without those of aborted transactions."""
     found: list[Delivered] = []
     records = bytes(data.records or b"")
     aborting = sorted((each.first_offset, each.producer_id) for each in data.aborted_transactions or ()) if committed else []

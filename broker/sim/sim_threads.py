@@ -1,4 +1,4 @@
-"""Threads of a simulation: work is done on the loop, a while after it was asked for, and its end is heard of a while after that."""
+"""Simulated threads: work runs on the loop after a delay, and its result is delivered after another delay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class SimThreads(Executor):
-    """As many as are needed. `delay_us()` is how long each step of one takes."""
+    """A pool without a limit. `delay_us()` is the duration of each step."""
 
     def __init__(self, loop: SimLoop, delay_us: Callable[[], int]) -> None:
         self._loop = loop
@@ -27,7 +27,7 @@ class SimThreads(Executor):
         return done
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """What was not begun is done at once: whoever shuts down waits for it."""
+        """Run all pending work at once, because the caller waits for it."""
         for turn, do in list(self._waiting.values()):
             turn.cancel()
             do()
@@ -38,14 +38,14 @@ class SimThreads(Executor):
             result = work()
         except Died:
             raise
-        except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked
+        except Exception as error:  # noqa: BLE001 # passed to the caller
             self._loop.call_in_us(self._delay_us(), done.set_exception, error)
         else:
             self._loop.call_in_us(self._delay_us(), done.set_result, result)
 
 
 class InlineThreads(Executor):
-    """Does the work at once, on the loop's own thread; the loop hears of it in a later turn."""
+    """Runs the work at once on the loop's own thread; the caller gets the result in a later turn."""
 
     def __init__(self, count: int, name: str) -> None:
         pass
@@ -54,6 +54,6 @@ class InlineThreads(Executor):
         done: Future[T] = Future()
         try:
             done.set_result(work(*args, **named))
-        except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked
+        except Exception as error:  # noqa: BLE001 # passed to the caller
             done.set_exception(error)
         return done

@@ -1,4 +1,4 @@
-"""One run from one seed: a cluster, clients that work, faults; then everything heals, has to come to rest, and is judged."""
+"""One run from one seed: a cluster, clients and faults; then everything heals, must come to rest, and is judged."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from ottla.broker.testing.history import Send
 from ottla.protocol.messages.k19_create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 
 START_MS: Final = 20_000
-"""How long a whole cluster may take to start."""
+"""Time limit for the start of the cluster."""
 REST_MS: Final = 180_000
-"""How long it may take, once everything is healed, until all work is done and all replicas are equal."""
+"""Time limit, after healing, until all work is done and all replicas are equal."""
 LOOK_US: Final = 10_000
-"""The invariants are looked at whenever so much time has passed since the last look."""
+"""Interval of the invariant checks."""
 NODES: Final = 3
 SOURCE, COPY, LOOSE, RISKY = "t", "copy", "loose", "risky"
 TOPICS: Final = {SOURCE: 2, COPY: 2, LOOSE: 3, RISKY: 1}
-"""Idempotent producers write the source; copiers copy it, in transactions; to what is loose acks=1 is good enough; what is risky has two
-replicas, of which one is enough, and may be led by whoever is left."""
+"""Partitions of each topic. Idempotent producers write the source; copiers copy it in transactions. The loose topic is written with acks=1.
+The risky topic has two replicas, min.insync.replicas=1 and unclean elections."""
 AUDIT_EVERY: Final = 20
-"""Of so many seeds one ends with an audit of all disks."""
+"""One seed in so many ends with an audit of all disks."""
 SMALL: Final = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "2",
@@ -55,14 +55,17 @@ SMALL: Final = {
     "broker.session.timeout.ms": str(SESSION_MS),
     "broker.heartbeat.interval.ms": str(SESSION_MS // 4),
     "replica.lag.time.max.ms": str(SESSION_MS),
-    "replica.fetch.max.bytes": "1024",  # who comes back takes several fetches to have all
+    "replica.fetch.max.bytes": "1024",  # so that a restarted follower needs several fetches to catch up
 }
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that a run follows from. `synced`: everything acknowledged is on a disk (flush.messages=1); clients work, and things go wrong,
-    for `work_ms`; an administrator does something every `admin_ms`; `audits`: the audit judges the disks, too."""
+    """Everything that determines a run.
+
+    `synced`: everything acknowledged is on disk (flush.messages=1). Clients work and faults happen for `work_ms`; the administrator sends a
+    request about every `admin_ms`. `audits`: the audit also judges the disks.
+    """
 
     seed: int
     synced: bool
@@ -73,7 +76,7 @@ class Plan:
 
     @staticmethod
     def of(seed: int) -> Plan:
-        """What the seed stands for."""
+        """Derive the plan from a seed."""
         random = Random(seed)
         synced, work_ms = random.random() < 0.3, random.choice([5_000, 10_000, 18_000])
         faults = tuple(drawn(random, 500, work_ms, NODES, (POWER,) if synced else ()))
@@ -82,7 +85,7 @@ class Plan:
 
 @dataclass
 class Outcome:
-    """What came of a plan. `happened` are the faults that were possible when their time came."""
+    """The result of a run. `happened` are the faults that were possible when their time came."""
 
     plan: Plan
     happened: list[Fault] = field(default_factory=list)
@@ -91,17 +94,17 @@ class Outcome:
     turns: int = 0
     acknowledged: int = 0
     administered: int = 0
-    """Requests of the administrator that were carried out."""
+    """Confirmed requests of the administrator."""
     unclean: int = 0
-    """Unclean elections, where those are allowed, and"""
+    """Unclean elections, where they are allowed."""
     lost: int = 0
-    """acknowledged records that they lost."""
+    """Acknowledged records that they lost."""
     digest: str = ""
-    """Of all that clients were told, and of all logs."""
+    """A hash of all client results and all disks, to compare runs."""
 
 
 def simulate(plan: Plan) -> Outcome:
-    """Runs a plan to its end, or to the first thing that is wrong."""
+    """Run a plan to its end, or to the first violation."""
     outcome = Outcome(plan)
     with undisturbed():
         Simulation(plan).run(outcome)
@@ -110,17 +113,17 @@ def simulate(plan: Plan) -> Outcome:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """For one simulation: nothing is logged, no garbage is collected amid it, and what its dead processes leave is cleaned up after it."""
+    """Disable logging and garbage collection for one simulation, and clean up after its dead processes at the end."""
     collects, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
     logging.disable(logging.CRITICAL)
-    # What dead processes were at is cleaned up in the end, and finds no loop.
+    # Coroutines of dead processes are cleaned up at the end and then fail because there is no loop.
     sys.unraisablehook = lambda told: None
     try:
         yield
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            while gc.collect():  # what cleans up makes new garbage, of which a test that comes later would be blamed
+            while gc.collect():  # clean-up makes new garbage, whose warnings would be attributed to a later test
                 pass
     finally:
         logging.disable(logging.NOTSET)
@@ -130,12 +133,12 @@ def undisturbed() -> Iterator[None]:
 
 
 class Simulation:
-    """One run of a plan."""
+    """A run of a plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
         random = Random(f"{plan.seed} cluster")
-        self.loop = SimLoop()  # type: ignore[abstract] # of a loop this is all that is asked for
+        self.loop = SimLoop()  # type: ignore[abstract] # the other methods of a loop are not used
         settings = {**SMALL, **({"log.flush.interval.messages": "1"} if plan.synced else {})}
         self.cluster = SimCluster(self.loop, Random(random.getrandbits(64)), NODES, **settings)
         self.nemesis = Nemesis(self.loop, self.cluster, synced=plan.synced)
@@ -154,13 +157,13 @@ class Simulation:
         self._lost = 0
 
     def run(self, outcome: Outcome) -> None:
-        """Runs it, and writes down what came of it."""
+        """Run it, and record the result."""
         try:
             outcome.violations = run(self.loop, self._whole())
             outcome.lost = self._lost
         except (Violation, Stuck) as error:
             outcome.violations = [str(error)]
-        except Exception as error:  # noqa: BLE001 # one seed in which the judge itself stumbles must not end a campaign
+        except Exception as error:  # noqa: BLE001 # a bug of the judge in one seed must not end the campaign
             outcome.violations = [f"the simulation failed: {error!r}"]
         outcome.virtual_ms, outcome.turns = self.loop.now_us // 1000, self.loop.turns
         outcome.happened = self.nemesis.told
@@ -175,7 +178,7 @@ class Simulation:
         self.loop.on_idle = self._look
         cluster.start()
         if not await until(self.loop, cluster.all_serve, START_MS):
-            raise Violation("the cluster does not start")
+            raise Violation("the cluster did not start")
         await self._create_topics()
         began_ms = self.loop.now_us // 1000
         self.nemesis.follow([replace(each, at_ms=began_ms + each.at_ms) for each in self.plan.faults])
@@ -184,7 +187,7 @@ class Simulation:
         self._heal()
         if not await until(self.loop, self._at_rest, REST_MS, 200):
             busy = unsettled(cluster) or self._unfinished()
-            raise Violation(f"no rest in {REST_MS} ms after everything is healed: {'; '.join(busy)}")
+            raise Violation(f"not at rest {REST_MS} ms after everything was healed: {'; '.join(busy)}")
         self.watch.look()
         return self._verdict()
 
@@ -202,7 +205,7 @@ class Simulation:
         client.start(create())
         known = [node.broker.services.topics for node in self.cluster.nodes.values() if node.broker is not None]
         if not await until(self.loop, lambda: all(topics.topic(name) for topics in known for name in TOPICS), START_MS):
-            raise Violation("the topics are not made")
+            raise Violation("the topics were not created")
 
     def _start_clients(self) -> None:
         copies = [(COPY, index) for index in range(TOPICS[COPY])]
@@ -234,7 +237,7 @@ class Simulation:
         return copier
 
     def _client_fault(self, fault: Fault) -> Callable[[], None]:
-        """A copier dies, and another comes later; or it freezes, another comes at once, and then it goes on."""
+        """Kill a copier and start another later; or pause it, start another at once, and then resume it (a zombie)."""
         number = fault.node % len(self.copiers)
         old = self.copiers[number]
         old.superseded = True
@@ -279,7 +282,7 @@ class Simulation:
         return not (unsettled(self.cluster) or self._unfinished())
 
     def _unfinished(self) -> list[str]:
-        """What clients have yet to do."""
+        """Return what clients have still to do."""
         if any(not producer.finished for producer in self.producers):
             return [f"{producer.name} has not sent all" for producer in self.producers if not producer.finished]
         waiting = [(each.name, each.source, each.position) for each in self.copiers]
@@ -318,7 +321,7 @@ class Simulation:
         return found
 
     def _lost_of_risky(self, stored: list[Stored], sends: list[Send]) -> list[str]:
-        """What is lost of what was acknowledged, and no unclean election explains."""
+        """Return lost acknowledged records that no unclean election explains."""
         of_topic = [each for each in stored if each.topic == RISKY]
         seen = Observations([send for send in sends if send.topic == RISKY], [], of_topic, by_value)
         lost = [each for each in judge(seen) if each.kind == "lost-write"]
@@ -339,7 +342,7 @@ class Simulation:
 
 
 def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
-    """Whether it was given what the log holds: all of it, once, in its order, and nothing that was aborted."""
+    """Check that a reader got exactly the readable records of the log, once and in order."""
     there = [(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == reader.place]
     hidden = {each.offset for each in stored if (each.topic, each.partition) == reader.place and not each.outcome.readable}
     wanted = [each for each in there if each[0] not in hidden]
@@ -351,7 +354,7 @@ def _misread(reader: SimReader, stored: list[Stored]) -> list[str]:
 
 
 def _unseen(group: GroupGiven, place: Place, stored: list[Stored]) -> list[str]:
-    """What the group was never given, and what it was given that is not there."""
+    """Return records that the group did not get, and records it got that are not in the log."""
     there = {(each.offset, (each.key, each.value)) for each in stored if (each.topic, each.partition) == place and each.outcome.readable}
     given = group.delivered[place]
     found = [f"the group was never given {each} of {place}" for each in sorted(there - given, key=repr)[:1]]

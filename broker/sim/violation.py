@@ -1,5 +1,5 @@
-"""What a judge of a simulation raises."""
+"""The exception that a judge of a simulation raises."""
 
 
 class Violation(AssertionError):
-    """Something is not as it must be."""
+    """An invariant does not hold."""

@@ -1,6 +1,6 @@
-"""For other people's tests: a broker in the test's own process, faults on demand, a clock that moves, and a verdict.
+"""Tools for tests of Kafka programs: a broker in the test's own process, scripted faults, a movable clock, and a verdict.
 
-The broker is imported when it is asked for: every run of pytest in an environment with Ottla in it imports this package for the plugin.
+The broker is imported on first use, because pytest imports this package for its plugin in every environment that has Ottla installed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,6 @@ __all__ = ["InProcessBroker"]
 def __getattr__(name: str) -> Any:
     if name != "InProcessBroker":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # half a second, which only those pay who need a broker
+    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # takes half a second, only for tests that need a broker
 
     return InProcessBroker

@@ -1,4 +1,4 @@
-"""Who may do what at a broker in a test's process: roles are given and taken away without a client."""
+"""ACLs of a broker in a test's process: added and removed without a client."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ _KINDS = {kind.name.lower(): kind for kind in Resource if kind not in {Resource.
 
 
 class AclControl:
-    """The ACLs of one broker. It has to ask for them: `settings={"authorizer.class.name": …}`, else RuntimeError."""
+    """The ACLs of one broker. The broker needs an authorizer, `settings={"authorizer.class.name": …}`; otherwise calls raise
+    RuntimeError."""
 
     def __init__(self, owner: BrokerThread) -> None:
         self._owner = owner
 
     def allow(self, principal: str, *operations: str, host: str = "*", prefixed: bool = False, **resource: str) -> None:
-        """`allow("User:ann", "READ", "WRITE", topic="orders")`; the resource is `topic`, `group` or `transactional_id`, or without one the
-        cluster; "*" as its name means all, `prefixed` all that begin so. Raises Rejected; KeyError for what is no operation; TypeError for
-        no operation, and for what is not one resource."""
+        """Allow a principal operations on a resource: `allow("User:ann", "READ", "WRITE", topic="orders")`.
+
+        The resource is `topic`, `group` or `transactional_id`, or without one the cluster. The name "*" means all; with `prefixed` the name
+        is a prefix. Raises Rejected; KeyError for an unknown operation; TypeError without an operation, and if the resource is invalid."""
         self._make(Permission.ALLOW, principal, operations, host=host, prefixed=prefixed, resource=resource)
 
     def deny(self, principal: str, *operations: str, host: str = "*", prefixed: bool = False, **resource: str) -> None:
-        """As `allow`, which it is stronger than."""
+        """Deny a principal operations, with the arguments of `allow`; a denial wins over a permission."""
         self._make(Permission.DENY, principal, operations, host=host, prefixed=prefixed, resource=resource)
 
     def reset(self) -> None:
-        """Takes all back."""
+        """Remove all ACLs."""
         self._owner.call_async(self._deciding().delete_acls([_ANYTHING]))
 
     def _make(
         self, permission: Permission, principal: str, operations: tuple[str, ...], *, host: str, prefixed: bool, resource: dict[str, str]
     ) -> None:
         if not operations:
-            raise TypeError(f"which operations? One or more of {', '.join(_NAMES)}")
+            raise TypeError(f"name one or more operations of {', '.join(_NAMES)}")
         for each in operations:
             if each not in _NAMES:
-                raise KeyError(f"there is no operation {each!r}; there are {', '.join(_NAMES)}")
+                raise KeyError(f"there is no operation {each!r}; use one of {', '.join(_NAMES)}")
         kind, name = _resource(resource)
         pattern = Pattern.PREFIXED if prefixed else Pattern.LITERAL
         acls = [AclCreation(kind, name, pattern, principal, host, Operation[each], permission) for each in operations]
@@ -52,9 +54,9 @@ class AclControl:
     def _deciding(self) -> TopicService:
         services = self._owner.node.services
         if services.authorizer is None:
-            raise RuntimeError(f"the broker asks for no ACLs: start it with authorizer.class.name={STANDARD_AUTHORIZER}")
+            raise RuntimeError(f"the broker has no authorizer: start it with authorizer.class.name={STANDARD_AUTHORIZER}")
         if services.deciding is None:
-            raise RuntimeError("a broker of a cluster makes no ACLs by itself: make them by a client")
+            raise RuntimeError("ACLs of a cluster are created by its controller: use a client")
         return services.deciding
 
 
@@ -63,5 +65,5 @@ def _resource(given: dict[str, str]) -> tuple[Resource, str]:
         return Resource.CLUSTER, CLUSTER_NAME
     (kind, *more), name = given, next(iter(given.values()))
     if more or kind not in _KINDS:
-        raise TypeError(f"an ACL is of one resource, which is {', '.join(_KINDS)} or the cluster: {', '.join(given)} is none")
+        raise TypeError(f"an ACL is for one resource, of {', '.join(_KINDS)} or the cluster, not for {', '.join(given)}")
     return _KINDS[kind], name

@@ -1,8 +1,11 @@
-"""What clients saw against what the logs hold: the anomalies of Jepsen's Kafka workload that one broker's history shows.
+"""Compares what clients saw with what the logs contain, and finds the anomalies of Jepsen's Kafka workload.
 
-Rules: pure functions of a history and the stored records; records are told apart by an identity that the caller chooses (the value, unless
-said otherwise), which has to be unique for what is meant to be written once; only what is certain is an anomaly: a send whose
-acknowledgement was lost may be in the log or not, and is counted as neither. Names and definitions: jepsen.tests.kafka.
+Rules:
+- All functions are pure, of a history and the stored records.
+- Records are identified by a function that the caller chooses, by default by value. The identity must be unique for each record that is
+  meant to be written once.
+- Only certain anomalies are reported: a send whose acknowledgement was lost may be in the log or not.
+Names and definitions: jepsen.tests.kafka.
 """
 
 from __future__ import annotations
@@ -15,12 +18,12 @@ from ottla.broker.testing.contents import Stored, Visibility
 from ottla.broker.testing.history import KeyValue, Read, Send
 
 Identity = Callable[[bytes | None, bytes | None], Hashable]
-"""Tells records apart by key and value; None leaves a record out."""
+"""Returns a record's identity from its key and value; None leaves the record out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """`kind` is Jepsen's name. `stored` and `sends` are the evidence: the records in question and every attempt to send them."""
+    """An anomaly; `kind` is Jepsen's name. `stored` and `sends` are the evidence: the stored records, and every attempt to send them."""
 
     kind: str
     says: str
@@ -31,8 +34,8 @@ class Anomaly:
 
 @dataclass(slots=True)
 class Observations:
-    """Everything that is judged. `begins` is each partition's first offset: what lies before was deleted and is nobody's loss; nor is it
-    that nothing lies at an offset of the topics `compacted`. `sends` are in the order in which they were handled.
+    """Everything that is judged. `begins` has each partition's log start offset: records before it were deleted and are not lost; neither
+    are missing offsets of the topics `compacted`. `sends` are in the order in which they were handled.
     """
 
     sends: Collection[Send]
@@ -44,8 +47,8 @@ class Observations:
     _sends_of: dict[Hashable, dict[int, Send]] | None = field(default=None, init=False, repr=False)
 
     def sends_of(self, identity: Hashable) -> tuple[Send, ...]:
-        """Every attempt to send the record."""
-        if self._sends_of is None:  # asked for anomalies only, then for each
+        """Return every attempt to send the record."""
+        if self._sends_of is None:  # built only if there is an anomaly
             self._sends_of = defaultdict(dict)
             for number, send in enumerate(self.sends):
                 for record in send.records:
@@ -54,7 +57,7 @@ class Observations:
 
 
 def judge(seen: Observations, expected: Iterable[Hashable] | None = None) -> list[Anomaly]:
-    """All anomalies of what was seen. `expected`: identities that must be readable once, and nothing else."""
+    """Return all anomalies. `expected`: identities that must be readable exactly once, and nothing else."""
     return [
         *_duplicates(seen),
         *_lost_writes(seen),
@@ -66,12 +69,12 @@ def judge(seen: Observations, expected: Iterable[Hashable] | None = None) -> lis
 
 
 def by_value(_key: bytes | None, value: bytes | None) -> Hashable:
-    """Records are told apart by their values."""
+    """Identify records by their values."""
     return value
 
 
 def by_key(key: bytes | None, _value: bytes | None) -> Hashable:
-    """Records are told apart by their keys."""
+    """Identify records by their keys."""
     return key
 
 
@@ -84,17 +87,17 @@ def _readable(seen: Observations) -> dict[Hashable, list[Stored]]:
 
 
 def _duplicates(seen: Observations) -> Iterator[Anomaly]:
-    """`duplicate`: one record at more than one offset."""
+    """`duplicate`: a record is readable at more than one offset."""
     for identity, places in _readable(seen).items():
         if len(places) > 1:
             where = ", ".join(stored.where for stored in places)
             yield Anomaly(
-                "duplicate", f"{_shown(identity)} is {len(places)} times readable: {where}", tuple(places), seen.sends_of(identity)
+                "duplicate", f"{_shown(identity)} is readable {len(places)} times: {where}", tuple(places), seen.sends_of(identity)
             )
 
 
 def _lost_writes(seen: Observations) -> Iterator[Anomaly]:
-    """`lost-write`: acknowledged, and not where the acknowledgement said."""
+    """`lost-write`: an acknowledged record is not at its acknowledged offset."""
     at = {(stored.topic, stored.partition, stored.offset): stored for stored in seen.stored}
     for send in seen.sends:
         if not send.acked or send.offset < seen.begins.get((send.topic, send.partition), 0):
@@ -115,7 +118,7 @@ def _lost_writes(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _inconsistent_offsets(seen: Observations) -> Iterator[Anomaly]:
-    """`inconsistent-offsets`: one offset was read with two contents."""
+    """`inconsistent-offsets`: an offset was read with two contents."""
     read_at: dict[tuple[str, int, int], tuple[KeyValue, Read]] = {}
     for read in seen.reads:
         for _, records in read.batches:
@@ -128,19 +131,19 @@ def _inconsistent_offsets(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _aborted_reads(seen: Observations) -> Iterator[Anomaly]:
-    """`G1a`: a consumer of committed data was given aborted data, and not told that it was aborted."""
+    """`G1a`: a read_committed consumer received aborted records without their transaction in the list of aborted ones."""
     aborted = {(each.topic, each.partition, each.offset): each for each in seen.stored if each.outcome is Visibility.ABORTED}
     for read in seen.reads:
         for header, records in read.batches if read.committed_only else ():
             for offset, _ in records:
                 stored = aborted.get((read.topic, read.partition, offset))
                 if stored is not None and not any(pid == header.producer_id and first <= offset for pid, first in read.aborted):
-                    told = f"{stored.where} belongs to an aborted transaction, and a read_committed consumer was not told"
+                    told = f"{stored.where} belongs to an aborted transaction, which the response to a read_committed consumer did not list"
                     yield Anomaly("G1a", told, (stored,), reads=(read,))
 
 
 def _disorder(seen: Observations) -> Iterator[Anomaly]:
-    """`nonmonotonic-send`: two batches of one producer to a partition landed in the other order than they were first sent."""
+    """`nonmonotonic-send`: two batches of one producer are in a partition in another order than they were first sent."""
     landed: dict[tuple[str, int, Hashable], Stored] = {}
     for stored in seen.stored:
         if stored.outcome.readable:
@@ -161,7 +164,7 @@ def _disorder(seen: Observations) -> Iterator[Anomaly]:
             before = latest.get(place)
             if before is not None and there.offset < before[0]:
                 told = (
-                    f"{_shown(identity)} was first sent after {send.topic}-{send.partition}@{before[0]} and landed before it, "
+                    f"{_shown(identity)} was first sent after {send.topic}-{send.partition}@{before[0]}, but is stored before it, "
                     f"at {there.offset}"
                 )
                 yield Anomaly("nonmonotonic-send", told, sends=(before[1], *seen.sends_of(identity)))
@@ -170,8 +173,10 @@ def _disorder(seen: Observations) -> Iterator[Anomaly]:
 
 
 def _session(writer: Send | Stored, client_id: str, outcome: Visibility) -> Hashable:
-    """Whose order a record belongs to: that of a transaction's epoch (what an earlier one sent and aborted, and another session reads
-    and sends in another turn, is no order to keep), of a producer id whatever its epoch, or of the client where there is no producer id.
+    """Return the scope in which a record's order must be kept.
+
+    In transactions that is the producer epoch, because an earlier epoch's aborted records may be sent again in another order. Otherwise it
+    is the producer id, or the client if there is no producer id.
     """
     if writer.producer_id < 0:
         return client_id
@@ -179,7 +184,7 @@ def _session(writer: Send | Stored, client_id: str, outcome: Visibility) -> Hash
 
 
 def _not_as_expected(seen: Observations, expected: set[Hashable]) -> Iterator[Anomaly]:
-    """`missing` and `unexpected`, against what the test says should be there."""
+    """`missing` and `unexpected`: deviations from what the test expects."""
     readable = _readable(seen)
     for identity in sorted(expected - readable.keys(), key=repr):
         hidden = tuple(each for each in seen.stored if seen.identity(each.key, each.value) == identity)

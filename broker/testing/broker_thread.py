@@ -1,6 +1,6 @@
-"""The thread and the event loop that a node of this process has for its own.
+"""Runs a node of this process on its own thread and event loop.
 
-Rules: nothing is shared with the caller's thread but what goes through `call`, which blocks until it is done.
+Nothing is shared with the caller's thread except through `call`, which blocks until it is done.
 """
 
 from __future__ import annotations
@@ -17,31 +17,31 @@ from ottla.broker.app import Broker
 T = TypeVar("T")
 N = TypeVar("N")
 PATIENCE_S = 20.0
-"""How long the caller waits for the node's thread before TimeoutError."""
+"""How long a caller waits for the node's thread before TimeoutError."""
 
 
 class NodeThread(Generic[N]):
-    """Where the node over `data_dir` runs. `what` is what it is called."""
+    """The thread of a node that uses `data_dir`. `what` names the node in messages."""
 
     def __init__(self, data_dir: Path, what: str = "broker") -> None:
         self.data_dir = data_dir
         self.node: N
         self.running = False
-        """False before a start, after a stop and after a kill."""
+        """False before a start, after a stop, and after a kill."""
         self.paused = False
-        """Whether it runs, and stands still."""
+        """Whether the node is paused."""
         self._what = what
         self._loop: asyncio.AbstractEventLoop | None = None
         self._released: SimpleQueue[Callable[[], object]] = SimpleQueue()
 
     def start_loop(self) -> None:
-        """Begin the thread, for `call_async` to start a node on."""
+        """Start the thread, so that `call_async` can start a node on it."""
         self._loop = _new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name=f"ottla-{self._what}", daemon=True)
         self._thread.start()
 
     def call(self, work: Callable[[N], T]) -> T:
-        """Run `work` on the node's loop and give back what it returns."""
+        """Run `work` on the node's loop and return its result."""
 
         async def on_loop() -> T:
             return work(self.node)
@@ -49,14 +49,14 @@ class NodeThread(Generic[N]):
         return self.call_async(on_loop())
 
     def call_async(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the node's loop. Raises TimeoutError after `PATIENCE_S`, RuntimeError where no node runs, or it is paused."""
+        """Run a coroutine on the node's loop. Raises TimeoutError after `PATIENCE_S`, RuntimeError if no node runs or it is paused."""
         if self._loop is None or self.paused:
             work.close()
-            raise RuntimeError(f"the {self._what} " + ("is paused: resume it first" if self.paused else "does not run: start it first"))
+            raise RuntimeError(f"the {self._what} " + ("is paused: resume it first" if self.paused else "is not running: start it first"))
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(PATIENCE_S)
 
     def call_until(self, condition: Callable[[N], bool]) -> None:
-        """Wait until `condition` holds on the node's loop; looks again after each turn. Raises TimeoutError."""
+        """Wait until `condition` holds on the node's loop; it is evaluated after each turn. Raises TimeoutError."""
 
         async def look() -> None:
             async with asyncio.timeout(PATIENCE_S):
@@ -66,7 +66,7 @@ class NodeThread(Generic[N]):
         self.call_async(look())
 
     def pause(self) -> None:
-        """As SIGSTOP stops a process: its connections stay, the kernel takes what comes, and nothing of it runs until `resume`."""
+        """Pause the node, as SIGSTOP does: its connections stay open, the kernel buffers what arrives, and no code runs until `resume`."""
         if self.paused:
             return
         self.call(lambda _: None)
@@ -79,18 +79,18 @@ class NodeThread(Generic[N]):
         assert self._loop is not None  # it was called
         self._loop.call_soon_threadsafe(stand_still)
         if not stands_still.wait(PATIENCE_S):
-            raise TimeoutError(f"the {self._what} did not come to a standstill")
+            raise TimeoutError(f"the {self._what} did not pause")
         self.paused = True
 
     def resume(self, first: Callable[[], object] = lambda: None) -> None:
-        """It goes on, with `first`, which is done when this returns; one that is not paused goes on anyway."""
+        """Resume the node, after running `first` on its thread. Without effect on a node that is not paused."""
         if self.paused:
             self.paused = False
             self._released.put(first)
             self.call(lambda _: None)
 
     def end_loop(self) -> None:
-        """End the thread, whatever the node was doing: after a `kill`, or after a scripted crash."""
+        """Stop the thread, whatever the node was doing: after a `kill`, or after a scripted crash."""
         self.running = False
 
         async def cancel_rest() -> None:

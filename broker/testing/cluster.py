@@ -1,9 +1,10 @@
-"""A cluster in this process: Ottla's controller and several brokers, each on a thread and an event loop of its own, over real sockets.
+"""A cluster in this process: a controller and several brokers, each on its own thread and event loop, over real sockets.
 
-Rules: a broker of it is an `InProcessBroker`, with its own faults, history and port; what a test does to one, or between two, is done when
-the call returns, what follows from it is waited for (`wait_in_sync`, `wait_until_led`). Nothing is synced to the disk: what was written is
-there after a `kill`, as the page cache is after SIGKILL; a power loss is for the simulation (`ottla.broker.sim`).
-
+Rules:
+- Each broker is an `InProcessBroker`, with its own faults, history and port.
+- An action on a broker, or between two, has happened when the call returns; wait for its consequences (`wait_in_sync`, `wait_until_led`).
+- Nothing is synced to disk. Written data survives a `kill`, as the page cache survives SIGKILL; use the simulation (`ottla.broker.sim`) for
+  power losses.
 ```python
 with InProcessCluster(brokers=3).record() as cluster:
     cluster.topics.create("orders", configs={"min.insync.replicas": "2"})
@@ -41,11 +42,11 @@ from ottla.broker.testing.links import Way
 
 
 class InProcessCluster(ClusterNodes):
-    """So many brokers, with ids from 1, and a controller. Use as a context manager, or `start` and `stop`.
+    """Brokers with ids from 1, and a controller. Use as a context manager, or call `start` and `stop`.
 
-    `data_dir` (default: a temporary directory) gets a folder for each node; `settings` go by Kafka's names and are those of all;
-    `faults` are rules that each broker begins with, those of one are in `brokers[n].faults`. What is called here blocks until it is done:
-    a coroutine whose own client has to go on meanwhile calls it by `asyncio.to_thread`.
+    `data_dir` (default: a temporary directory) gets a directory for each node; `settings` have Kafka's names and apply to all nodes;
+    `faults` are rules that each broker starts with; `brokers[n].faults` are one broker's. Calls block until they are done: a coroutine
+    whose own client must continue meanwhile uses `asyncio.to_thread`.
     """
 
     def __init__(
@@ -61,22 +62,23 @@ class InProcessCluster(ClusterNodes):
         self.topics = ClusterTopicControl(self)
         self.clock = ClusterClockControl(self)
 
-    # --- what clients are told -----------------------------------------------------------------------------------------------------
+    # --- client configuration ------------------------------------------------------------------------------------------------------
 
     @property
     def bootstrap(self) -> str:
-        """What clients call bootstrap.servers."""
+        """The bootstrap servers."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @property
     def client_properties(self) -> dict[str, str]:
-        """For any client by Kafka's names: where the cluster is, and to look for a broker that is back at once, not after a second."""
+        """Properties for any client under Kafka's names: bootstrap servers, and short reconnect intervals, so that a restarted broker is
+        found within milliseconds instead of a second."""
         return {"bootstrap.servers": self.bootstrap, "reconnect.backoff.ms": "20", "reconnect.backoff.max.ms": "100"}
 
     # --- life ------------------------------------------------------------------------------------------------------------------------
 
     def start(self) -> InProcessCluster:
-        """Start what does not run. Raises StartError or OSError; then nothing runs."""
+        """Start all nodes that do not run. Raises StartError or OSError; then nothing runs."""
         _import_ahead()
         try:
             self._layout.format(self._files, SystemRandom().randbytes, self.controller.clock.now_ms())
@@ -86,7 +88,7 @@ class InProcessCluster(ClusterNodes):
             self.controller.start()
             for number, broker in self.brokers.items():
                 broker.settings.update(self._layout.broker_settings(number, self.controller.port))
-                broker.settings.pop("listeners")  # its port is its own to keep
+                broker.settings.pop("listeners")  # the broker keeps its own port
             self._all_at_once(InProcessBroker.start)
         except BaseException:
             self.kill_all()
@@ -94,7 +96,7 @@ class InProcessCluster(ClusterNodes):
         return self
 
     def stop(self) -> None:
-        """A clean stop of all that runs, as SIGTERM's, brokers before the controller. A temporary directory is removed without one."""
+        """Stop all running nodes cleanly, as SIGTERM does, brokers before the controller. With a temporary directory, kill them instead."""
         if self._temporary:
             self.kill_all()
             shutil.rmtree(self.data_dir, ignore_errors=True)
@@ -106,7 +108,7 @@ class InProcessCluster(ClusterNodes):
         self.kill_all()
 
     def keep(self) -> Path:
-        """Leave the directory where it is after the stop; its path."""
+        """Keep the temporary directory after the stop; return its path."""
         self._temporary = False
         return self.data_dir
 
@@ -116,7 +118,7 @@ class InProcessCluster(ClusterNodes):
                 done.result()
 
     def kill_all(self) -> None:
-        """Ends every node, as SIGKILL does; the directory stays."""
+        """Kill every node, as SIGKILL does; the directory stays."""
         nodes: list[InProcessBroker | InProcessController] = [*self.brokers.values(), self.controller]
         for node in nodes:
             if node.running:
@@ -132,32 +134,32 @@ class InProcessCluster(ClusterNodes):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.stop()
 
-    # --- what happens to brokers -----------------------------------------------------------------------------------------------------
+    # --- faults of brokers -----------------------------------------------------------------------------------------------------------
 
     def kill(self, n: int) -> None:
-        """As SIGKILL ends it: connections are reset, nobody is told, and what was not synced is in its files."""
+        """Kill a broker, as SIGKILL does: connections are reset, peers are not notified, and its files keep everything written."""
         self.broker(n).kill()
 
     def pause(self, n: int) -> None:
-        """As SIGSTOP stops it, and a long collection or a machine that swaps: its connections stay, and nothing of it runs."""
+        """Pause a broker, as SIGSTOP, a long garbage collection or swapping does: its connections stay open, and no code runs."""
         self.broker(n).pause()
 
     def resume(self, n: int) -> None:
-        """It goes on where it was, and learns of what happened meanwhile as it comes."""
+        """Resume a broker; it learns what has happened meanwhile as messages arrive."""
         broker = self.broker(n)
         broker.resume(partial(self.clock.catch_up, broker))
 
     def restart(self, n: int, *, kill: bool = False) -> None:
-        """Stop it (or kill it), unless it is dead, and start it again on the same directory and port. Returns when it is let in again:
-        after a kill when the controller has missed it (`broker.session.timeout.ms`)."""
+        """Stop (or kill) a broker unless it is dead, and start it on the same directory and port. Returns when it is unfenced: after a
+        kill, when the controller has fenced the old process (`broker.session.timeout.ms`)."""
         broker = self.broker(n)
         if kill and broker.running:
             broker.kill()
         broker.restart()
 
     def miss(self, n: int) -> None:
-        """The controller gives it up at once, as after `broker.session.timeout.ms` of silence, and elects others. One that still beats is
-        let in again."""
+        """Let the controller fence a broker at once, as after `broker.session.timeout.ms`, and elect other leaders. A broker that still
+        sends heartbeats is unfenced again."""
         self.controller.call_async(self._miss(self.broker(n).number))
 
     async def _miss(self, n: int) -> None:
@@ -167,27 +169,27 @@ class InProcessCluster(ClusterNodes):
 
         await self.controller.node.role.active.run(fenced)
 
-    # --- what happens between them ---------------------------------------------------------------------------------------------------
+    # --- faults of links -------------------------------------------------------------------------------------------------------------
 
     def partition(self, *groups: Collection[int]) -> None:
-        """Nothing gets from a node of one group to one of another, and nobody is told: `partition({1}, {2, 3})`. Who is in no group
-        reaches everybody; the controller, too, is one of them, unless a group has `CONTROLLER`. Clients reach all brokers. Raises KeyError
-        for a node that is not there, ValueError where nothing is parted: one group, or a node in two."""
+        """Block all traffic between nodes of different groups, without notice to either: `partition({1}, {2, 3})`. A node that is in no
+        group reaches all; so does the controller, unless a group contains `CONTROLLER`. Clients reach all brokers. Raises KeyError for an
+        unknown node, ValueError for fewer than two groups, or a node in two."""
         if len(groups) < 2:
-            raise ValueError("a partition is between two groups at least: partition({1}, {2, 3})")
+            raise ValueError("a partition needs at least two groups: partition({1}, {2, 3})")
         for group, other in combinations(groups, 2):
             if both := set(group).intersection(other):
                 raise ValueError(f"node {both.pop()} is in two of the groups")
             self._links.block(self._between(group, other))
 
     def isolate_from_controller(self, n: int) -> None:
-        """Nothing gets from this broker to the controller or back; other brokers and clients still reach it."""
+        """Block all traffic between this broker and the controller; other brokers and clients still reach it."""
         self.partition({n}, {CONTROLLER})
 
     def slow_link(self, a: int, b: int, ms: float) -> None:
-        """Whatever one of the two sends to the other takes so long, each way. Raises KeyError for a node that is not there."""
+        """Delay everything between two nodes by `ms` in each direction. Raises KeyError for an unknown node."""
         if ms < 0:
-            raise ValueError(f"nothing takes {ms} ms")
+            raise ValueError(f"a delay cannot be {ms} ms")
         self._links.slow(self._between({a}, {b}), ms)
 
     def _between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
@@ -198,24 +200,24 @@ class InProcessCluster(ClusterNodes):
 
     @property
     def is_cut(self) -> bool:
-        """Whether there is a link on which nothing gets through."""
+        """Whether a link is blocked."""
         return bool(self._links.blocked)
 
     def heal(self) -> None:
-        """All links are as in the beginning, and what was held back arrives."""
+        """Restore all links; held traffic is delivered."""
         self._links.heal()
 
-    # --- who leads -------------------------------------------------------------------------------------------------------------------
+    # --- leaders ---------------------------------------------------------------------------------------------------------------------
 
     def move_leader(self, topic: str, partition: int, n: int) -> None:
-        """Make `n`, which has to be in sync, the leader and the preferred one. Raises Rejected, TimeoutError."""
+        """Make `n`, which must be in the ISR, the leader and the preferred leader. Raises Rejected, TimeoutError."""
         self.topics.prefer(topic, partition, n)
         self.wait_until_led(topic, partition, by=n)
 
     # --- the verdict -----------------------------------------------------------------------------------------------------------------
 
     def record(self) -> InProcessCluster:
-        """Keep the history of requests from now on, for `assert_exactly_once`."""
+        """Record the history of requests from now on, for `assert_exactly_once`."""
         self._recording = True
         for broker in self.brokers.values():
             broker.record()
@@ -229,21 +231,21 @@ class InProcessCluster(ClusterNodes):
         by: str | Identity = "value",
         audit: bool = True,
     ) -> None:
-        """As `InProcessBroker.assert_exactly_once`: what clients saw of all brokers against what the leaders hold; and the audit's rules
-        over every replica on a broker that runs, which have to be equal up to what is committed.
+        """Judge what clients saw of all brokers against the leaders' logs, with the arguments of `InProcessBroker.assert_exactly_once`;
+        audit every replica on a running broker, and compare replicas up to the high watermark.
 
-        Raises NotExactlyOnce; RuntimeError where nothing was recorded; TimeoutError where a partition has no leader.
+        Raises NotExactlyOnce; RuntimeError if nothing was recorded; TimeoutError if a partition has no leader.
         """
         if not self._recording:
             raise RuntimeError("nothing was recorded: call record() before the clients begin")
-        from ottla.broker.testing.cluster_verdict import assert_exactly_once  # noqa: PLC0415 # not every test judges
+        from ottla.broker.testing.cluster_verdict import assert_exactly_once  # noqa: PLC0415 # only for tests that judge
 
         assert_exactly_once(self, topics, expected=expected, by=by, audit=audit)
 
 
 def _import_ahead() -> None:
-    """As for a broker that is alone, and what a member imports beside that."""
-    import ottla.broker.cluster_broker  # noqa: F401, PLC0415 # as there
+    """Import what a single broker imports while it serves, and what a cluster broker imports beside that."""
+    import ottla.broker.cluster_broker  # noqa: F401, PLC0415 # see import_ahead
 
     import_ahead()
     for route in ROUTES_OF_A_MEMBER.values():

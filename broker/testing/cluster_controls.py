@@ -1,4 +1,4 @@
-"""What a test moves on a whole cluster: topics with replicas, and the clocks of all nodes. Each call is done when it returns."""
+"""Controls of a whole cluster for tests: replicated topics, and the clocks of all nodes. A call's effect is complete when it returns."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ClusterTopicControl:
         self._cluster = cluster
 
     def create(self, name: str, partitions: int = 1, configs: Mapping[str, str | float] | None = None, *, replicas: int = _DEFAULT) -> str:
-        """Make a topic of so many replicas (by default three, or as many as there are brokers); its name. Done when all brokers in touch
-        with the controller know it and each partition is led. Raises Rejected, for instance when there is one."""
+        """Create a topic and return its name. `replicas` is by default three, or the number of brokers if smaller. Returns when all brokers
+        that reach the controller know the topic and each partition has a leader. Raises Rejected, for instance if the topic exists."""
         given = [k19.CreatableTopicConfig(key, as_text(value)) for key, value in (configs or {}).items()]
         wanted = k19.CreatableTopic(name, partitions, replicas, configs=given)
         (made,) = self._ask(k19.CreateTopicsRequest([wanted])).topics
@@ -43,26 +43,26 @@ class ClusterTopicControl:
         return name
 
     def configure(self, topic: str, configs: Mapping[str, str | float]) -> None:
-        """Set these of the topic's settings. Raises Rejected."""
+        """Change settings of the topic. Raises Rejected."""
         given = [k44.AlterableConfig(name, value=as_text(value)) for name, value in configs.items()]
         asked = k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(_TOPIC, topic, given)])
         (changed,) = self._ask(asked).responses
         _check(changed.error_code, changed.error_message)
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """The offset of the leader's next record, control records counted. Raises KeyError where there is no such partition."""
+        """Return the leader's log end offset, control records included. Raises KeyError if there is no such partition."""
         leader = self._cluster.wait_until_led(topic, partition)
         return self._cluster.brokers[leader].topics.end_offset(topic, partition)
 
     def names(self) -> list[str]:
-        """All topics but the internal ones."""
+        """Return all topics except internal ones."""
         return self._cluster.topic_names
 
     def prefer(self, topic: str, partition: int, n: int) -> None:
-        """Name `n`, which has to be in sync, first of the replicas, and elect it. Raises Rejected, KeyError."""
+        """Make `n`, which must be in the ISR, the first replica, and elect it. Raises Rejected, KeyError."""
         found = self._cluster.registration(topic, partition)
         if n not in found.isr:
-            raise Rejected(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {n} is not in sync for {topic}-{partition}: {found.isr}")
+            raise Rejected(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, f"broker {n} is not in the ISR of {topic}-{partition}: {found.isr}")
         order = [n, *(each for each in found.replicas if each != n)]
         wanted = k45.ReassignableTopic(topic, [k45.ReassignablePartition(partition, order)])
         moved = self._ask(k45.AlterPartitionReassignmentsRequest(topics=[wanted])).responses[0].partitions[0]
@@ -73,7 +73,7 @@ class ClusterTopicControl:
             _check(elected.error_code, elected.error_message)
 
     def _ask(self, request: Message) -> Any:
-        self._cluster.controller.call(lambda _: None)  # whose own words say why it cannot be asked
+        self._cluster.controller.call(lambda _: None)  # raises with a clear message if it is not running
         with Client("127.0.0.1", self._cluster.controller.port) as client:
             return client.call(request)
 
@@ -83,18 +83,19 @@ class ClusterTopicControl:
 
 
 class ClusterClockControl:
-    """The clocks of all nodes of a cluster, which go together."""
+    """The clocks of all nodes of a cluster, which are advanced together."""
 
     def __init__(self, cluster: ClusterNodes) -> None:
         self._cluster = cluster
 
     def now_ms(self) -> int:
-        """The time of the cluster, milliseconds since 1970-01-01 UTC."""
+        """Return the cluster's time in milliseconds since 1970-01-01 UTC."""
         return self._cluster.controller.clock.now_ms()
 
     def advance(self, by: timedelta | float) -> None:
-        """Put all clocks forward by a timedelta or by seconds, and do all that becomes due. A broker that is dead, paused, or out of touch
-        with the controller has been silent for so long then, one that serves has not. What is under way between nodes is asked again."""
+        """Advance all clocks by a timedelta or by seconds, and run everything that becomes due. A broker that is dead, paused or cut off
+        from the controller then counts as silent for that time; a serving broker does not. Requests between nodes time out and are
+        retried."""
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         ms, cluster = round(seconds * 1000), self._cluster
         if cluster.controller.running:
@@ -108,11 +109,11 @@ class ClusterClockControl:
                 self.catch_up(broker)
 
     def catch_up(self, broker: ClusterBroker) -> None:
-        """Put the clock of one that was left out to where the others' are; on its own thread, or while it has none."""
+        """Set the clock of a broker that was left out to the others' time; call it on its thread, or while it has none."""
         broker.movable.advance(self._cluster.controller.clock.ahead_ms - broker.movable.ahead_ms)
 
     def _put_forward(self, node: ControllerNode, ms: int, in_touch: list[int]) -> None:
-        """The controller heard of those a moment ago, and not before the leap."""
+        """Advance the controller's clock as if the brokers that reach it had sent heartbeats just before."""
         clock, state = self._cluster.controller.clock, node.role.state
         clock.advance(ms)
         for broker in state.image.brokers.values():

@@ -1,4 +1,4 @@
-"""The nodes of a cluster in this process, what lies between them, and what each of them knows; a test's face is `cluster`."""
+"""The nodes of a cluster in this process, the links between them, and queries of their state. Tests use `cluster.InProcessCluster`."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ QUICK: Final[Mapping[str, str]] = {
     "broker.session.timeout.ms": "1500",
     "replica.lag.time.max.ms": "1500",
 }
-"""A broker that dies, or falls behind, is missed after one and a half seconds: with Kafka's defaults after 9 and 30."""
+"""Timeouts of tests: a dead or slow broker is detected after 1.5 seconds; with Kafka's defaults after 9 and 30."""
 LOOK_S: Final = 0.002
 
 
 class ClusterBroker(InProcessBroker):
-    """One broker of a cluster. One that would end its process (its disk cannot be trusted) is dead as after a `kill`."""
+    """One broker of a cluster. If it would end its process (because its disk failed), it counts as killed."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class ClusterBroker(InProcessBroker):
 
 
 class ClusterNodes:
-    """Arguments as of `InProcessCluster`."""
+    """The nodes of a cluster; arguments as for `InProcessCluster`."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class ClusterNodes:
         faults: str | Sequence[str],
     ) -> None:
         if brokers < 1:
-            raise ValueError(f"a cluster has one broker at least, not {brokers}")
+            raise ValueError(f"a cluster needs at least one broker, not {brokers}")
         given = {name: as_text(value) for name, value in (settings or {}).items()}
         replicas = {"default.replication.factor": str(min(3, brokers))}
         self.settings = fitted({**QUICK, **replicas, **given}, given, brokers)
@@ -83,9 +83,9 @@ class ClusterNodes:
         self.controller = InProcessController(
             self._layout, lambda own: load({**self.settings, **own}, {}, None).settings, partial(self._environment, CONTROLLER)
         )
-        """A thread of its own: `kill`, `pause`, `resume` and `restart` it as a broker."""
+        """The controller, on its own thread: `kill`, `pause`, `resume` and `restart` work as for a broker."""
         self.brokers = {number: self._broker(number, faults) for number in range(1, brokers + 1)}
-        """By their ids."""
+        """The brokers by id."""
 
     def _broker(self, number: int, faults: str | Sequence[str]) -> ClusterBroker:
         return ClusterBroker(number, self._layout.directory_of(number), self.settings, faults, partial(self._environment, number))
@@ -95,21 +95,22 @@ class ClusterNodes:
         return Environment(clock, self._files, network)
 
     def broker(self, n: int) -> ClusterBroker:
-        """The one with this id. Raises KeyError."""
+        """Return the broker with this id. Raises KeyError."""
         if n not in self.brokers:
-            raise KeyError(f"there is no broker {n}; there are {', '.join(map(str, self.brokers))}")
+            raise KeyError(f"there is no broker {n}; the brokers are {', '.join(map(str, self.brokers))}")
         return self.brokers[n]
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """Who leads it by the controller's word; -1 where nobody can. Raises KeyError where there is no such partition."""
+        """Return the partition's leader according to the controller; -1 if it has none. Raises KeyError if there is no such partition."""
         return self.registration(topic, partition).leader
 
     def in_sync_of(self, topic: str, partition: int = 0) -> list[int]:
-        """Who is in sync by the controller's word. Raises KeyError."""
+        """Return the partition's ISR according to the controller. Raises KeyError."""
         return sorted(self.registration(topic, partition).isr)
 
     def wait_until_led(self, topic: str, partition: int = 0, *, by: int | None = None) -> int:
-        """Wait until a broker that runs leads it and knows; which one. `by`: until that one does. Raises TimeoutError, KeyError."""
+        """Wait until a running broker leads the partition and knows it, or until `by` does; return its id. Raises TimeoutError,
+        KeyError."""
 
         leader = -1
 
@@ -118,25 +119,25 @@ class ClusterNodes:
             leader = self.leader_of(topic, partition)
             return by in {None, leader} and self._leads(leader, topic, partition)
 
-        self.wait_until(led, f"{topic}-{partition} is led" + ("" if by is None else f" by {by}"))
+        self.wait_until(led, f"{topic}-{partition} has a leader" if by is None else f"{topic}-{partition} is led by {by}")
         return leader
 
     def wait_in_sync(self, topic: str) -> None:
-        """Wait until each partition is led, and all replicas on brokers that run are in sync and have all that its leader has. Raises
-        TimeoutError, KeyError."""
+        """Wait until each partition has a leader, and all replicas on running brokers are in the ISR and have all of the leader's records.
+        Raises TimeoutError, KeyError."""
         self.wait_until(lambda: self._is_in_sync(topic), f"all replicas of {topic} are in sync")
 
     def wait_until(self, holds: Callable[[], bool], what: str) -> None:
-        """Look until it holds. Raises TimeoutError."""
+        """Wait until `holds` returns True. Raises TimeoutError with `what`."""
         end = monotonic() + broker_thread.PATIENCE_S
         while not holds():
             if monotonic() > end:
-                raise TimeoutError(f"waited in vain until {what}")
+                raise TimeoutError(f"timed out after {broker_thread.PATIENCE_S:.0f} s waiting until {what}")
             sleep(LOOK_S)
 
     @property
     def topic_names(self) -> list[str]:
-        """All topics but the internal ones."""
+        """All topics except internal ones."""
         return sorted(name for name in self.controller.image.topic_ids if not name.startswith("__"))
 
     @property
@@ -146,21 +147,21 @@ class ClusterNodes:
 
     @property
     def in_touch(self) -> list[int]:
-        """Those of them that reach the controller."""
+        """The brokers that run, are not paused, and reach the controller."""
         return [number for number in self.up if (number, CONTROLLER) not in self._links.blocked]
 
     def registration(self, topic: str, partition: int) -> PartitionRegistration:
-        """What is committed of the partition. Raises KeyError."""
+        """Return the partition's committed metadata. Raises KeyError."""
         found = self.partitions_of(topic)
         if partition not in found:
             raise KeyError(f"there is no partition {partition} of {topic}, which has {len(found)}")
         return found[partition]
 
     def partitions_of(self, topic: str) -> Mapping[int, PartitionRegistration]:
-        """What is committed of each partition. Raises KeyError."""
+        """Return the committed metadata of each partition. Raises KeyError."""
         image = self.controller.image
         if topic not in image.topic_ids:
-            raise KeyError(f"there is no topic {topic!r}; there are {', '.join(self.topic_names) or 'none'}")
+            raise KeyError(f"there is no topic {topic!r}; existing topics: {', '.join(self.topic_names) or 'none'}")
         return image.topics[image.topic_ids[topic]].partitions
 
     def _is_in_sync(self, topic: str) -> bool:
@@ -171,7 +172,7 @@ class ClusterNodes:
         )
 
     def _leads(self, n: int, topic: str, index: int, *, all_have_it: bool = False) -> bool:
-        """Whether that broker leads it and knows; `all_have_it`: and no record waits for a replica in sync."""
+        """Return whether this broker leads the partition and knows it; with `all_have_it`, also whether everything is committed."""
         if n not in self.up:
             return False
 

@@ -1,6 +1,6 @@
-"""Judges what clients saw of a whole cluster: one history of all brokers against the logs of the leaders, and the replicas of all.
+"""Judges what clients saw of a whole cluster: the combined history of all brokers against the leaders' logs, and all replicas.
 
-Rules: a partition is what its leader holds; a replica of a broker that is dead or paused is judged when that broker is back.
+A partition's contents are its leader's. Replicas of dead or paused brokers are not judged until the broker is back.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ def assert_exactly_once(
     by: str | Identity = "value",
     audit: bool = True,
 ) -> None:
-    """As `InProcessCluster.assert_exactly_once`."""
-    __tracebackhide__ = True  # pytest then shows the caller's line and the explanation
+    """Implement `InProcessCluster.assert_exactly_once`."""
+    __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
     asked = asked_for(topics, expected, by)
     found = examine(cluster, asked.topics, expected=asked.expected, by=asked.by, audit=audit)
     if found.anomalies or found.findings:
@@ -39,20 +39,20 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Judge what clients saw and what the logs hold; arguments as of `assert_exactly_once`.
+    """Judge what clients saw and what the logs contain, with the arguments of `assert_exactly_once`.
 
-    RuntimeError for half a history, TimeoutError for a partition that nobody leads.
+    Raises RuntimeError for an incomplete history, TimeoutError for a partition without a leader.
     """
     if not all(broker.history.complete for broker in cluster.brokers.values()):
-        raise RuntimeError("the history holds only the first 256 MiB of records: judge smaller tests, or audit the logs alone")
+        raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the logs alone")
     names = cluster.topic_names if topics is None else sorted(set(topics))
-    seen = _history(cluster, names, by)  # before the logs: what a client sends meanwhile is only there, which is no anomaly
+    seen = _history(cluster, names, by)  # before the logs: records sent meanwhile are then only in the logs, which is no anomaly
     _look_into_logs(cluster, names, seen)
     return Examined(judge(seen, expected), _audit(cluster, names) if audit and names else [], list(seen.stored))
 
 
 def _history(cluster: ClusterNodes, names: Collection[str], by: Identity) -> Observations:
-    """Of all brokers, in the order of the time."""
+    """Combine the histories of all brokers in order of time."""
     histories = [broker.history for broker in cluster.brokers.values()]
     sends = [send for history in histories for send in list(history.sends) if send.topic in names]
     reads = [read for history in histories for read in list(history.reads) if read.topic in names]
@@ -90,5 +90,5 @@ def _audit(cluster: ClusterNodes, names: Collection[str]) -> list[str]:
 
 
 def _tell_what_is_committed(broker: Broker) -> None:
-    """Beside the logs, for who compares them."""
+    """Write the high watermarks beside the logs, for the comparison of replicas."""
     broker.log_dir.high_watermark_checkpoint()()

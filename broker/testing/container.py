@@ -1,9 +1,10 @@
-"""The broker in a container, for testcontainers-python, in the manner of its KafkaContainer.
+"""A broker in a container for testcontainers-python, in the style of its KafkaContainer.
 
-Rules: clients reach the broker through the mapped port, which only the engine knows, and only after the start; so the container waits at
-its start for the address that it is to advertise, and is told it by `docker exec`, at each start anew, because a restart may map another
-port. It counts as started when it answers ApiVersions through the mapped port. Ports are published on loopback where the engine is local.
-
+Rules:
+- Clients reach the broker through a mapped port, which only the container engine knows, and only after the start. So the container waits
+  for its advertised address, which it gets by `docker exec` at each start, because a restart may map another port.
+- The container is ready when it answers ApiVersions through the mapped port.
+- If the engine is local, ports are published only on loopback.
 ```python
 with OttlaContainer("ottla").with_admin() as broker:       # docker build -t ottla .
     broker.add_fault("drop-ack:api=Produce,times=1")
@@ -39,11 +40,11 @@ _WAIT_FOR_ADDRESS = (
 _GIVE_ADDRESS = f'printf %s "$1" > {_ADDRESS_FILE}.part && mv {_ADDRESS_FILE}.part {_ADDRESS_FILE}'
 _COUNTED = ("seen", "hits", "consumed")
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-"""No proxy that the environment names for the web leads to the admin port."""
+"""Does not use the environment's HTTP proxy, which would not reach the admin port."""
 
 
 class KafkaAnswers(WaitStrategy):
-    """Ready is a container that answers ApiVersions through the mapped port: an open port proves nothing, it is the engine's own."""
+    """Waits until the container answers ApiVersions through the mapped port. An open port proves nothing: it belongs to the engine."""
 
     def __init__(self, port: int) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class KafkaAnswers(WaitStrategy):
         self.with_poll_interval(POLL_S).with_startup_timeout(START_TIMEOUT_S)
 
     def wait_until_ready(self, container: WaitStrategyTarget) -> None:
-        """Raises TimeoutError, or RuntimeError with its log as soon as the container ended."""
+        """Wait. Raises TimeoutError, or RuntimeError with the log as soon as the container has ended."""
         deadline = time.monotonic() + self._startup_timeout
         while True:
             container.reload()
@@ -64,12 +65,13 @@ class KafkaAnswers(WaitStrategy):
                 return
             except (OSError, ProtocolError) as error:
                 if time.monotonic() > deadline:
-                    raise TimeoutError(f"the broker did not answer in {self._startup_timeout:g} s ({error}): {_text(container)}") from error
+                    told = f"the broker did not answer within {self._startup_timeout:g} s"
+                    raise TimeoutError(f"{told} ({error}): {_text(container)}") from error
             time.sleep(self._poll_interval)
 
 
 class OttlaContainer(DockerContainer):
-    """A broker of the image that `docker build -t ottla .` makes. Other containers of its network reach it at port 29092."""
+    """A broker from the image of `docker build -t ottla .`. Other containers of its network reach it on port 29092."""
 
     PORT = 9092
     INTERNAL_PORT = 29092
@@ -80,21 +82,21 @@ class OttlaContainer(DockerContainer):
         super().__init__(image, **kwargs)
         self._options: list[str] = []
         self.admin_token = secrets.token_urlsafe()
-        """What the admin port asks for, as `Authorization: Bearer …`."""
+        """The token of the admin port, for `Authorization: Bearer …`."""
         self._expose(self.PORT)
         self.waiting_for(KafkaAnswers(self.PORT))
 
     def with_setting(self, name: str, value: str | int) -> Self:
-        """A setting by Kafka's name: `with_setting("num.partitions", 3)`."""
+        """Set a setting by Kafka's name: `with_setting("num.partitions", 3)`."""
         return self.with_option(f"--set={name}={value}")
 
     def with_option(self, *options: str) -> Self:
-        """More options of `ottla serve`."""
+        """Add options of `ottla serve`."""
         self._options.extend(options)
         return self
 
     def with_fault(self, rule: str) -> Self:
-        """A scripted fault from the start (docs/faults.md). Raises FaultSyntax."""
+        """Add a scripted fault from the start (docs/faults.md). Raises FaultSyntax."""
         parse_rule(rule)
         return self.with_option(f"--fault={rule}")
 
@@ -105,28 +107,28 @@ class OttlaContainer(DockerContainer):
         return self.with_option("--admin-host=0.0.0.0", f"--admin-port={self.ADMIN_PORT}")
 
     def with_data(self, volume: str) -> Self:
-        """Keep the data in a named volume, or in a directory that the image's user may write."""
+        """Store the data in a named volume, or in a directory that the image's user can write."""
         return self.with_volume_mapping(volume, self.DATA, "rw")
 
     def get_bootstrap_server(self) -> str:
-        """What clients of this machine call bootstrap.servers; changes with a restart."""
+        """Return the bootstrap server for clients on this machine; it may change with a restart."""
         return self._address(self.PORT)
 
     def get_admin_url(self) -> str:
-        """Where the admin port answers; what `ottla faults --admin` takes, after `http://`."""
+        """Return the address of the admin port; `ottla faults --admin` takes the part after `http://`."""
         return f"http://{self._address(self.ADMIN_PORT)}"
 
     def add_fault(self, rule: str) -> str:
-        """Load a fault into the running broker; its name. Raises FaultSyntax, and URLError where there is no admin port."""
+        """Load a fault into the running broker; return its name. Raises FaultSyntax, and URLError without an admin port."""
         given = {name: value for name, value in parse_rule(rule).to_json().items() if name not in _COUNTED}
         return str(self.admin("POST", "/faults", given)["name"])
 
     def advance_clock(self, seconds: float) -> None:
-        """Put the broker's clock forward, and do what becomes due."""
+        """Advance the broker's clock, and run everything that becomes due."""
         self.admin("POST", "/clock/advance", {"ms": round(seconds * 1000)})
 
     def admin(self, method: str, path: str, body: Any = None) -> Any:
-        """One call of the admin port: what it answers. Raises HTTPError for an answer that is no success."""
+        """Send a request to the admin port; return its JSON response. Raises HTTPError for an error status."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.admin_token}"}
         request = urllib.request.Request(self.get_admin_url() + path, data, headers, method=method)
@@ -135,7 +137,7 @@ class OttlaContainer(DockerContainer):
         return json.loads(text) if text else None
 
     def start(self) -> Self:
-        """Start it and wait until it answers. Raises TimeoutError or RuntimeError with its log."""
+        """Start the container and wait until the broker answers. Raises TimeoutError or RuntimeError with the log."""
         self._kwargs = {**self._kwargs, "entrypoint": ["/bin/sh", "-c", _WAIT_FOR_ADDRESS, "ottla"]}
         self.with_command(["serve", *self._options])
         ready, self._wait_strategy = self._wait_strategy, None
@@ -146,7 +148,7 @@ class OttlaContainer(DockerContainer):
         return self._come_up()
 
     def restart(self, *, kill: bool = False) -> Self:
-        """Stop it (SIGTERM, or SIGKILL) and start the same container again, on the same data; its port may be another one."""
+        """Stop the container (SIGTERM, or SIGKILL) and start it again with the same data; its port may change."""
         container = self.get_wrapped_container()
         if kill:
             container.kill()
@@ -160,7 +162,7 @@ class OttlaContainer(DockerContainer):
         listeners = f"PLAINTEXT://{self.get_bootstrap_server()}"
         told = self.exec(["/bin/sh", "-c", _GIVE_ADDRESS, "sh", listeners])
         if told.exit_code != 0:
-            raise RuntimeError(f"the container did not take its address: {told.output.decode(errors='replace')} {_text(self)}")
+            raise RuntimeError(f"the container did not accept its address: {told.output.decode(errors='replace')} {_text(self)}")
         if self._wait_strategy is not None:
             self._wait_strategy.wait_until_ready(self)
         return self

@@ -1,4 +1,4 @@
-"""What the partitions hold: every record with its offset and what became of its transaction, read from the log itself."""
+"""Reads the contents of partitions from the logs: every record with its offset and the outcome of its transaction."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ Place = tuple[str, int]
 
 
 class Visibility(Enum):
-    """What read_committed makes of a record."""
+    """A record's visibility to read_committed consumers."""
 
-    PLAIN = "outside of any transaction"
+    PLAIN = "not in a transaction"
     COMMITTED = "committed"
     ABORTED = "aborted"
-    OPEN = "in a transaction that was not ended"
+    OPEN = "in an open transaction"
 
     @property
     def readable(self) -> bool:
-        """Whether a consumer that reads committed data gets it."""
+        """Whether a read_committed consumer receives it."""
         return self in {Visibility.PLAIN, Visibility.COMMITTED}
 
 
@@ -50,12 +50,12 @@ class Stored:
 
     @property
     def where(self) -> str:
-        """`topic-partition@offset`."""
+        """The position as `topic-partition@offset`."""
         return f"{self.topic}-{self.partition}@{self.offset}"
 
 
 def contents(broker: Broker, topics: Iterable[str] | None = None) -> list[Stored]:
-    """All records of the topics (default: all but the internal ones), in log order. Call it on the broker's loop."""
+    """Return all records of the topics (default: all except internal ones), in log order. Call it on the broker's loop."""
     wanted = None if topics is None else set(topics)
     return [
         stored
@@ -66,7 +66,7 @@ def contents(broker: Broker, topics: Iterable[str] | None = None) -> list[Stored
 
 
 def contents_of(partition: Partition) -> list[Stored]:
-    """All records of one partition, in log order. Call it on the broker's loop."""
+    """Return all records of one partition, in log order. Call it on the broker's loop."""
     found: list[Stored] = []
     log = partition.log
     offset, ends = log.log_start_offset, log.log_end_offset
@@ -109,5 +109,5 @@ def _take(found: list[Stored], open_: dict[int, list[Stored]], place: Place, hea
 def _records(batch: bytes) -> Iterable[Record]:
     try:
         return list(iter_records(batch))
-    except RecordsError:  # damaged: what was in it is missing, and the audit says why
+    except RecordsError:  # damaged: its records count as missing, and the audit reports the damage
         return []

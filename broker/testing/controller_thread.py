@@ -1,4 +1,4 @@
-"""The controller of a cluster in this process, on a thread and a loop of its own; one that is started again keeps its port and its log."""
+"""The controller of a cluster in this process, on its own thread and loop. A restart keeps its port and log."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from ottla.broker.testing.broker_thread import NodeThread
 
 
 class InProcessController(NodeThread[ControllerNode]):
-    """`settings_of` makes settings of what the controller has to be set to, `environment_of` what it runs in, by its clock."""
+    """The controller. `settings_of` makes its settings from its own assignments, `environment_of` its environment from its clock."""
 
     def __init__(
         self, layout: Layout, settings_of: Callable[[dict[str, str]], BrokerSettings], environment_of: Callable[[MovableClock], Environment]
     ) -> None:
         super().__init__(layout.controller_directory, "controller")
         self.exit_codes: list[int] = []
-        """What the controller would have ended its process with."""
+        """Exit codes with which the controller would have ended its process."""
         self.port = 0
-        """0 before the first start."""
+        """The port; 0 before the first start."""
         self.clock = MovableClock()
         self._layout, self._settings_of, self._world_of = layout, settings_of, environment_of
 
     @property
     def image(self) -> MetadataImage:
-        """What is committed."""
+        """The committed metadata."""
         return self.call(lambda node: node.role.newest.image)
 
     def start(self) -> InProcessController:
-        """Start it, unless it runs. Raises StartError or OSError."""
+        """Start it unless it runs. Raises StartError or OSError."""
         if self.running:
             return self
         self.start_loop()
@@ -52,14 +52,14 @@ class InProcessController(NodeThread[ControllerNode]):
         self.port = self.node.address[1]
 
     def stop(self) -> None:
-        """A clean stop, as SIGTERM's. Brokers serve on, and nothing is decided."""
+        """Stop it cleanly, as SIGTERM does. Brokers continue to serve, but no metadata changes."""
         self.resume()
         if self.running:
             self.call_async(self.node.stop())
             self.end_loop()
 
     def kill(self) -> None:
-        """What SIGKILL leaves: no sync, no clean-shutdown marker."""
+        """Kill it, as SIGKILL does: without a sync or a clean-shutdown marker."""
         if self.paused:
             self.resume(self.node.crash)
         else:
@@ -67,7 +67,7 @@ class InProcessController(NodeThread[ControllerNode]):
         self.end_loop()
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop (or kill) it and start it again on the same directory and port."""
+        """Stop (or kill) it, and start it on the same directory and port."""
         if kill:
             self.kill()
         else:

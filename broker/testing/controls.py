@@ -1,4 +1,4 @@
-"""What a test moves on a broker in its process: the faults, the clock, the topics. Each call is done when it returns."""
+"""Controls of a broker in the test's process: faults, clock, topics. A call's effect is complete when it returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.broker.testing.broker_thread import BrokerThread
 
 
 def as_text(value: str | float) -> str:
-    """A setting's value as a file has it."""
+    """Format a setting's value as in a properties file."""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -29,7 +29,7 @@ class FaultControl:
     def add(self, rule: str | FaultRule, **fields: Any) -> FaultRule:
         """Load a rule: `add("drop-ack:api=Produce,times=1")` or `add("drop-ack", api="Produce", times=1)`. Raises FaultSyntax.
 
-        One that another broker of this process has, too, counts and hits as one."""
+        A rule object that is loaded on several brokers of this process has common counters."""
         if not isinstance(rule, FaultRule):
             rule = make_rule({"action": rule, **fields}) if fields else parse_rule(rule)
         made = rule
@@ -42,25 +42,25 @@ class FaultControl:
         self._owner.call(lambda _: self._faults.remove(name))
 
     def reset(self) -> None:
-        """Unload all rules and release everything."""
+        """Unload all rules and release everything that is held."""
         if self._owner.running:
             self._owner.call(lambda _: self._faults.reset())
         else:
             self._faults.reset()
 
     def release(self, name: str | None = None) -> int:
-        """Let go what the rule holds (everything, without a name); how much that was. Raises KeyError."""
+        """Release what the rule holds (everything, without a name); return the number of released items. Raises KeyError."""
         if name is not None:
             self._faults.get(name)
         return self._owner.call(lambda _: self._faults.release(name))
 
     def wait_until_held(self, count: int = 1) -> list[str]:
-        """Wait until at least `count` requests, responses or steps are held; what they are. Raises TimeoutError."""
+        """Wait until at least `count` requests, responses or steps are held; return their descriptions. Raises TimeoutError."""
         self._wait(lambda: len(self._faults.held) >= count, f"{count} held")
         return [held.what for held in self._faults.held]
 
     def wait_until_hit(self, name: str, times: int = 1) -> None:
-        """Wait until the rule hit so often. Raises KeyError, TimeoutError."""
+        """Wait until the rule was hit `times` times. Raises KeyError, TimeoutError."""
         rule = self._faults.get(name)
         self._wait(lambda: rule.hits >= times, f"{name} hit {times} times")
 
@@ -68,36 +68,36 @@ class FaultControl:
         try:
             self._owner.call_until(lambda _: met())
         except TimeoutError as error:
-            raise TimeoutError(f"waited in vain for {wanted}; the rules: {'; '.join(self._faults.report()) or 'none'}") from error
+            raise TimeoutError(f"timed out waiting for {wanted}; the rules: {'; '.join(self._faults.report()) or 'none'}") from error
 
     @property
     def rules(self) -> list[FaultRule]:
-        """All rules, with what they counted."""
+        """All rules with their counters."""
         return list(self._faults.rules)
 
     def assert_consumed(self) -> None:
-        """Raises AssertionError with the rules that were not met as often as they say."""
+        """Raise AssertionError with the rules that were hit less often than they demand."""
         self._faults.assert_consumed()
 
 
 class ClockControl:
-    """The broker's clock, which a test can put forward."""
+    """The broker's clock, which a test can advance."""
 
     def __init__(self, owner: BrokerThread, clock: Clock) -> None:
         self._owner = owner
         self._clock = clock
 
     def now_ms(self) -> int:
-        """The time of the broker, milliseconds since 1970-01-01 UTC."""
+        """Return the broker's time in milliseconds since 1970-01-01 UTC."""
         return self._clock.now_ms()
 
     def advance(self, by: timedelta | float) -> None:
-        """Put the clock forward by a timedelta or by seconds, and do all that becomes due: sessions end, transactions time out,
-        producers, offsets and old segments expire. TypeError where the broker was given a clock that cannot be moved.
+        """Advance the clock by a timedelta or by seconds, and run everything that becomes due: sessions end, transactions time out,
+        producer ids, offsets and old segments expire. Raises TypeError if the broker was given a clock that cannot be advanced.
         """
         clock = self._clock
         if not isinstance(clock, MovableClock):
-            raise TypeError(f"a {type(clock).__name__} cannot be put forward")
+            raise TypeError(f"a {type(clock).__name__} cannot be advanced")
         seconds = by.total_seconds() if isinstance(by, timedelta) else by
         self._owner.call(lambda _: clock.advance(round(seconds * 1000)))
         self._owner.call_until(lambda broker: (broker.timers.next_deadline() or 2**62) > clock.mono_ms())
@@ -110,12 +110,12 @@ class TopicControl:
         self._owner = owner
 
     def create(self, name: str, partitions: int = 1, configs: Mapping[str, str | float] | None = None) -> str:
-        """Make a topic; its name. Raises Rejected, for instance when there is one."""
+        """Create a topic; return its name. Raises Rejected, for instance if it exists."""
         given = tuple((key, as_text(value)) for key, value in (configs or {}).items())
 
         async def make() -> Rejected | None:
             if self._owner.node.services.deciding is None:
-                raise RuntimeError("a broker of a cluster makes no topics by itself: ask the cluster")
+                raise RuntimeError("topics of a cluster are created by its controller: use the cluster's `topics`")
             wanted = NewTopic(name, partitions, configs=given)
             (made,) = await self._owner.node.services.topic_service.create_topics([wanted])
             return made.error
@@ -126,9 +126,9 @@ class TopicControl:
         return name
 
     def end_offset(self, topic: str, partition: int = 0) -> int:
-        """The offset of the next record, control records counted. Raises Rejected where there is no such partition."""
+        """Return the log end offset, control records included. Raises Rejected if there is no such partition."""
         return self._owner.call(lambda broker: broker.services.partitions.get(topic, partition).log.log_end_offset)
 
     def names(self) -> list[str]:
-        """All topics but the internal ones."""
+        """Return all topics except internal ones."""
         return self._owner.call(lambda broker: [name for name in broker.services.partitions.topic_names() if not name.startswith("__")])

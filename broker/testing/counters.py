@@ -1,4 +1,4 @@
-"""What clients did to a broker, as numbers that a test takes before and after."""
+"""Counters of a broker's requests, appended records and connections, whose differences tests assert."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ottla.protocol.api_keys import ApiKey
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Since the broker's start; it begins anew with each. `requests` by the API's name ("Produce"), `messages_in` and `bytes_in` by topic,
-    as appended; `connections` that were made."""
+    """Counters since the broker's start; they start at 0 with each start. `requests` by API name ("Produce"), `messages_in` and `bytes_in`
+    by topic, as appended; `connections` that were accepted."""
 
     requests: Counter[str]
     messages_in: Counter[str]
     bytes_in: Counter[str]
     connections: int
     topic_ids: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
-    """Of which topic of a name it is told: one that was deleted and made again begins anew."""
+    """The topic ids behind the names: a topic that was deleted and created again counts from 0."""
 
     def __sub__(self, before: Counters) -> Counters:
-        """What was done in between; what was not is 0."""
+        """Return the differences; missing entries are 0."""
         same = {topic for topic, its_id in self.topic_ids.items() if before.topic_ids.get(topic) == its_id}
         return Counters(
             _difference(self.requests, before.requests),
@@ -35,7 +35,7 @@ class Counters:
 
 
 def counters_of(broker: Broker) -> Counters:
-    """Those of a running broker; call it on the broker's loop."""
+    """Return the counters of a running broker; call it on the broker's loop."""
     requests, (by_topic, _) = Counter[str](), broker.services.partitions.appended()
     for (key, _), count in broker.requests.items():
         requests[ApiKey(key).camel_case] += count

@@ -1,4 +1,4 @@
-"""Anomalies told as a person would: which batch, which retry, which acknowledgement, which offset."""
+"""Explains anomalies to people: the batch, its attempts, the acknowledgements and the offsets."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from ottla.broker.testing.history import Send
 from ottla.protocol.error_codes import ErrorCode
 
 TOLD_MAX = 10
-"""So many anomalies are told in full; the rest are counted."""
+"""Anomalies that are explained in full; the rest are counted."""
 ATTEMPTS_MAX = 8
 
 
 def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
-    """All that is wrong, the worst first told in full. `findings` are lines of the audit over the log."""
+    """Explain everything that is wrong, the first anomalies in full. `findings` are lines of the log's audit."""
     lines = [f"not exactly once: {_counted(anomalies)}" if anomalies else "the log is not sound:"]
     alike = _alike(anomalies)
     for anomaly, *more in alike[:TOLD_MAX]:
@@ -33,12 +33,12 @@ def explain(anomalies: Sequence[Anomaly], findings: Sequence[str] = ()) -> str:
     if len(alike) > TOLD_MAX:
         lines += ["", f"… and {sum(map(len, alike[TOLD_MAX:]))} more"]
     if findings:
-        lines += ["", "the audit of the log says:", *(f"  {finding}" for finding in findings)]
+        lines += ["", "the audit of the log reports:", *(f"  {finding}" for finding in findings)]
     return "\n".join(lines)
 
 
 def _alike(anomalies: Sequence[Anomaly]) -> list[list[Anomaly]]:
-    """Anomalies of one kind whose records were sent together: told once."""
+    """Group anomalies of one kind whose records were sent together, to explain them once."""
     groups: dict[object, list[Anomaly]] = {}
     for anomaly in anomalies:
         groups.setdefault((anomaly.kind, tuple(map(id, anomaly.sends))) if anomaly.sends else id(anomaly), []).append(anomaly)
@@ -62,7 +62,7 @@ def _answer(send: Send) -> str:
     if send.error is not ErrorCode.NONE:
         return f"refused, {send.error.name}{scripted}"
     if send.acks == 0:
-        return f"taken without an answer (acks=0){scripted}"
+        return f"sent without a response (acks=0){scripted}"
     if send.offset < 0:
         return f"never handled{scripted}"
     told = "acknowledged" if send.seen else f"and the acknowledgement was {'held back' if send.late else 'lost'}"
@@ -81,9 +81,9 @@ def _reason(anomaly: Anomaly) -> str:
     writers = {(stored.producer_id, stored.producer_epoch) for stored in anomaly.stored}
     ids = {producer_id for producer_id, _ in writers}
     if ids == {-1}:
-        return "Without a producer id the broker cannot tell a retry from a new record: switch idempotence on."
+        return "Without a producer id the broker cannot distinguish a retry from a new record: enable idempotence."
     if len(ids) > 1:
-        return "The copies come from different producer ids: a producer restarted without a transactional id is a stranger to the broker."
+        return "The copies come from different producer ids: after a restart without a transactional id, a retry is not recognised."
     if len(writers) > 1:
         return "The copies come from different epochs of one producer: it bumped its epoch and sent again what was already written."
     return "One producer id and epoch wrote it twice under different sequences: the application sent it twice."

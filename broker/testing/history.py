@@ -1,8 +1,10 @@
-"""What clients did: the batches that producers sent, what each was answered, and the batches that consumers were given.
+"""Records what clients did: the batches that producers sent and their results, and the batches that consumers received.
 
-Rules: only facts of the wire are kept, in the order in which they were answered; a follower is no consumer, and may be given what is lost
-with its leader; a record is kept by its key and value; more than `BYTES_MAX` of keys and values is not kept, and then `complete` is False,
-so that nobody judges half a history.
+Rules:
+- Only facts of the wire are recorded, in the order of the responses.
+- Fetches of followers are not recorded: a follower may receive records that are lost with its leader.
+- Records are stored by key and value. Beyond `BYTES_MAX` of keys and values nothing more is stored, and `complete` is False, so that an
+  incomplete history is not judged.
 """
 
 from __future__ import annotations
@@ -21,14 +23,15 @@ from ottla.protocol.records.record import iter_records
 
 BYTES_MAX: Final = 256 << 20
 NO_REPLICA: Final = -1
-"""What a consumer says instead of a broker's id."""
+"""The replica id of consumers."""
 
 KeyValue = tuple[bytes | None, bytes | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One batch in one Produce request. `offset` is what the broker answered, -1 where it refused; `seen` whether the client saw that."""
+    """One batch in one Produce request. `offset` is the base offset in the response, -1 after an error; `seen`: the client got the
+    response."""
 
     at_ms: int
     connection: int
@@ -46,19 +49,19 @@ class Send:
     seen: bool
     faults: tuple[str, ...]
     late: bool = False
-    """Whether the answer was held back when this was written down; then nobody knows whether the client saw it, and `seen` is False."""
+    """Whether the response was held back when this was recorded; then it is unknown whether the client got it, and `seen` is False."""
     number: int = 0
-    """Counts in the order in which requests were handled."""
+    """Counts requests in the order in which they were handled."""
 
     @property
     def acked(self) -> bool:
-        """Whether the client was told that it is written."""
+        """Whether the client received a successful acknowledgement."""
         return self.seen and self.error is ErrorCode.NONE and self.acks != 0
 
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One partition's part of one Fetch response: offsets and what was at them, aborted data included where the broker gives it."""
+    """One partition's part of one Fetch response: offsets and records, including aborted ones if the broker returned them."""
 
     at_ms: int
     connection: int
@@ -68,12 +71,12 @@ class Read:
     partition: int
     batches: tuple[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]], ...]
     aborted: tuple[tuple[int, int], ...]
-    """(producer id, first offset) of the aborted transactions that the broker named."""
+    """(producer id, first offset) of the aborted transactions in the response."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """One EndTxn."""
+    """One EndTxn request."""
 
     at_ms: int
     connection: int
@@ -83,14 +86,14 @@ class End:
     producer_epoch: int
     commit: bool
     error: ErrorCode | None
-    """None where it was never handled."""
+    """The error code; None if the request was never handled."""
     seen: bool
     faults: tuple[str, ...]
 
 
 @dataclass(slots=True)
 class History:
-    """Everything that happened while it observed. Give it to `Faults.observe`."""
+    """The history of all observed requests; pass it to `Faults.observe`."""
 
     topic_name: TopicName
     sends: list[Send] = field(default_factory=list)
@@ -100,7 +103,7 @@ class History:
     _held_bytes: int = 0
 
     def __call__(self, exchange: Exchange) -> None:
-        """Take note of one exchange."""
+        """Record one exchange."""
         if exchange.subject.api is ApiKey.PRODUCE:
             self._take_sends(exchange)
         elif exchange.subject.api is ApiKey.FETCH and exchange.response is not None and exchange.seen and not _of_replica(exchange.request):
@@ -173,7 +176,7 @@ class History:
         )
 
     def _opened(self, records: Any) -> Iterator[tuple[BatchHeader, tuple[tuple[int, KeyValue], ...]]]:
-        """The whole batches of `records` that can be read; control batches have no records here."""
+        """Yield the whole, readable batches of `records`; control batches without records."""
         if not records or not self.complete:
             return
         data = bytes(records)
@@ -185,7 +188,7 @@ class History:
                 opened = () if header.is_control else iter_records(batch)
                 found = tuple((header.base_offset + each.offset_delta, (_copy(each.key), _copy(each.value))) for each in opened)
                 opened_bytes = sum(len(key or b"") + len(value or b"") for _, (key, value) in found)
-                self._held_bytes += max(len(batch), opened_bytes)  # a compressed batch may hold a thousand times its size
+                self._held_bytes += max(len(batch), opened_bytes)  # a compressed batch may expand a thousandfold
                 if self._held_bytes > BYTES_MAX:
                     self.complete = False
                     return
@@ -196,7 +199,7 @@ class History:
 
 def _of_replica(request: Any) -> bool:
     asks: int = max(request.replica_id, request.replica_state.replica_id)
-    return asks != NO_REPLICA  # by the version, the one or the other
+    return asks != NO_REPLICA  # depending on the version, one of the two is set
 
 
 def _answers(response: Any, topics: str, partitions: str, topic_name: TopicName) -> dict[tuple[str, int], Any]:

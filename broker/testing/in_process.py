@@ -1,8 +1,10 @@
-"""A broker in this process, on a thread and an event loop of its own, that any client reaches through a real socket.
+"""A broker in this process, on its own thread and event loop, which any client can reach through a real socket.
 
-Rules: nothing is shared with the caller's thread but what goes through `call`; a broker that is started again keeps its port and its
-data; the temporary directory of a broker that was given none goes when it stops, unless it is kept. Nothing in that is synced to the
-disk: what was written is there after a `kill`, as the page cache is after SIGKILL, and a test cannot lose power.
+Rules:
+- Nothing is shared with the caller's thread except through `call`.
+- A restart keeps the port and the data.
+- A temporary directory is removed by `stop` unless it is kept. Files in it are not synced: written data survives a `kill`, as the page
+  cache survives SIGKILL, and power losses cannot be tested.
 
 ```python
 with InProcessBroker() as broker:
@@ -43,28 +45,28 @@ from ottla.broker.testing.history import History
 
 HOST = "127.0.0.1"
 SMALL = {"offsets.topic.num.partitions": "4", "transaction.state.log.num.partitions": "4"}
-"""Fewer partitions of internal topics than Kafka's 50, so that a test's broker starts in milliseconds."""
+"""Fewer partitions of internal topics than Kafka's 50, so that a broker starts within milliseconds."""
 
 
 class UnsyncedFiles(Files):
-    """The machine's files, which outlive every process of a test without being on its disk. A start and a stop take a third of the
-    time."""
+    """The machine's files without fsync: a test's files need to survive its processes, not a power loss. Starts and stops take a third of
+    the time."""
 
     def fsync(self, fd: int) -> None:
-        """Left to the kernel."""
+        """Do nothing; the kernel writes the page cache eventually."""
 
 
 TICK_MS = 100
-"""The steps of a clock that stands still, while its broker stops."""
+"""Step by which a virtual clock is advanced while its broker stops."""
 
 
 class InProcessBroker(NodeThread[Broker]):
-    """A broker over `data_dir` (default: a temporary directory). Use as a context manager, or `start` and `stop`.
+    """A broker that uses `data_dir` (default: a temporary directory). Use as a context manager, or call `start` and `stop`.
 
-    `settings` go by Kafka's names; `faults` are rules of `ottla serve --fault`, or one; `port` 0 takes a free one, which a restart keeps;
-    with `tls` it makes certificates of its own, and with `users` (passwords by name) only they come in: `client_properties` says how;
-    a `clock` that is moved is this broker's alone; one that stands still goes on while a stop waits for clients.
-    What is called here blocks until it is done: a coroutine whose own client has to go on meanwhile calls it by `asyncio.to_thread`.
+    `settings` have Kafka's names. `faults` is a rule of `ottla serve --fault`, or several. `port` 0 chooses a free port, which a restart
+    keeps. `tls` generates certificates; with `users` (passwords by name) clients must authenticate; `client_properties` returns what
+    clients need for both. `clock` replaces the default, which can be advanced; a virtual clock proceeds while a stop waits for clients.
+    Calls block until they are done: a coroutine whose own client must continue meanwhile uses `asyncio.to_thread`.
     """
 
     def __init__(
@@ -80,13 +82,13 @@ class InProcessBroker(NodeThread[Broker]):
     ) -> None:
         self.settings = {**SMALL, **{name: as_text(value) for name, value in (settings or {}).items()}}
         self.exit_codes: list[int] = []
-        """What the broker would have ended its process with (a failed fsync)."""
+        """Exit codes with which the broker would have ended its process (after a failed fsync)."""
         self.script = Faults((parse_rule(rule) for rule in several(faults)), on_crash=self._crash)
         self.faults = FaultControl(self, self.script)
         self.topics = TopicControl(self)
         self.acls = AclControl(self)
         self.history = History(self._topic_name)
-        """What clients did since `record`."""
+        """What clients have done since `record`."""
         self._recording = False
         self._clock = clock or MovableClock()
         self.clock = ClockControl(self, self._clock)
@@ -94,14 +96,14 @@ class InProcessBroker(NodeThread[Broker]):
         self._crashed = False
         self._temporary = data_dir is None
         self.files: Files = UnsyncedFiles() if data_dir is None else FILES
-        """Its disk, from the next start on."""
+        """The broker's files, used from the next start on."""
         self._tls, self._users = tls, users or {}
         self._security: DevelopmentSecurity | None = None
         super().__init__(Path(tempfile.mkdtemp(prefix="ottla-") if data_dir is None else data_dir))
 
     @property
     def broker(self) -> Broker:
-        """What runs, or ran last; its thread is the broker's (`call`)."""
+        """The current or last broker; use it only on its own thread (`call`)."""
         return self.node
 
     @property
@@ -116,13 +118,13 @@ class InProcessBroker(NodeThread[Broker]):
 
     @property
     def bootstrap(self) -> str:
-        """What clients call bootstrap.servers. Raises RuntimeError before the first start, which finds the port."""
+        """The bootstrap server. Raises RuntimeError before the first start, which chooses the port."""
         if not self._port:
             raise RuntimeError("the broker has no port yet: start it first")
         return f"{HOST}:{self._port}"
 
     def start(self) -> InProcessBroker:
-        """Start it, unless it runs; on the same port as before when it ran already. Raises StartError or OSError."""
+        """Start the broker unless it runs, on the same port as before. Raises StartError or OSError."""
         if self.running:
             return self
         self._crashed = False
@@ -137,10 +139,10 @@ class InProcessBroker(NodeThread[Broker]):
         return self
 
     def client_properties(self, kind: str = "java", user: str | None = None, mechanism: str = "SCRAM-SHA-256") -> dict[str, Any]:
-        """How a client comes in: for `java` and `librdkafka` the properties, for `kafka-python` and `aiokafka` keyword arguments.
+        """Return a client's security settings: properties for `java` and `librdkafka`, keyword arguments for `kafka-python` and `aiokafka`.
 
-        `user` is one of `users`, by default the first; where nobody logs in, no user. Raises ValueError for another one, and for another
-        mechanism than PLAIN and those of SCRAM.
+        `user` is one of `users`, by default the first; None without users. Raises ValueError for an unknown user, and for a mechanism other
+        than PLAIN and SCRAM.
         """
         security = self._security or DevelopmentSecurity(None, {}, {})
         return client_properties(kind, security.connection(self.bootstrap, user, mechanism))
@@ -162,7 +164,7 @@ class InProcessBroker(NodeThread[Broker]):
         return Environment(self._clock, self.files)
 
     async def _stop(self) -> None:
-        """Nobody moves a clock that stands still while this waits: it goes with the loop's until the last client is gone."""
+        """Stop the broker. Nobody else advances a virtual clock meanwhile, so it is advanced here until the last client is gone."""
         stopping = asyncio.ensure_future(self.broker.stop())
         if isinstance(self._clock, VirtualClock):
             while not (await asyncio.wait([stopping], timeout=TICK_MS / 1000))[0]:
@@ -173,7 +175,7 @@ class InProcessBroker(NodeThread[Broker]):
         self.exit_codes.append(code)
 
     def _crash(self) -> None:
-        """A scripted `crash`: the thread goes on, without a broker, until `stop`, `kill` or `restart` ends it."""
+        """Handle a scripted `crash`: the thread continues without a broker until `stop`, `kill` or `restart`."""
         self._crashed = True
         self.broker.crash()
 
@@ -182,13 +184,13 @@ class InProcessBroker(NodeThread[Broker]):
         return None if found is None else found.name
 
     def counters(self) -> Counters:
-        """What clients have done since the broker's start. Taken before and after, the difference is what a test did:
+        """Return counters since the broker's start. A test takes them before and after, and uses the difference:
         `(broker.counters() - before).requests["Produce"]`.
         """
         return self.call(counters_of)
 
     def record(self) -> InProcessBroker:
-        """Keep the history of requests from now on, for `assert_exactly_once`."""
+        """Record the history of requests from now on, for `assert_exactly_once`."""
         if not self._recording:
             self._recording = True
             self.script.observe(self.history)
@@ -202,24 +204,23 @@ class InProcessBroker(NodeThread[Broker]):
         by: str | Identity = "value",
         audit: bool = True,
     ) -> None:
-        """Judge what clients saw and what the logs hold: all topics but the internal ones, or these. Raises NotExactlyOnce with the
-        whole story.
+        """Judge what clients saw and what the logs contain, for the given topics or all except internal ones. Raises NotExactlyOnce with an
+        explanation.
 
-        `expected`: what must be readable, each once, and nothing else. `by` says how records are told apart: by "value", by "key", or by a
-        function of key and value, whose None leaves a record out. `audit`: also run the audit's rules over the log, where the extra `audit`
-        is installed.
+        `expected`: identities that must be readable, each once, and nothing else. `by` identifies records: by "value", by "key", or by a
+        function of key and value, which returns None to leave a record out. `audit`: also audit the log, if the extra `audit` is installed.
 
-        RuntimeError where nothing was recorded, KeyError for a topic that is not there, and TypeError or ValueError for what nothing can be
-        equal to (text, where values are bytes) or what contradicts itself (one that is expected twice).
+        Raises RuntimeError if nothing was recorded, KeyError for an unknown topic, and TypeError or ValueError for an `expected` that can
+        never be met (text where values are bytes, an identity twice).
         """
-        from ottla.broker.testing.verdict import assert_exactly_once  # noqa: PLC0415 # not every test judges
+        from ottla.broker.testing.verdict import assert_exactly_once  # noqa: PLC0415 # only for tests that judge
 
         if not self._recording:
             raise RuntimeError("nothing was recorded: call record() before the clients begin")
         assert_exactly_once(self, self.history, topics, expected=expected, by=by, audit=audit)
 
     def stop(self) -> None:
-        """A clean stop, as SIGTERM's, or the end of a scripted crash. A temporary directory is removed (`keep` before keeps it)."""
+        """Stop the broker cleanly, as SIGTERM does, or end a scripted crash. Remove a temporary directory, unless `keep` was called."""
         self.resume()
         if self.running and not self._crashed:
             self.call_async(self._stop())
@@ -228,7 +229,7 @@ class InProcessBroker(NodeThread[Broker]):
         self._remove_temporary()
 
     def kill(self) -> None:
-        """What SIGKILL leaves, as far as one process can show it: no checkpoint, no sync, no clean-shutdown marker."""
+        """Kill the broker, as SIGKILL does, as far as one process allows: no checkpoint, no sync, no clean-shutdown marker."""
         if self.paused:
             self.resume(self.node.crash)
         elif not self._crashed:
@@ -236,7 +237,7 @@ class InProcessBroker(NodeThread[Broker]):
         self.end_loop()
 
     def restart(self, *, kill: bool = False) -> None:
-        """Stop (or kill) it and start it again on the same directory and port."""
+        """Stop (or kill) the broker, and start it on the same directory and port."""
         temporary, self._temporary = self._temporary, False
         try:
             if kill:
@@ -248,7 +249,7 @@ class InProcessBroker(NodeThread[Broker]):
         self.start()
 
     def keep(self) -> Path:
-        """Leave the directory where it is after the stop; its path."""
+        """Keep the temporary directory after the stop; return its path."""
         self._temporary = False
         return self.data_dir
 
@@ -270,13 +271,13 @@ class InProcessBroker(NodeThread[Broker]):
 
 
 def several(given: str | Sequence[str]) -> Sequence[str]:
-    """One may stand without a list: its letters are meant by nobody."""
+    """Return a list; a single string is one item, not a sequence of letters."""
     return [given] if isinstance(given, str) else given
 
 
 def import_ahead() -> None:
-    """Import what the broker would import while it serves: a test that imports, too, would do so at the same time in another thread, which
-    fails at times in CPython 3.11 where pytest rewrites assertions ("AST constructor recursion depth mismatch", gh-106905)."""
-    import ottla.broker.api.produce_lane  # noqa: F401, PLC0415 # no start but a test's needs it
+    """Import now what the broker would import while it serves. Otherwise it would import on its thread while the test imports too, which
+    sometimes fails in CPython 3.11 when pytest rewrites assertions ("AST constructor recursion depth mismatch", gh-106905)."""
+    import ottla.broker.api.produce_lane  # noqa: F401, PLC0415 # only needed ahead of time by tests
 
     load_all()

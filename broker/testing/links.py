@@ -1,8 +1,11 @@
-"""What lies between the nodes of a cluster in this process: links that hold everything back, or are slow, over real sockets.
+"""Links between the nodes of a cluster in this process, which can be blocked or delayed, over real sockets.
 
-Rules: of one connection everything arrives in its order. What a blocked link is given arrives when it is opened again, the end of a
-connection too, and who dials waits: TCP repeats it, and nobody is told. Whoever dialled minds both directions of the connection. Links may
-be changed on any thread; a change holds for all that is sent after it.
+Rules:
+- The bytes of a connection arrive in order.
+- What is sent over a blocked link arrives when the link is unblocked, also the end of a connection; a connection attempt waits. This is
+  what TCP's retransmission does, and neither side is notified.
+- The node that opened a connection applies the rules in both directions.
+- Links may be changed on any thread; a change applies to everything sent after it.
 """
 
 from __future__ import annotations
@@ -15,11 +18,11 @@ from typing import Any, cast
 from ottla.broker.net.network import BoundAddress, MakeProtocol, Network, Sockets
 
 Way = tuple[int, int]
-"""From a node, to a node."""
+"""A direction: from a node, to a node."""
 
 
 class Links:
-    """All links of a cluster. `blocked` are the ways on which nothing gets through."""
+    """All links of a cluster. `blocked` are the blocked directions."""
 
     def __init__(self) -> None:
         self.blocked: frozenset[Way] = frozenset()
@@ -28,36 +31,36 @@ class Links:
         self._networks: dict[int, LinkedNetwork] = {}
 
     def network(self, node: int) -> LinkedNetwork:
-        """The network as this node has it, from a start to the end of its loop."""
+        """Make the network of one node, for the lifetime of its loop."""
         self._networks[node] = made = LinkedNetwork(self, node)
         return made
 
     def block(self, ways: Iterable[Way]) -> None:
-        """Nothing gets through on these, either."""
+        """Block these directions too."""
         self._become(self.blocked.union(ways), self._slow_ms)
 
     def slow(self, ways: Iterable[Way], ms: float) -> None:
-        """On these everything takes so long."""
+        """Delay everything in these directions."""
         self._become(self.blocked, {**self._slow_ms, **dict.fromkeys(ways, ms)})
 
     def heal(self) -> None:
-        """All links are as they were in the beginning."""
+        """Restore all links."""
         self._become(frozenset(), {})
 
     def between(self, some: Collection[int], others: Collection[int]) -> list[Way]:
-        """Both ways between any of the ones and any of the others."""
+        """Return both directions between each pair of nodes of the two groups."""
         return [way for one in some for other in others for way in ((one, other), (other, one)) if one != other]
 
     def delay_ms(self, way: Way) -> float:
-        """How long anything takes on it."""
+        """Return the delay of a direction."""
         return self._slow_ms.get(way, 0)
 
     def listens(self, node: int, port: int) -> None:
-        """Who is there."""
+        """Register the node that listens on a port."""
         self._node_at[port] = node
 
     def node_at(self, port: int) -> int:
-        """Who listens at this port; -1: none of the cluster's nodes."""
+        """Return the node that listens on a port; -1 if none of the cluster does."""
         return self._node_at.get(port, -1)
 
     def _become(self, blocked: frozenset[Way], slow_ms: dict[Way, float]) -> None:
@@ -67,14 +70,14 @@ class Links:
 
 
 class LinkedNetwork:
-    """The operating system's TCP, as far as the links let it through."""
+    """The operating system's TCP, subject to the links' rules."""
 
     def __init__(self, links: Links, node: int) -> None:
         self._links, self._node = links, node
         self._sockets: Network = Sockets()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.lanes: dict[Direction, None] = {}
-        """Of all connections that this node has dialled."""
+        """The directions of all connections that this node has opened."""
 
     def listen(self, host: str, port: int) -> BoundAddress:
         place = self._sockets.listen(host, port)
@@ -97,7 +100,7 @@ class LinkedNetwork:
         return relay.transport
 
     def look_again(self) -> None:
-        """Links were changed, on any thread."""
+        """Apply changed links; may be called on any thread."""
         if self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._move_all)
 
@@ -117,19 +120,19 @@ class Direction:
         network.lanes[self] = None
 
     def carry(self, arrives: Callable[[], object]) -> None:
-        """Let it arrive, after all that was carried before."""
+        """Deliver an event, after all events before it."""
         delay_ms = self._links.delay_ms(self._way)
         self._under_way.append((self._loop.time() + delay_ms / 1000 if delay_ms else 0, arrives))
         self.move()
 
     async def passed(self) -> None:
-        """Until something has got from one end to the other."""
+        """Wait until an event has got from one end to the other."""
         arrived: asyncio.Future[None] = self._loop.create_future()
         self.carry(lambda: None if arrived.done() else arrived.set_result(None))
         await arrived
 
     def move(self) -> None:
-        """All that is due arrives, unless the way is blocked."""
+        """Deliver all events that are due, unless the direction is blocked."""
         waiting = self._under_way
         while waiting and self._way not in self._links.blocked:
             due, arrives = waiting[0]
@@ -142,7 +145,7 @@ class Direction:
             arrives()
 
     def end(self) -> None:
-        """What is under way never arrives."""
+        """Drop all undelivered events."""
         self._under_way.clear()
         self._network.lanes.pop(self, None)
         if self._timer is not None:
@@ -150,7 +153,7 @@ class Direction:
 
 
 class Relay(asyncio.Protocol):
-    """Between the socket and whoever dialled."""
+    """A protocol between the socket and the protocol of the node that opened the connection."""
 
     transport: RelayTransport
 
@@ -166,7 +169,7 @@ class Relay(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         self.back.carry(self._ended)
-        return True  # what is under way to the other end still gets there
+        return True  # keep the socket open: data on the way to the other end must still arrive
 
     def _ended(self) -> None:
         if not self.inner.eof_received():
@@ -191,7 +194,7 @@ class Relay(asyncio.Protocol):
 
 
 class RelayTransport(asyncio.Transport):
-    """The dialler's end."""
+    """The transport that the node which opened the connection uses."""
 
     def __init__(self, socket: asyncio.Transport, relay: Relay) -> None:
         super().__init__()

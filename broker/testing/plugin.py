@@ -1,7 +1,9 @@
 """The pytest plugin (entry point `ottla`): brokers and clusters as fixtures, each in the test's process on its own thread and port.
 
-Rules: nothing of the broker is imported before a test asks for it; fixtures share nothing, so tests run in any order and under
-pytest-xdist; the data directory of a failed test is kept, and named in its report.
+Rules:
+- The broker is imported only when a test requests a fixture.
+- Fixtures share nothing, so tests run in any order and under pytest-xdist.
+- The data directory of a failed test is kept and named in its report.
 
 ```python
 @pytest.mark.ottla(settings={"num.partitions": "3"})
@@ -37,14 +39,14 @@ _TOPIC_LENGTH_MAX = 200
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make the marker known."""
-    says = "how this test's ottla_broker, or its ottla_cluster (brokers=3, settings, faults), is started"
+    """Register the marker."""
+    says = "configures this test's ottla_broker, or its ottla_cluster (brokers=3, settings, faults)"
     config.addinivalue_line("markers", f"{MARKER}(settings={{}}, faults=[], tls=False, users={{}}): {says}")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Remember a failure, for the fixtures that are torn down after it."""
+    """Remember a failure, for fixtures that are torn down after it."""
     report = yield
     if report.failed:
         item.stash[_FAILED] = True
@@ -55,8 +57,8 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def ottla_broker_factory(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[..., InProcessBroker]]:
-    """Start brokers: `ottla_broker_factory(settings={…}, faults=[…])`. They stop with the test; a `data_dir` that is given stays."""
-    from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # only tests that ask for a broker pay for it
+    """Starts brokers: `ottla_broker_factory(settings={…}, faults=[…])`. They stop with the test; a given `data_dir` is not removed."""
+    from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # only for tests with a broker
 
     with ExitStack() as stack:
 
@@ -85,27 +87,27 @@ def _clear(request: pytest.FixtureRequest, what: str, data_dir: Path, *, own: bo
 def _marked(request: pytest.FixtureRequest, kind: type) -> dict[str, Any]:
     marker = request.node.get_closest_marker(MARKER)
     if marker is not None and marker.args:
-        raise pytest.UsageError(f"@pytest.mark.{MARKER} takes names only: settings={{…}}, faults=[…]")
+        raise pytest.UsageError(f"@pytest.mark.{MARKER} takes keyword arguments only: settings={{…}}, faults=[…]")
     options: dict[str, Any] = {} if marker is None else marker.kwargs
     taken = inspect.signature(kind).parameters
     for name in options:
         if name not in taken:
-            raise pytest.UsageError(f"@pytest.mark.{MARKER}: {request.fixturename} takes no {name}=; it takes {', '.join(taken)}")
+            raise pytest.UsageError(f"@pytest.mark.{MARKER}: {request.fixturename} has no argument {name}; it has {', '.join(taken)}")
     return options
 
 
 @pytest.fixture
 def ottla_broker(request: pytest.FixtureRequest, ottla_broker_factory: Callable[..., InProcessBroker]) -> InProcessBroker:
-    """A broker of this test's own, as its marker `ottla` says, with its history recorded."""
-    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # as above
+    """A broker for this test, configured by its marker `ottla`, which records its history."""
+    from ottla.broker.testing.in_process import InProcessBroker  # noqa: PLC0415 # only for tests with a broker
 
     return ottla_broker_factory(**_marked(request, InProcessBroker))
 
 
 @pytest.fixture
 def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessCluster]:
-    """A cluster of this test's own, of three brokers or as its marker `ottla` says (`brokers=5`), with its history recorded."""
-    from ottla.broker.testing.cluster import InProcessCluster  # noqa: PLC0415 # as above
+    """A cluster for this test, of three brokers or as its marker `ottla` says (`brokers=5`), which records its history."""
+    from ottla.broker.testing.cluster import InProcessCluster  # noqa: PLC0415 # only for tests with a cluster
 
     cluster = InProcessCluster(**{"data_dir": tmp_path_factory.mktemp("ottla") / "data", **_marked(request, InProcessCluster)}).record()
     try:
@@ -117,8 +119,8 @@ def ottla_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.fixture(scope="session")
 def ottla_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcessBroker]:
-    """One broker for the whole session (of each worker of pytest-xdist); its tests keep apart by topics and groups of their own."""
-    from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # as above
+    """A broker for the whole session (of each pytest-xdist worker). Tests that share it need their own topics and groups."""
+    from ottla.broker.testing.in_process import InProcessBroker, UnsyncedFiles  # noqa: PLC0415 # only for tests with a broker
 
     broker = InProcessBroker(tmp_path_factory.mktemp("ottla-session") / "data").record()
     broker.files = UnsyncedFiles()
@@ -128,7 +130,7 @@ def ottla_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[I
 
 @pytest.fixture
 def ottla_bootstrap(ottla_broker: InProcessBroker) -> str:
-    """bootstrap.servers of `ottla_broker`."""
+    """The bootstrap server of `ottla_broker`."""
     return ottla_broker.bootstrap
 
 
@@ -140,13 +142,13 @@ def ottla_topics(ottla_broker: InProcessBroker) -> TopicControl:
 
 @pytest.fixture
 def ottla_acls(ottla_broker: InProcessBroker) -> AclControl:
-    """Who may do what at `ottla_broker`, whose settings name an authorizer."""
+    """The ACLs of `ottla_broker`, whose settings must name an authorizer."""
     return ottla_broker.acls
 
 
 @pytest.fixture
 def ottla_topic(request: pytest.FixtureRequest, ottla_broker: InProcessBroker) -> str:
-    """A new topic of one partition, named after the test."""
+    """A new topic with one partition, named after the test."""
     name = _TOPIC_CHARACTERS.sub("-", request.node.name).strip("-") or "topic"
     return ottla_broker.topics.create(name[:_TOPIC_LENGTH_MAX])
 

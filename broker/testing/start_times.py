@@ -1,4 +1,4 @@
-"""How long an in-process broker, and a cluster of three, takes from nothing to listening: `python -m ottla.broker.testing.start_times`."""
+"""Measures the start of an in-process broker, and of a cluster of three: `python -m ottla.broker.testing.start_times`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ RUNS = 20
 
 
 def start_times(make: Callable[[], InProcessBroker | InProcessCluster], runs: int = RUNS) -> list[tuple[float, float]]:
-    """Milliseconds of each start and of the processor in it, the first not counted: it still imports."""
+    """Return wall-clock and processor milliseconds of each start. A first start, which still imports, is not counted."""
     measured = []
     for _ in range(runs + 1):
         node = make()

@@ -1,4 +1,4 @@
-"""Judges a history against the logs: `examine` says what is wrong, `assert_exactly_once` raises it as a story."""
+"""Judges a history against the logs: `examine` returns what is wrong, `assert_exactly_once` raises it with an explanation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AUDIT_NEEDS = ("pyarrow", "numpy", "duckdb", "sqlglot", "junitparser")
 
 
 class AskedOfLogs(NamedTuple):
-    """What a test asks for."""
+    """A test's arguments, checked."""
 
     topics: list[str] | None
     expected: list[Hashable] | None
@@ -31,7 +31,7 @@ class AskedOfLogs(NamedTuple):
 
 
 class NotExactlyOnce(AssertionError):
-    """Something was written twice, lost, read though aborted, or out of order. `anomalies` and `findings` hold it for programs."""
+    """Records were duplicated, lost, reordered, or read although aborted. `anomalies` and `findings` have the details for programs."""
 
     def __init__(self, anomalies: Sequence[Anomaly], findings: Sequence[str]) -> None:
         super().__init__(explain(anomalies, findings))
@@ -41,7 +41,7 @@ class NotExactlyOnce(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """What was found: anomalies of history and logs, lines of the audit, and every record that was judged."""
+    """The result: anomalies of history and logs, findings of the audit, and all judged records."""
 
     anomalies: list[Anomaly] = field(default_factory=list)
     findings: list[str] = field(default_factory=list)
@@ -57,9 +57,10 @@ def examine(
     by: Identity = by_value,
     audit: bool = True,
 ) -> Examined:
-    """Judge what clients saw and what the logs hold; arguments as of `assert_exactly_once`. RuntimeError for half a history."""
+    """Judge what clients saw and what the logs contain; arguments as for `assert_exactly_once`. Raises RuntimeError for an incomplete
+    history."""
     if not history.complete:
-        raise RuntimeError("the history holds only the first 256 MiB of records: judge smaller tests, or audit the log alone")
+        raise RuntimeError("the history is limited to 256 MiB of records and incomplete: judge smaller tests, or audit the log alone")
     wanted = None if topics is None else set(topics)
     seen = broker.call(lambda running: _observations(running, history, wanted, by))
     names = {topic for topic, _ in seen.begins} if wanted is None else wanted
@@ -67,14 +68,14 @@ def examine(
 
 
 def _check_topics(running: Broker, history: History, wanted: Collection[str]) -> None:
-    """A name that is misspelt must not be judged clean. One that was written to and deleted is known."""
+    """Raise KeyError for an unknown topic, so that a misspelt name is not judged clean. A deleted topic that was written to is known."""
     names = set(running.services.partitions.topic_names())
     for topic in sorted(set(wanted) - names - {send.topic for send in history.sends}):
-        raise KeyError(f"there is no topic {topic!r}; there are {', '.join(sorted(names)) or 'none'}")
+        raise KeyError(f"there is no topic {topic!r}; existing topics: {', '.join(sorted(names)) or 'none'}")
 
 
 def _observations(running: Broker, history: History, wanted: Collection[str] | None, by: Identity) -> Observations:
-    """Log and history at one moment: what a client sends meanwhile must not be in one of them only."""
+    """Read log and history in one turn of the loop, so that records sent meanwhile are in both or in neither."""
     partitions = [
         each for each in running.services.partitions if (not each.topic.startswith("__") if wanted is None else each.topic in wanted)
     ]
@@ -98,13 +99,13 @@ def assert_exactly_once(
     by: str | Identity = "value",
     audit: bool = True,
 ) -> None:
-    """Raises NotExactlyOnce. `topics`: only these; `expected`: what must be readable, each once; `by`: "value", "key" or a function.
-    ValueError, TypeError and KeyError for what cannot be asked.
+    """Judge a broker's history and logs; raise NotExactlyOnce if anything is wrong.
 
-    `audit`: also run the audit's rules over the log, where they can run (extra `audit`; without it they are left out).
-    RuntimeError when the history is not complete.
+    `topics`: only these. `expected`: identities that must be readable, each once. `by`: "value", "key" or a function. `audit`: also audit
+    the log, if the extra `audit` is installed. Raises ValueError, TypeError and KeyError for invalid arguments, RuntimeError for an
+    incomplete history.
     """
-    __tracebackhide__ = True  # pytest then shows the caller's line and the explanation
+    __tracebackhide__ = True  # pytest then shows only the caller's line and the explanation
     asked = asked_for(topics, expected, by)
     broker.call(lambda running: _check_topics(running, history, asked.topics or ()))
     found = examine(broker, history, asked.topics, expected=asked.expected, by=asked.by, audit=audit)
@@ -113,41 +114,39 @@ def assert_exactly_once(
 
 
 def audit_missing() -> str | None:
-    """The first package of the extra `audit` that is not installed."""
+    """Return the first package of the extra `audit` that is not installed, or None."""
     return next((name for name in _AUDIT_NEEDS if find_spec(name) is None), None)
 
 
 def asked_for(topics: str | Iterable[str] | None, expected: Iterable[Hashable] | None, by: str | Identity) -> AskedOfLogs:
-    """Raises TypeError for what no record can be equal to, ValueError for what is expected twice, or an unknown `by`."""
+    """Check the arguments. Raises TypeError for an identity that no record can have, ValueError for a repeated one, or an unknown `by`."""
     names = [topics] if isinstance(topics, str) else topics
     return AskedOfLogs(None if names is None else list(names), None if expected is None else _expected(expected, by), identity_of(by))
 
 
 def _expected(given: Iterable[Hashable], by: str | Identity) -> list[Hashable]:
     if isinstance(given, (str, bytes)):
-        raise TypeError(f"expected is a list, also where it has one: expected=[{given!r}]")
+        raise TypeError(f"expected must be a list, even of one item: expected=[{given!r}]")
     expected = list(given)
     for each, times in Counter(expected).items():
         if isinstance(by, str) and not isinstance(each, bytes):
-            raise TypeError(f"a {by} is bytes, and a {type(each).__name__} is expected, which none can be equal to: {each!r}")
+            raise TypeError(f"a {by} is bytes, so no record can be equal to the expected {type(each).__name__} {each!r}")
         if times > 1:
-            raise ValueError(
-                f"{each!r} is expected {times} times, and can be there once: records have to differ in what they are told apart by"
-            )
+            raise ValueError(f"{each!r} is expected {times} times, but can be there only once: records must differ in what identifies them")
     return expected
 
 
 def identity_of(by: str | Identity) -> Identity:
-    """What is meant by "value", "key" or a function. Raises ValueError for another word."""
+    """Return the function for "value" or "key", or the given function. Raises ValueError for another word."""
     if not isinstance(by, str):
         return by
     if by not in _IDENTITIES:
-        raise ValueError(f"by={by!r} is none of {', '.join(map(repr, _IDENTITIES))}, and no function of key and value")
+        raise ValueError(f"by={by!r} is neither one of {', '.join(map(repr, _IDENTITIES))} nor a function of key and value")
     return _IDENTITIES[by]
 
 
 def audit_findings(directories: Sequence[Path], topics: Iterable[str], *, replicas: bool = False) -> list[str]:
-    """The violations that the audit finds, one line each; none where it is not installed. `replicas`: between the directories, too."""
+    """Return the audit's violations, one line each; none if it is not installed. With `replicas`, compare the directories too."""
     if audit_missing() is not None:
         return []
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # costs a tenth of a second

@@ -1,8 +1,9 @@
-"""What a stage stands on: one broker in this process, or a cluster of three. A stage need not know which.
+"""The brokers of one run: a single broker in this process, or a cluster of three, behind a common interface.
 
-Rules: a fault is one rule on all brokers, which counts and hits as one; requests of the verification itself and of the brokers meet no
-fault and are not counted. In a cluster broker 1 leads the partitions of both topics, broker 2 coordinates groups and broker 3 transactions,
-so that a fault of one role does not disturb the others.
+Rules:
+- A fault is one rule on all brokers, with common counters. It does not apply to requests of the verification or between brokers.
+- In a cluster, broker 1 leads the partitions of both topics, broker 2 coordinates groups and broker 3 transactions, so that a fault of one
+  role leaves the others alone.
 """
 
 from __future__ import annotations
@@ -29,26 +30,26 @@ from ottla.broker.verification.request_observer import VERIFIER_CLIENT, RequestO
 from ottla.broker.verification.verifier_client import BY_GROUP, BY_TRANSACTION, VerifierClient
 
 SETTINGS: Final = {
-    "log.retention.ms": "-1",  # the clock is put forward, and programs write timestamps of their own
-    "fetch.max.bytes": "1024",  # a few batches of the input: its reading has a middle
+    "log.retention.ms": "-1",  # the clock is advanced, and programs write their own timestamps
+    "fetch.max.bytes": "1024",  # a few batches of the input, so that reading takes several requests
 }
 LAG_MS: Final = 60_000
 OF_A_CLUSTER: Final = {
     "min.insync.replicas": "2",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
-    "broker.session.timeout.ms": "60000",  # who is missed, and when, is for a script to say: a busy machine makes nobody late
-    "replica.lag.time.max.ms": str(LAG_MS),  # nor who is out of sync
-    "replica.fetch.wait.max.ms": "50",  # so long it takes until a follower asks anew
+    "broker.session.timeout.ms": "60000",  # only a script decides which broker is fenced, not a busy machine
+    "replica.lag.time.max.ms": str(LAG_MS),  # and which replica falls out of the ISR
+    "replica.fetch.wait.max.ms": "50",  # interval of followers' fetches when there is nothing new
 }
 FOLLOWERS: Final = "followers"
-"""The rule that holds the Fetches of followers."""
+"""The name of the rule that holds the followers' fetches."""
 BROKERS: Final = 3
 LEADER, OF_GROUPS, OF_TRANSACTIONS = 1, 2, 3
 
 
 class Deployment(ABC):
-    """`host` is the broker or the cluster, `brokers` are all of its brokers."""
+    """The brokers of one run. `host` is the broker or the cluster, `brokers` are all of its brokers."""
 
     host: InProcessBroker | InProcessCluster
 
@@ -61,45 +62,45 @@ class Deployment(ABC):
 
     @property
     def bootstrap(self) -> str:
-        """What clients call bootstrap.servers."""
+        """The bootstrap servers."""
         return self.host.bootstrap
 
     @property
     def sends(self) -> list[Send]:
-        """What producers sent since `watch`."""
+        """What producers have sent since `watch`."""
         return [send for broker in self.brokers for send in list(broker.history.sends)]
 
     @property
     def reads(self) -> list[Read]:
-        """What consumers were given since `watch`."""
+        """What consumers have received since `watch`."""
         return [read for broker in self.brokers for read in list(broker.history.reads)]
 
     def start(self) -> None:
-        """Start all. Raises StartError, OSError; then nothing runs."""
+        """Start all brokers. Raises StartError, OSError; then nothing runs."""
         for broker in self.brokers:
             broker.script.spared = self._others
         self.host.start()
 
     def create(self, topic: str, partitions: int) -> None:
-        """Make a topic. Raises Rejected."""
+        """Create a topic. Raises Rejected."""
         self.host.topics.create(topic, partitions)
 
     def watch(self, observer: RequestObserver) -> None:
-        """Keep the history of clients from now on, and tell `observer`."""
+        """Record the history of clients from now on, and pass all requests to `observer`."""
         observer.others = self._others
         self.host.record()
         for broker in self.brokers:
             broker.call(partial(_observe, observer, broker.script))
 
     def fault(self, rule: str) -> FaultRule:
-        """Load a rule everywhere. Raises FaultSyntax."""
+        """Load a rule on all brokers. Raises FaultSyntax."""
         made = parse_rule(rule)
         for broker in self.brokers:
             broker.faults.add(made)
         return made
 
     def release(self, name: str) -> None:
-        """Let go what the rule holds, wherever it is loaded."""
+        """Release what the rule holds, on all brokers."""
         for broker in self._up:
             if any(rule.name == name for rule in broker.faults.rules):
                 broker.faults.release(name)
@@ -110,11 +111,11 @@ class Deployment(ABC):
             broker.faults.reset()
 
     def held(self, name: str) -> list[int]:
-        """The places in `brokers`, from 1, of those where the rule holds something."""
+        """Return the numbers of the brokers (from 1) on which the rule holds something."""
         return [number for number, broker in enumerate(self.brokers, 1) if any(held.rule.name == name for held in list(broker.script.held))]
 
     def members(self) -> int:
-        """How many members all groups have."""
+        """Return the number of members in all groups."""
         return sum(broker.call(lambda node: sum(len(each.members) for each in node.services.groups.all_groups())) for broker in self._up)
 
     @property
@@ -124,29 +125,29 @@ class Deployment(ABC):
     @property
     @abstractmethod
     def is_whole(self) -> bool:
-        """Whether everybody who runs can be asked, and will answer."""
+        """Whether all brokers that run can be reached and will answer."""
 
     @abstractmethod
     def bring_back(self) -> bool:
-        """Start a broker again that a rule crashed; whether there was one."""
+        """Restart a broker that a rule crashed; return whether there was one."""
 
     @abstractmethod
     def settle(self, after_ms: int) -> None:
-        """After the program: everybody is back, nothing is held, and so much time has passed. Raises TimeoutError."""
+        """After the program: restore all brokers, release everything held, and advance the clock. Raises TimeoutError."""
 
     @abstractmethod
     def examine(
         self, topics: Iterable[str], *, expected: Iterable[Hashable] | None = None, by: Identity = by_value, audit: bool = True
     ) -> Examined:
-        """Judge what clients saw and what the logs hold. Raises RuntimeError, TimeoutError."""
+        """Judge what clients saw and what the logs contain. Raises RuntimeError, TimeoutError."""
 
     @abstractmethod
     def stop(self) -> None:
-        """End all, whatever state it is in."""
+        """Stop everything, in whatever state it is."""
 
 
 class OneBroker(Deployment):
-    """A broker alone."""
+    """A single broker."""
 
     host: InProcessBroker
 
@@ -182,7 +183,7 @@ class OneBroker(Deployment):
 
 
 class Cluster(Deployment):
-    """Brokers and their controller."""
+    """Three brokers and their controller."""
 
     host: InProcessCluster
 
@@ -241,59 +242,59 @@ class Cluster(Deployment):
         self.verifier_client.close()
         self.host.kill_all()
 
-    # --- what a script does ---------------------------------------------------------------------------------------------------------
+    # --- actions of scripts ---------------------------------------------------------------------------------------------------------
 
     def kill(self, number: int) -> None:
-        """End a broker as SIGKILL does; the controller misses it at once."""
+        """Kill a broker, as SIGKILL does; the controller fences it at once."""
         self.host.kill(number)
         self.host.miss(number)
         self._followers_stopped = False
 
     def stop_followers(self, leader: int) -> None:
-        """Nobody gets anything more from this leader."""
+        """Stop the replication from this leader by holding its followers' fetches."""
         self._followers_stopped = True
         self.brokers[leader - 1].faults.add(f"hold-request:api=Fetch,client_id=broker-*,name={FOLLOWERS}")
         others = len(self.brokers) - 1
-        self.host.wait_until(lambda: self._held_fetches(leader) == others, "all followers stand still")
+        self.host.wait_until(lambda: self._held_fetches(leader) == others, "all followers are stopped")
 
     def let_followers_go_on(self) -> None:
-        """They catch up."""
+        """Resume replication."""
         self.reset()
         for broker in self._up:
             broker.call(_have_patience)
         self._followers_stopped = False
 
     def leave_alone(self, leader: int) -> None:
-        """Nobody gets anything more from this leader, and it is alone in sync, as after `replica.lag.time.max.ms`."""
+        """Stop the replication from this leader, and shrink the ISR to it, as after `replica.lag.time.max.ms`."""
         self.stop_followers(leader)
         broker = self.brokers[leader - 1]
         broker.call(_miss_followers)
-        self.host.wait_until(lambda: broker.call(_is_alone), f"broker {leader} is alone in sync, and knows")
+        self.host.wait_until(lambda: broker.call(_is_alone), f"broker {leader} is the only ISR member, and knows it")
 
     def replace(self, leader: int) -> None:
-        """It stands still until others lead what it led; then it goes on and does not hear of it until the cluster is healed."""
+        """Pause this leader until others lead its partitions; then resume it, cut off from the controller, so that it does not know."""
         cluster = self.host
         cluster.pause(leader)
         cluster.isolate_from_controller(leader)
         cluster.miss(leader)
-        cluster.wait_until(lambda: not self._leads(leader), f"others lead what broker {leader} led")
+        cluster.wait_until(lambda: not self._leads(leader), f"others lead the partitions of broker {leader}")
         cluster.resume(leader)
 
     def ends_of(self, number: int) -> dict[Place, int]:
-        """The end of each partition that this broker takes itself for the leader of."""
+        """Return the log end offset of each partition that this broker believes to lead."""
         return self.brokers[number - 1].call(
             lambda node: {(each.topic, each.index): each.log.log_end_offset for each in node.services.partitions if each.leads}
         )
 
     def acked_by(self, number: int) -> int:
-        """How many batches this broker has acknowledged."""
+        """Return the number of batches that this broker has acknowledged."""
         return sum(send.acked for send in list(self.brokers[number - 1].history.sends))
 
     def _held_fetches(self, number: int) -> int:
         return sum(held.rule.name == FOLLOWERS for held in list(self.brokers[number - 1].script.held))
 
     def _leads(self, number: int) -> bool:
-        """Whether it leads anything by the controller's word."""
+        """Return whether this broker leads a partition, according to the controller."""
         topics = self.host.controller.image.topics.values()
         return any(each.leader == number for topic in topics for each in topic.partitions.values())
 
@@ -313,7 +314,7 @@ class Cluster(Deployment):
 
 
 def _miss_followers(node: Broker) -> None:
-    """As if none had ever asked. The clock stays: put forward, it would end what clients wait for, too."""
+    """Shrink the ISRs as if no follower had ever fetched. The clock is not advanced, because that would end clients' requests too."""
     for others, partition in [(each.replica.others, each) for each in node.services.partitions if each.leads]:
         others.lag_max_ms = 0
         others.followers = {number: Progress() for number in others.followers}
@@ -334,5 +335,5 @@ def _observe(observer: RequestObserver, script: Faults, _: Broker) -> None:
 
 
 def deployment_of(brokers: int, directory: Path) -> Deployment:
-    """A broker alone, or so many."""
+    """Make a single broker, or a cluster."""
     return OneBroker(directory) if brokers == 1 else Cluster(directory, brokers)

@@ -1,8 +1,10 @@
-"""The input of stream and consumer programs: committed records, aborted ones among them, and the question how far a group has come.
+"""The input of stream and consumer programs: committed and aborted records; and the check whether a group has read all of it.
 
-Rules: each partition begins with data and ends with a plain committed record, so that a group that has read everything has committed the
-end of the log; the last records come when everything has happened that the scenario wants, so that a program that lost the commit of its
-last step has another step to commit; aborted values begin with `aborted-`, so that whoever reads them can be told from whoever does not.
+Rules:
+- Each partition begins with data and ends with a non-transactional record, so that a group that has read everything has committed the log
+  end offset.
+- The last records are written when the scenario's fault has occurred, so that a program that lost its last commit has another one to make.
+- Aborted values begin with `aborted-`, so that a program that reads uncommitted data is recognised.
 """
 
 from __future__ import annotations
@@ -20,15 +22,15 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 PARTITIONS = 2
 BATCH_RECORDS = 5
 REST_RECORDS = 2
-"""So many of each partition come at the end."""
+"""Records of each partition that are written at the end."""
 _ABORTED = ("ottla-verify-input", 3)
-"""The transactional id of the aborted records, and how many there are in a transaction."""
+"""Transactional id of the aborted records, and the number of records in each transaction."""
 _PRODUCE, _ADD, _END, _OFFSET_FETCH, _INIT = 9, 3, 3, 8, 4
 
 
 def fill(verifier_client: VerifierClient, topic: str, records: int, now_ms: int) -> None:
-    """Write `in-0` … `in-<records - 1>` with keys `key-N`, in turns to the partitions, but for the rest of each; aborted transactions lie
-    between the batches.
+    """Write `in-0` … `in-<records - 1>` with keys `key-N`, alternating between the partitions, except for each partition's last records.
+    Aborted transactions are written between the batches.
     """
     for partition in range(PARTITIONS):
         numbers = range(partition, records, PARTITIONS)[:-REST_RECORDS]
@@ -45,7 +47,7 @@ def fill_rest(verifier_client: VerifierClient, topic: str, partition: int, recor
 
 
 def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str], topic: str, ends: dict[int, int]) -> bool:
-    """Whether some group has committed the end offset of every partition of `topic`. Raises OSError."""
+    """Return whether a group has committed the end offset of every partition of `topic`. Raises OSError."""
     for name in groups:
         asked = OffsetFetchRequestGroup(name)
         asked.topics = None
@@ -58,7 +60,7 @@ def committed_to_the_end(verifier_client: VerifierClient, groups: Iterable[str],
 
 
 def find_transaction_coordinator(verifier_client: VerifierClient, transactional_id: str) -> None:
-    """Make `__transaction_state` if need be, and wait until it serves."""
+    """Create `__transaction_state` if needed, and wait until its coordinator serves."""
     verifier_client.coordinator(BY_TRANSACTION, transactional_id)()
 
 

@@ -1,7 +1,7 @@
-"""The verdict of one run: which guarantee held, which did not, and the offsets that prove it.
+"""The verdict of one run: which guarantees were broken, with the offsets that prove it.
 
-Rules: the calm run says what the program is to achieve, nobody else; a guarantee is broken by evidence only (a record, an offset, an exit
-code), and one that the scenario cannot touch is not claimed to have held where the program never met the mishap.
+Rules: the calm run alone defines what the program should achieve. A guarantee is broken only by evidence (a record, an offset, an exit
+code). If the fault of a scenario did not occur, nothing is claimed to hold.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ EVIDENCE_MAX: Final = 10
 
 
 class Guarantee(StrEnum):
-    """What a user wants to rely on."""
+    """A guarantee that users rely on."""
 
     COMPLETE = "complete"
     """Nothing that the calm run achieved is missing."""
     ONCE = "once"
-    """Nothing is there more often than in the calm run, and nothing else is."""
+    """Nothing occurs more often than in the calm run, and nothing else occurs."""
     ORDER = "order"
-    """What one producer sent to a partition lies there in the order in which it was first sent."""
+    """The records of one producer are in each partition in the order of their first sends."""
     COMMITTED = "committed"
-    """Nothing of an aborted transaction was given to the program."""
+    """The program received no aborted records."""
     WHOLE = "whole"
-    """The log is sound: no transaction torn or left hanging, no batch that breaks a rule of the audit."""
+    """The log is sound: no partial or hanging transaction, no batch that violates a rule of the audit."""
     FINISHED = "finished"
-    """The program came to its end: a producer by itself, the others by committing all of their input."""
+    """The program finished: a producer by itself, the others by committing all of their input."""
 
 
 class Standing(StrEnum):
-    """What a scenario showed."""
+    """The result of a scenario."""
 
     HELD = "held"
     BROKEN = "broken"
     EXPOSED = "exposed"
-    """Broken, by something that no program can avoid over this client: it speaks a protocol version without the defence."""
+    """Broken, but no program can avoid it with this client, whose protocol version has no defence."""
     LOST_BY_SETTING = "lost by a setting"
-    """Acknowledged records are gone, by a setting of the cluster that lets it lose them; the program did what can be done."""
+    """Acknowledged records are lost because the cluster's settings allow it; the program could not avoid it."""
     NOT_MET = "not met"
-    """The program never met the mishap; nothing was shown."""
+    """The fault did not occur; nothing was shown."""
     DOES_NOT_APPLY = "does not apply"
 
 
@@ -71,23 +71,23 @@ _OF_ANOMALY: Final = {
 
 
 _OF_LOST: Final = frozenset({"missing", "lost-write", "inconsistent-offsets"})
-"""What an unclean election does by itself. Whatever is there twice, or in another order, is the program's."""
+"""Anomalies that an unclean election causes by itself. Duplicates and reordering are the program's."""
 
 
 @dataclass(frozen=True, slots=True)
 class Breach:
-    """One guarantee that did not hold. `says` counts, `explanation` tells the worst cases in full."""
+    """A broken guarantee. `says` gives counts, `explanation` the details of the worst cases."""
 
     guarantee: Guarantee
     says: str
     explanation: str = ""
     by_setting: bool = False
-    """Whether the cluster's settings did it, and no program could have avoided it."""
+    """Whether the cluster's settings caused it, so that no program could have avoided it."""
 
 
 @dataclass(slots=True)
 class Result:
-    """One scenario's."""
+    """The result of one scenario."""
 
     name: str
     happens: str
@@ -97,24 +97,24 @@ class Result:
     ending: Ending = field(default_factory=Ending)
 
     def of(self, guarantee: Guarantee) -> Breach | None:
-        """The breach of this guarantee, if any."""
+        """Return the first breach of this guarantee, if any."""
         return next((breach for breach in self.breaches if breach.guarantee is guarantee), None)
 
 
 def identity_of(by: str) -> Identity:
-    """`value`, `key`, or `json:a.b`: that field of a JSON value. Raises ValueError for anything else."""
+    """Parse `value`, `key`, or `json:a.b` (a field of a JSON value). Raises ValueError for anything else."""
     if by == "value":
         return by_value
     if by == "key":
         return by_key
     kind, _, path = by.partition(":")
     if kind != "json" or not path:
-        raise ValueError(f"{by!r} tells no records apart: it is value, key or json:FIELD")
+        raise ValueError(f"{by!r} identifies no records: use value, key or json:FIELD")
     return lambda _key, value: _field(value, path.split("."))
 
 
 def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
-    """All guarantees that did not hold in a run that is over. Raises RuntimeError when that cannot be told."""
+    """Return all guarantees that were broken in a finished run. Raises RuntimeError if that cannot be decided."""
     found = stage.deployment.examine(calm.topics, by=by, expected=None if calm.role is Role.CONSUMER else calm.achieved)
     lost = _lost_by_setting(stage, found)
     told = list(_by_guarantee(Examined([each for each in found.anomalies if not _is_of(each, lost)], found.findings, found.stored)))
@@ -130,7 +130,7 @@ def breaches(stage: Stage, calm: Calm, by: Identity) -> list[Breach]:
 
 
 def _lost_by_setting(stage: Stage, found: Examined) -> set[tuple[str, int, int]]:
-    """The places of what only the dead leader had."""
+    """Return the positions of records that only the killed leader had."""
     there = {(each.topic, each.partition, each.offset): _content(each) for each in found.stored}
     return {place for each in stage.doomed if there.get(place := (each.topic, each.partition, each.offset)) != _content(each)}
 
@@ -140,7 +140,7 @@ def _content(stored: Stored) -> tuple[object, ...]:
 
 
 def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
-    """Whether it is what remains of an acknowledgement, or of a read, of one of these places."""
+    """Return whether an anomaly is about an acknowledgement or a read of one of these positions."""
     if not lost:
         return False
     sent = ((send.topic, send.partition, send.offset + delta) for send in anomaly.sends if send.acked for delta in range(len(send.records)))
@@ -149,7 +149,8 @@ def _is_of(anomaly: Anomaly, lost: Set[tuple[str, int, int]]) -> bool:
 
 
 def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashable], Examined]:
-    """The topics that the program wrote without faults, what it achieved and how often, and what was wrong already. Raises RuntimeError."""
+    """Return the topics that the program wrote without faults, what it achieved and how often, and existing anomalies. Raises
+    RuntimeError."""
     topics = frozenset(
         send.topic for send in stage.deployment.sends if send.client_id != VERIFIER_CLIENT and not send.topic.startswith("__")
     )
@@ -158,29 +159,29 @@ def achieved(stage: Stage, by: Identity) -> tuple[frozenset[str], Counter[Hashab
         effects: Counter[Hashable] = Counter(_effects(stage))
     else:
         effects = Counter(by(each.key, each.value) for each in found.stored if each.outcome.readable)
-        effects.pop(None, None)  # what the identity leaves out
+        effects.pop(None, None)  # records without an identity
     return topics, effects, found
 
 
 def exposed(stage: Stage) -> str | None:
-    """Why no program could have avoided what happened, if so: a late EndTxn of an old protocol version took effect."""
+    """Return why no program could have avoided the breach, or None: a late EndTxn of an old protocol version took effect."""
     for end in stage.observer.ends:
         if LATE in end.faults and end.error is ErrorCode.NONE and end.version < EPOCH_BUMPING_END:
             return (
-                f"the client speaks EndTxn version {end.version}: the late one ended another transaction, and before version "
-                f"{EPOCH_BUMPING_END} (KIP-890, transaction.version=2) nothing in the protocol can tell"
+                f"the client uses EndTxn version {end.version}: the late request ended another transaction, and before version "
+                f"{EPOCH_BUMPING_END} (KIP-890, transaction.version=2) the protocol cannot detect that"
             )
     return None
 
 
 SETTINGS_LOST_IT: Final = (
-    "it is not the program's fault: unclean.leader.election.enable=true let a replica lead that lacked acknowledged records, and "
-    "min.insync.replicas=1 let the leader acknowledge alone what only it had. Set false and 2 (of 3 replicas) for what must not be lost"
+    "this is not the program's fault: unclean.leader.election.enable=true allowed a leader that lacked acknowledged records, and "
+    "min.insync.replicas=1 allowed the previous leader to acknowledge them alone. To lose nothing, set false and 2 (of 3 replicas)"
 )
 
 
 def calm_breaches(stage: Stage, effects: Counter[Hashable], found: Examined) -> list[Breach]:
-    """What was wrong without any fault."""
+    """Return the guarantees that were broken without any fault."""
     told = list(_by_guarantee(found))
     if stage.program.role is Role.CONSUMER:
         told += _not_once(stage, effects, effects.keys())
@@ -208,7 +209,7 @@ def _not_once(stage: Stage, counts: Counter[Hashable], expected: Set[Hashable]) 
     twice = sorted(f"{effect} ({count} times)" for effect, count in counts.items() if count > 1)
     strange = sorted(map(str, counts.keys() - expected))
     if twice or strange:
-        yield Breach(Guarantee.ONCE, f"{len(twice)} effects are there twice, {len(strange)} should not be", _listed(stage, twice + strange))
+        yield Breach(Guarantee.ONCE, f"{len(twice)} effects occur twice, {len(strange)} are unexpected", _listed(stage, twice + strange))
 
 
 def _effects(stage: Stage) -> list[str]:
@@ -216,7 +217,7 @@ def _effects(stage: Stage) -> list[str]:
 
 
 def _listed(stage: Stage, effects: Sequence[str]) -> str:
-    """Each effect with the input records whose value it names."""
+    """List each effect with the position of the input record whose value it names."""
     stored = _input(stage)
     places = {each.value.decode(errors="replace"): each.where for each in stored if each.value is not None}
     lines = []
@@ -228,7 +229,7 @@ def _listed(stage: Stage, effects: Sequence[str]) -> str:
 
 
 def _aborted_data(stage: Stage) -> Iterator[Breach]:
-    """Reads of aborted records by a consumer that asked for uncommitted data."""
+    """Yield a breach if a read_uncommitted consumer received aborted records."""
     aborted = {(each.topic, each.partition, each.offset): each for each in _input(stage) if each.outcome is Visibility.ABORTED}
     given = {
         place
@@ -241,7 +242,7 @@ def _aborted_data(stage: Stage) -> Iterator[Breach]:
     if given:
         some = [aborted[place] for place in sorted(given)[:EVIDENCE_MAX]]
         lines = [f"  {each.where} {(each.value or b'').decode(errors='replace')}: of an aborted transaction" for each in some]
-        yield Breach(Guarantee.COMMITTED, f"it reads uncommitted data: {len(given)} aborted records were given to it", "\n".join(lines))
+        yield Breach(Guarantee.COMMITTED, f"it reads uncommitted data: it received {len(given)} aborted records", "\n".join(lines))
 
 
 def _input(stage: Stage) -> list[Stored]:
@@ -252,9 +253,9 @@ def _unfinished(stage: Stage) -> Iterator[Breach]:
     ending, program = stage.ending, stage.program
     told = "\n".join(f"  {line}" for line in ending.failures)
     if ending.gave_up:
-        yield Breach(Guarantee.FINISHED, f"it failed {ending.restarts + 1} times and was not started again", told)
+        yield Breach(Guarantee.FINISHED, f"it failed {ending.restarts + 1} times and was not restarted again", told)
     elif ending.overdue:
-        wanted = "end" if program.role is Role.PRODUCER else f"commit all of {program.input}, or end"
+        wanted = "end" if program.role is Role.PRODUCER else f"commit all of {program.input} or end"
         yield Breach(Guarantee.FINISHED, f"it did not {wanted} within {stage.terms.timeout_s:.0f} s", told)
 
 

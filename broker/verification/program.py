@@ -1,7 +1,9 @@
-"""The program under test: a command that is started, stopped, paused and killed, and knows the broker by its environment alone.
+"""The program under test: a command that is started, stopped, paused and killed, and finds the broker by its environment.
 
-Rules: every instance leads a process group of its own, so that what it started itself is paused and killed with it; what it prints goes to
-files; nothing of the verification's is shared with it but the environment and the directory `OTTLA_WORK_DIR`.
+Rules:
+- Every instance leads its own process group, so that processes that it started are paused and killed with it.
+- Its output goes to files.
+- It shares nothing with the verification but its environment and the directory `OTTLA_WORK_DIR`.
 """
 
 from __future__ import annotations
@@ -20,27 +22,28 @@ RESULT_TIMEOUT_S = 60.0
 _TOLD_LINES = 12
 _TOLD_BYTES = 16 << 10
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f]")
-"""Colours of terminals, and what else no report can hold."""
+"""Terminal colours and control characters, which reports cannot contain."""
 
 
 class CannotStart(Exception):
-    """There is no such program; the text says why."""
+    """The program cannot be run; the text says why."""
 
 
 class Role(StrEnum):
-    """What the program does, by which it is ended and judged."""
+    """What the program does, which determines how it is stopped and judged."""
 
     PRODUCER = "producer"
     """Writes records and exits."""
     STREAM = "stream"
     """Reads the input, writes to other topics, until SIGTERM."""
     CONSUMER = "consumer"
-    """Reads the input and has effects outside of Kafka, until SIGTERM."""
+    """Reads the input and has effects outside Kafka, until SIGTERM."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """The command, and what its environment says. `result` prints a consumer's effects, one a line; None: its own output does."""
+    """The command and its environment. `result` is a command that prints a consumer's effects, one a line; by default its output is
+    them."""
 
     command: Sequence[str]
     role: Role = Role.PRODUCER
@@ -50,7 +53,7 @@ class Program:
     result: Sequence[str] | None = None
 
     def environment(self, bootstrap: str, work: Path, instance: int) -> dict[str, str]:
-        """What the program is told, by the names of its environment variables."""
+        """Return the program's environment variables."""
         return {
             "OTTLA_BOOTSTRAP_SERVERS": bootstrap,
             "KAFKA_BOOTSTRAP_SERVERS": bootstrap,
@@ -65,7 +68,7 @@ class Program:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """One process of the program. `number` is the member that it stands for; `expendable` when its own end proves nothing."""
+    """One process of the program. `number` is its instance number; `expendable`: its end is not a failure."""
 
     number: int
     process: subprocess.Popen[bytes]
@@ -76,32 +79,32 @@ class Instance:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs; negative after a signal."""
+        """The exit code: None while the process runs, negative after a signal."""
         return self.process.poll()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send a signal to it and to what it started."""
+        """Send a signal to the process and its children."""
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 
     def pause(self) -> None:
-        """Stop it where it is, as a long garbage collection or a suspended machine does."""
+        """Pause it, like a long garbage collection or a suspended machine."""
         self.paused = self.expendable = True
         self.signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it go on."""
+        """Resume it."""
         self.paused = False
         self.signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it with SIGKILL."""
         self.expendable = True
         self.signal(signal.SIGKILL)
         self.process.wait()
 
     def end(self, grace_s: float) -> bool:
-        """SIGTERM, and SIGKILL after `grace_s`; False when that was needed."""
+        """Send SIGTERM, and SIGKILL after `grace_s`; return False if that was needed."""
         self.expendable = True
         if self.exit_code is None:
             self.signal(signal.SIGTERM)
@@ -110,11 +113,11 @@ class Instance:
         except subprocess.TimeoutExpired:
             self.kill()
             return False
-        self.signal(signal.SIGKILL)  # what it started and left behind
+        self.signal(signal.SIGKILL)  # for children that it left behind
         return True
 
     def last_words(self) -> list[str]:
-        """The end of what it wrote to standard error, without colours."""
+        """Return the last lines of its standard error, without colours."""
         with self.err.open("rb") as written:
             written.seek(max(0, self.err.stat().st_size - _TOLD_BYTES))
             text = written.read(_TOLD_BYTES).decode(errors="replace")
@@ -122,14 +125,14 @@ class Instance:
 
 
 def start(program: Program, bootstrap: str, directory: Path, number: int, run: int) -> Instance:
-    """Start the program as member `number`; `run` tells its files apart. Raises CannotStart when there is no such command."""
+    """Start the program as instance `number`; `run` makes its file names unique. Raises CannotStart if the command cannot be run."""
     out, err = (directory / f"instance-{number}-run-{run}.{kind}" for kind in ("out", "err"))
     told = program.environment(bootstrap, _work(directory), number)
     return _started(number, _filled(program.command, told), told, out, err)
 
 
 def effects(program: Program, bootstrap: str, directory: Path, instances: Sequence[Instance]) -> list[str]:
-    """The effects of a consumer, one a line. Raises RuntimeError when the result command fails."""
+    """Return a consumer's effects, one a line. Raises RuntimeError if the result command fails."""
     if program.result is None:
         return [line for instance in instances for line in _lines(instance.out)]
     told = program.environment(bootstrap, _work(directory), 1)
@@ -173,7 +176,7 @@ def _work(directory: Path) -> Path:
 
 
 def _filled(command: Sequence[str], told: Mapping[str, str]) -> list[str]:
-    """The command with `{bootstrap}`, `{instance}`, `{work}`, `{input}`, `{output}` and `{records}` put in."""
+    """Replace `{bootstrap}`, `{instance}`, `{work}`, `{input}`, `{output}` and `{records}` in the command."""
     names = {
         "{bootstrap}": told["OTTLA_BOOTSTRAP_SERVERS"],
         "{instance}": told["OTTLA_INSTANCE"],
@@ -185,6 +188,6 @@ def _filled(command: Sequence[str], told: Mapping[str, str]) -> list[str]:
     filled = []
     for word in command:
         for name, value in names.items():
-            word = word.replace(name, value)  # noqa: PLW2901 # one replacement after the other
+            word = word.replace(name, value)  # noqa: PLW2901 # successive replacements
         filled.append(word)
     return filled

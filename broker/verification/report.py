@@ -1,4 +1,4 @@
-"""The verification's results as a table with its explanations, as JSON, and as JUnit XML."""
+"""The results as a table with explanations, as JSON, and as JUnit XML."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from ottla.broker.verification.judge import Guarantee, Result, Standing
 
 COLUMNS = ("scenario", *(guarantee.value for guarantee in Guarantee), "restarts", "seconds", "")
 _NOT_IN_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Values of records hold anything; XML 1.0 does not."""
+"""Characters that XML 1.0 cannot contain; record values can."""
 _NOT_ITS_FAULT = frozenset({Standing.EXPOSED, Standing.LOST_BY_SETTING})
 _NOTHING_SHOWN = frozenset({Standing.NOT_MET, Standing.DOES_NOT_APPLY})
 
 
 def rows(results: Sequence[Result]) -> Iterator[list[str]]:
-    """A row a scenario: ✓ held, ✗ broken, ! broken, and not by the program, – nothing shown."""
+    """Yield a table row for each scenario: ✓ held, ✗ broken, ! broken but not by the program, – nothing shown."""
     for result in results:
         cells = [_cell(result, guarantee) for guarantee in Guarantee]
         ran = result.standing is not Standing.DOES_NOT_APPLY
@@ -27,7 +27,7 @@ def rows(results: Sequence[Result]) -> Iterator[list[str]]:
 
 
 def explanations(results: Sequence[Result]) -> Iterator[str]:
-    """What went wrong, scenario by scenario."""
+    """Yield lines that explain the broken guarantees, scenario by scenario."""
     for result in results:
         if not result.breaches:
             continue
@@ -41,13 +41,13 @@ def explanations(results: Sequence[Result]) -> Iterator[str]:
 
 
 def summary(results: Sequence[Result]) -> str:
-    """One line."""
+    """Return the number of scenarios with each result, in one line."""
     counts = [(standing, sum(result.standing is standing for result in results)) for standing in Standing]
     return ", ".join(f"{count} {standing.value}" for standing, count in counts if count)
 
 
 def as_json(results: Sequence[Result], command: Sequence[str], role: str, failure: str | None = None) -> dict[str, Any]:
-    """Everything, for programs. `failure`: why the verification could not judge to its end."""
+    """Return the whole result for programs. `failure`: why the verification could not finish."""
     return {
         "command": list(command),
         "role": role,
@@ -79,10 +79,12 @@ def as_json(results: Sequence[Result], command: Sequence[str], role: str, failur
 
 
 def write_junit(results: Sequence[Result], name: str, path: Path, failure: str | None = None) -> None:
-    """A suite of one case a scenario: broken is a failure, whatever else did not hold is skipped; a verification
-    that could not be completed is an error of its own. ImportError without the extra `audit`, OSError.
+    """Write a suite with a test case for each scenario.
+
+    A broken guarantee is a failure; other results that did not hold are skipped; a verification that could not finish is an error.
+    Raises ImportError without the extra `audit`, OSError.
     """
-    from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # of the extra `audit`
+    from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite  # noqa: PLC0415 # part of the extra `audit`
 
     suite = TestSuite(_NOT_IN_XML.sub("\ufffd", f"ottla verify {name}"))
     for result in results:

@@ -1,6 +1,6 @@
-"""What a program asked of the broker, counted: by it the verification knows what to break, and where the middle of its work is.
+"""Counts a program's requests, so that the verification knows which faults apply and where the middle of the work is.
 
-Rule: it runs on the loops of all brokers and only counts; the verification's thread reads.
+It runs on the loops of all brokers and only counts; the verification's thread reads the counters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ACKS_ALL: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """One EndTxn: its version, what it asked for and what came of it; `error` None where it was never handled."""
+    """One EndTxn: its version, decision and result; `error` is None if it was never handled."""
 
     version: int
     committed: bool
@@ -33,12 +33,12 @@ class Ended:
 
 @dataclass(slots=True)
 class RequestObserver:
-    """Give it to `Faults.observe`."""
+    """An observer for `Faults.observe`, which counts the program's requests."""
 
     calls: Counter[ApiKey] = field(default_factory=Counter)
-    """Requests by API while there was work to do; Fetches only where they brought records."""
+    """Requests by API while there was work to do; Fetch only if it returned records."""
     work_is_done: bool = False
-    """Set by the stage: what comes now (a last commit of offsets, say) is no part of the work, and not counted."""
+    """Set by the run: later requests (a last offset commit, for instance) are not counted as work."""
     ends: list[Ended] = field(default_factory=list)
     transactional_ids: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
@@ -46,13 +46,13 @@ class RequestObserver:
     session_timeout_ms: int = 0
     idempotent: bool = False
     acks: set[int] = field(default_factory=set)
-    """What it asked for in Produce requests."""
+    """Values of acks in Produce requests."""
     refusals: Counter[ErrorCode] = field(default_factory=Counter)
-    """Produce requests by the errors that they were answered."""
+    """Produce requests by the errors in their responses."""
     producer_ids: defaultdict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
-    """The producer ids that each transactional id was given."""
+    """The producer ids that each transactional id was assigned."""
     others: frozenset[str] = frozenset({VERIFIER_CLIENT})
-    """The client ids of those who are not the program."""
+    """Client ids other than the program's, which are ignored."""
     _counting: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __call__(self, exchange: Exchange) -> None:
@@ -88,12 +88,12 @@ class RequestObserver:
 
     @property
     def end_version(self) -> int:
-        """The highest version of EndTxn that was used, -1 without transactions."""
+        """The highest version of EndTxn that the program used; -1 without transactions."""
         return max((each.version for each in self.ends), default=-1)
 
     @property
     def waits_for_all(self) -> bool:
-        """Whether an acknowledgement tells it that all in-sync replicas have what it wrote: acks=all."""
+        """Whether the program uses acks=all, so that an acknowledgement means that the whole ISR has the records."""
         return self.acks <= {ACKS_ALL}
 
 
@@ -102,6 +102,6 @@ def _brought_records(response: Any) -> bool:
 
 
 def _errors(response: Any) -> set[ErrorCode]:
-    """The errors of a Produce response, which acks=0 has not."""
+    """Return the errors in a Produce response; none with acks=0, which has no response."""
     parts = () if response is None else (part for topic in response.responses for part in topic.partition_responses)
     return {ErrorCode.of(part.error_code) for part in parts if part.error_code}

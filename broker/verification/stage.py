@@ -1,9 +1,10 @@
-"""Where one scenario plays: a fresh broker or cluster in this process, the program beside it, and a script that breaks things at the right
-moment.
+"""One run of a scenario: fresh brokers in this process, the program beside them, and a script that causes faults at the right moment.
 
-Rules: a script is a generator that yields conditions; it goes on when its condition holds, and what it breaks, it breaks at a moment that
-the broker holds still for it (a held response, a step of the coordinator), not at a guessed time; an instance that fails by itself is
-started again, as a supervisor would; whatever happens, no process of the program outlives the stage.
+Rules:
+- A script is a generator that yields conditions and continues when they hold. It causes faults at a moment that the broker holds for it (a
+  held response, a step of the coordinator), not at a guessed time.
+- An instance that fails by itself is restarted, as a supervisor would.
+- No process of the program outlives the run.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ POLL_S = 0.01
 PROGRESS_POLL_S = 0.1
 GRACE_S = 5.0
 AFTER_ALL_MS = 1_000_000
-"""Put forward before the verdict: longer than any transaction may stay open (transaction.max.timeout.ms, 15 minutes)."""
+"""Advance of the clock before the verdict: longer than any transaction may be open (transaction.max.timeout.ms, 15 minutes)."""
 _BUMPS_A_TURN = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a script waits for. `sure`: it comes about even when the program has nothing left to do, so the run goes on until then."""
+    """A condition that a script waits for. `sure`: it becomes true even if the program has nothing left to do, so the run continues until
+    then."""
 
     holds: Callable[[], bool]
     sure: bool = False
@@ -43,39 +45,39 @@ class Wait:
 
 Script = Iterator[Wait]
 NEVER: Final = Wait(lambda: False)
-"""Yielded by a script that cannot go on: the program has not met what the scenario is about."""
+"""Yielded by a script that cannot continue, because the scenario's fault did not occur."""
 
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """How the program is treated: the time that it gets, and how often it is started again after a failure."""
+    """Limits of a run: its time, and the restarts after failures."""
 
     timeout_s: float = 60.0
     restarts: int = 3
     late_ms: int = 3_000
-    """How long an acknowledgement is late."""
+    """Delay of a late acknowledgement."""
 
 
 @dataclass(slots=True)
 class Ending:
-    """How a run ended. `met`: the script came to its end, so that the program really met what the scenario is about."""
+    """How a run ended. `met`: the script finished, so the scenario's fault occurred."""
 
     met: bool = False
     overdue: bool = False
     gave_up: bool = False
     restarts: int = 0
     failures: list[str] = field(default_factory=list)
-    """What instances that failed said last."""
+    """The last output of instances that failed."""
     seconds: float = 0.0
 
 
 class Stage:
-    """One run of the program, on one broker or on a cluster of so many. Use as a context manager; `directory` gets the brokers' data and
-    the program's output."""
+    """One run of the program, on a single broker or a cluster, used as a context manager. `directory` gets the brokers' data and the
+    program's output."""
 
     def __init__(self, program: Program, directory: Path, terms: Terms, brokers: int = 1) -> None:
         self.program = program
-        self.directory = directory.resolve()  # the program may go elsewhere
+        self.directory = directory.resolve()  # the program may change its working directory
         self.directory.mkdir(parents=True, exist_ok=True)
         self.terms = terms
         self.deployment = deployment_of(brokers, self.directory / "data")
@@ -83,7 +85,7 @@ class Stage:
         self.instances: list[Instance] = []
         self.ending = Ending()
         self.doomed: list[Stored] = []
-        """What was acknowledged and lost by the cluster's settings, whatever the program did: what an unclean election left behind."""
+        """Acknowledged records that an unclean election may lose, whatever the program does."""
         self._ends: dict[int, int] = {}
         self._looked_at = 0.0
         self._rest_is_there = program.role is Role.PRODUCER
@@ -99,7 +101,7 @@ class Stage:
         return self
 
     def _set(self) -> None:
-        """Topics, input and observers."""
+        """Create the topics and the input, and start observing."""
         for topic in (self.program.input, self.program.output):
             self.deployment.create(topic, PARTITIONS)
         if self.program.role is not Role.PRODUCER:
@@ -114,42 +116,42 @@ class Stage:
 
     @property
     def broker(self) -> InProcessBroker:
-        """The broker of a stage of one."""
+        """The broker of a run with a single broker."""
         (only,) = self.deployment.brokers
         return only
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster of a stage of several."""
-        assert isinstance(self.deployment, Cluster), "this scenario is one of a cluster"
+        """The cluster of a run with several brokers."""
+        assert isinstance(self.deployment, Cluster), "this scenario needs a cluster"
         return self.deployment
 
-    # --- what a script does -----------------------------------------------------------------------------------------------------
+    # --- actions of scripts -----------------------------------------------------------------------------------------------------
 
     def start(self, number: int = 1) -> Instance:
-        """Start the program as that member."""
+        """Start the program as instance `number`."""
         started = programs.start(self.program, self.deployment.bootstrap, self.directory, number, len(self.instances) + 1)
         self.instances.append(started)
         return started
 
     def running(self, number: int = 1) -> list[Instance]:
-        """The processes of that member that have not ended."""
+        """Return the running processes of instance `number`."""
         return [instance for instance in self.instances if instance.number == number and instance.exit_code is None]
 
     def fault(self, rule: str) -> FaultRule:
-        """Load a rule (docs/faults.md)."""
+        """Load a fault rule (docs/faults.md)."""
         return self.deployment.fault(rule)
 
     def release(self, name: str) -> None:
-        """Let go what the rule holds."""
+        """Release what the rule holds."""
         self.deployment.release(name)
 
     def pass_time(self, ms: int) -> None:
-        """Put the brokers' clock forward."""
+        """Advance the brokers' clock."""
         self.deployment.host.clock.advance(ms / 1_000)
 
     def exhaust_epoch(self, transactional_id: str, left: int) -> int:
-        """Take epochs of the transactional id until `left` are left before its producer id has to change; that producer id."""
+        """Use up epochs of the transactional id until `left` remain before its producer id must change; return that producer id."""
 
         async def take(turns: int) -> tuple[int, int]:
             txns = self.broker.broker.services.txns
@@ -167,40 +169,41 @@ class Stage:
         return producer_id
 
     def members(self) -> int:
-        """How many members all groups have."""
+        """Return the number of members in all groups."""
         return self.deployment.members()
 
-    # --- what a script waits for ------------------------------------------------------------------------------------------------
+    # --- conditions of scripts --------------------------------------------------------------------------------------------------
 
     def held(self, name: str) -> Wait:
-        """That the rule holds something."""
+        """The rule holds something."""
         return Wait(lambda: bool(self.deployment.held(name)))
 
     def hit(self, *rules: FaultRule) -> Wait:
-        """That each of the rules hit something."""
+        """Each of the rules was hit."""
         return Wait(lambda: all(rule.hits for rule in rules))
 
     def nearly_over(self) -> Wait:
-        """That the input is read but for its rest; at once for producers, which have none."""
+        """The input is read except for its last records; for producers, which have no input, at once."""
         return Wait(lambda: self._rest_is_there)
 
     def over(self) -> Wait:
-        """That everybody who is meant to has done the work."""
+        """Every instance that has work to do has done it."""
         return Wait(self._all_over, sure=True)
 
     def ended(self, instances: Iterable[Instance], within_s: float) -> Wait:
-        """That these have ended by themselves, or have had that much time to."""
+        """These instances have ended by themselves, or their time is over."""
         until = time.monotonic() + within_s
         return Wait(lambda: all(each.exit_code is not None for each in instances) or time.monotonic() >= until, sure=True)
 
     def now(self) -> float:
-        """Real time in seconds, for waits of a script's own."""
+        """Return the real time in seconds, for a script's own waits."""
         return time.monotonic()
 
     # --- the run ----------------------------------------------------------------------------------------------------------------
 
     def play(self, script: Script) -> Ending:
-        """Run the script and the program to their ends. A script that still waits when there is only the rest to do has met nothing."""
+        """Run the script and the program to their ends. A script that still waits when the rest of the input is written has not met its
+        fault."""
         began = time.monotonic()
         wait = next(script, None)
         while True:
@@ -226,7 +229,7 @@ class Stage:
         return self.ending
 
     def settle(self) -> None:
-        """After the program: who is away comes back, what is held goes, and open transactions time out."""
+        """After the program: restore brokers, release everything held, and let open transactions time out."""
         self.deployment.settle(AFTER_ALL_MS)
 
     def _supervise(self) -> None:
@@ -243,7 +246,7 @@ class Stage:
             self.start(instance.number)
 
     def _all_over(self) -> bool:
-        """Whether everybody who has work to do has done it."""
+        """Return whether every instance that has work to do has done it."""
         working = [instance for instance in self.instances if not instance.expendable]
         return self._all_read or all(instance.exit_code is not None for instance in working)
 
@@ -252,7 +255,7 @@ class Stage:
         return has_rest and wait is not None and wait is not NEVER and not wait.sure
 
     def _look_at_the_group(self, *, script_is_done: bool) -> None:
-        """Whether the input is read to its end, asked now and then; gives it its rest."""
+        """Check from time to time whether the input is read to its end; then write its last records."""
         if self.program.role is Role.PRODUCER or self._all_read or time.monotonic() < self._looked_at + PROGRESS_POLL_S:
             return
         if not self.deployment.is_whole:
@@ -264,13 +267,13 @@ class Stage:
                 self._all_read = read
             elif read or script_is_done:
                 self._give_the_rest()
-        except OSError:  # a broker is away meanwhile, as a scenario wanted
+        except OSError:  # a broker is down, as the scenario wants
             self.deployment.verifier_client.close()
 
     def _give_the_rest(self) -> None:
         self.observer.work_is_done = True
         for partition, end in self._input_ends().items():
-            if end == self._ends[partition]:  # else it was written, and the broker crashed before it said so
+            if end == self._ends[partition]:  # else they were written before the broker crashed
                 now_ms = self.deployment.host.clock.now_ms()
                 fill_rest(self.deployment.verifier_client, self.program.input, partition, self.program.records, now_ms)
         self._ends = self._input_ends()
@@ -280,7 +283,7 @@ class Stage:
         return {partition: self.deployment.host.topics.end_offset(self.program.input, partition) for partition in range(PARTITIONS)}
 
     def _end_all(self) -> None:
-        """Whoever reads may end in order; then all are killed, so that nobody who was left behind writes while the run is judged."""
+        """Let readers shut down in order, then kill all instances, so that none writes while the run is judged."""
         for instance in self.instances:
             if instance.paused or self.program.role is Role.PRODUCER:
                 instance.kill()

@@ -1,8 +1,10 @@
-"""The whole verification: the calm run, then one scenario after the other, each on a stage of its own.
+"""The whole verification: the calm run, then one scenario after the other, each with fresh brokers.
 
-Rules: the calm run says what is expected, so the program has to achieve the same in each run; two calm runs that differ, or records that
-cannot be told apart, make it impossible to judge, and are said so instead of guessed about. A second calm run is made when a scenario
-shows something missing and something else instead. A scenario that the program did not meet half-way is tried once more from the start.
+Rules:
+- The calm run (without faults) shows what the program should achieve in every run.
+- If two calm runs differ, or records cannot be told apart, no verdict is possible; that is reported instead of guessed. The second calm run
+  is made when a scenario shows that something is missing and something else is there instead.
+- A scenario whose fault did not occur is tried once more, with the fault at the first request.
 """
 
 from __future__ import annotations
@@ -33,12 +35,13 @@ CALM_HAPPENS = "nothing: what the program achieves without faults"
 
 
 class CannotVerify(Exception):
-    """The program shows nothing that could be judged; the text says why and what to do."""
+    """The program shows nothing that can be judged; the text says why and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """What is examined, on which terms. `directory` gets a directory for each scenario; those that held are removed unless `keep`."""
+    """A verification: the program, the scenarios and the terms. `directory` gets a directory for each scenario, which is removed unless
+    `keep`."""
 
     program: Program
     directory: Path
@@ -48,16 +51,16 @@ class Verification:
     keep: bool = False
 
     def run(self, begins: Callable[[str], object] = lambda _: None) -> Iterator[Result]:
-        """The results, the calm run's first. `begins` is told each scenario's name before it is run.
+        """Yield the results, the calm run's first. `begins` is called with each scenario's name before it runs.
 
-        Raises CannotVerify, CannotStart, and RuntimeError or OSError where the verification itself cannot go on.
+        Raises CannotVerify, CannotStart, and RuntimeError or OSError if the verification cannot continue.
         """
         begins(CALM)
         first, calm = self._calm(CALM)
         yield first
         if first.of(Guarantee.FINISHED):
             last = first.breaches[-1]
-            raise CannotVerify(f"the program does not come to its end even without faults: {last.says}\n{last.explanation}")
+            raise CannotVerify(f"the program does not finish even without faults: {last.says}\n{last.explanation}")
         if first.of(Guarantee.ONCE):
             raise CannotVerify(_alike(first))
         if not calm.achieved:
@@ -128,22 +131,22 @@ def _alike(calm: Result) -> str:
     breach = calm.of(Guarantee.ONCE)
     explanation = "" if breach is None else f"{breach.says}\n{breach.explanation}"
     return (
-        "the program achieves something twice without faults, too: if these are two different things, say what tells them apart "
-        f"(--by, --result); if not, mend that first: {explanation}"
+        "the program achieves something twice even without faults: if these are two different things, name what identifies them "
+        f"(--by, --result); if not, fix that first: {explanation}"
     )
 
 
 def _differs(program: Program) -> str:
     told = "effects" if program.role is Role.CONSUMER else "records"
     hint = (
-        "print what is the same in each run"
+        "print only what is the same in each run"
         if program.role is Role.CONSUMER
-        else "say what is the same in each run: --by key, --by json:FIELD"
+        else "name what is the same in each run: --by key, --by json:FIELD"
     )
-    return f"two runs without faults give different {told}, so nothing can be compared: {hint}"
+    return f"two runs without faults produce different {told}, so nothing can be compared: {hint}"
 
 
 def _nothing_achieved(program: Program) -> str:
     if program.role is Role.CONSUMER:
-        return "the program told no effects: print one a line, or name a command that does with --result"
-    return "the program wrote no record that can be read: does it use OTTLA_BOOTSTRAP_SERVERS (or {bootstrap} in the command)?"
+        return "the program reported no effects: print one a line, or name a command that does with --result"
+    return "the program wrote no readable record: does it use OTTLA_BOOTSTRAP_SERVERS (or {bootstrap} in the command)?"

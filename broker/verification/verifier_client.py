@@ -1,7 +1,7 @@
-"""The verification's own client: it asks who leads and who coordinates, as any client does, and keeps a connection to each broker.
+"""The verification's own client: finds leaders and coordinators like any client, and keeps a connection to each broker.
 
-Rules: its requests meet no fault and are not counted (`VERIFIER_CLIENT`); an unreachable or hanging broker raises OSError, after which all
-connections are opened anew.
+Rules: faults do not apply to its requests, and they are not counted (`VERIFIER_CLIENT`). A broker that is down or does not
+answer raises OSError, after which all connections are opened anew.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _FIND_COORDINATOR, _METADATA = 3, 8
 
 
 class VerifierClient:
-    """`bootstrap` tells the addresses of the brokers that can be asked now."""
+    """A client; `bootstrap` returns the addresses of the brokers that are up."""
 
     def __init__(self, bootstrap: Callable[[], Sequence[str]]) -> None:
         self._bootstrap = bootstrap
         self._clients: dict[str, Client] = {}
 
     def ask(self, at: Callable[[], Client], request: Message, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
-        """The answer without an error; asks again while the broker is busy or another one has to be asked. `pick` takes the part with the
-        error code. Raises RuntimeError, OSError."""
+        """Send a request until its response has no error; retry retriable errors. `pick` selects the part of the response with the error
+        code. Raises RuntimeError, OSError."""
         error = ErrorCode.NONE
         for _ in range(_TRIES):
             answer = pick(self.call(at, request, version))
@@ -43,10 +43,10 @@ class VerifierClient:
             if not error.retriable:
                 break
             time.sleep(_PAUSE_S)
-        raise RuntimeError(f"the verification's own input was refused: {error.name}")
+        raise RuntimeError(f"a request of ottla verify itself was rejected: {error.name}")
 
     def call(self, at: Callable[[], Client], request: Message, version: int) -> Any:
-        """One answer. Raises OSError."""
+        """Send a request and return the response. Raises OSError."""
         try:
             return at().call(request, version)
         except OSError:
@@ -54,7 +54,7 @@ class VerifierClient:
             raise
 
     def leader(self, topic: str, partition: int) -> Callable[[], Client]:
-        """Whoever leads the partition when it is called."""
+        """Return a function that connects to the partition's current leader."""
 
         def find() -> Client:
             told = self._anybody().call(MetadataRequest([MetadataRequestTopic(name=topic)], False), _METADATA)
@@ -66,7 +66,8 @@ class VerifierClient:
         return find
 
     def coordinator(self, kind: int, key: str) -> Callable[[], Client]:
-        """Whoever coordinates the group or the transactional id when it is called; makes the coordinator's topic if need be."""
+        """Return a function that connects to the coordinator of a group or transactional id; the coordinator's topic is created if
+        needed."""
 
         def find() -> Client:
             found = self.ask(self._anybody, FindCoordinatorRequest(key=key, key_type=kind), _FIND_COORDINATOR)
@@ -75,7 +76,7 @@ class VerifierClient:
         return find
 
     def close(self) -> None:
-        """Close all connections; the next question makes new ones."""
+        """Close all connections; the next request makes new ones."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()
@@ -83,14 +84,14 @@ class VerifierClient:
     def _anybody(self) -> Client:
         addresses = self._bootstrap()
         if not addresses:
-            raise ConnectionError("no broker is there to be asked")
+            raise ConnectionError("no broker is up")
         host, _, port = addresses[0].rpartition(":")
         return self._client(host, int(port))
 
     def _client(self, host: str, port: int) -> Client:
         address = f"{host}:{port}"
         if address not in self._bootstrap():
-            raise ConnectionError(f"the broker at {address} is not there")
+            raise ConnectionError(f"the broker at {address} is not up")
         if address not in self._clients:
             self._clients[address] = Client(host, port, client_id=VERIFIER_CLIENT)
         return self._clients[address]

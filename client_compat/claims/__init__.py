@@ -1,1 +1,1 @@
-"""What articles teach about exactly-once, run: `python -m client_compat.claims [NUMBER]`. docs/exactly-once.md explains."""
+"""Runs claims of articles about exactly-once: `python -m client_compat.claims [NUMBER]`. docs/exactly-once.md explains them."""

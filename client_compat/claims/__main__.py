@@ -1,4 +1,4 @@
-"""`make claims`: every claim of docs/exactly-once.md run with real clients."""
+"""`make claims`: runs every claim of docs/exactly-once.md with real clients."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def main(
     brokers: Annotated[str, typer.Option(help="The cluster's brokers, for claims about several: kafka or ottla.")] = ",".join(ALL_OTTLA),
     controller: Annotated[Kind, typer.Option(help="Whose controller they are under.")] = Kind.OTTLA,
 ) -> None:
-    """Run what articles teach about exactly-once, and print claim, what happened, evidence, held or refuted. A wrong claim is expected to
-    be refuted. Exit code 1 where anything came otherwise than expected."""
+    """Run claims of articles about exactly-once, and print each claim, what happened, the evidence, and whether it held. A wrong claim is
+    expected to be refuted. Exit code 1 if a result differs from the expected one."""
     if unknown := set(numbers or ()) - set(CLAIMS):
         raise typer.BadParameter(f"there is no claim {', '.join(map(str, sorted(unknown)))}; they are 1 to {max(CLAIMS)}")
     kinds = kinds_of(brokers)

@@ -1,6 +1,6 @@
-"""A claim, what is known of it, and what came of running it.
+"""A claim, whether it is expected to hold, and the result of running it.
 
-Rule: a check says whether the claim AS TAUGHT held; `taught_right` says beforehand whether it is expected to.
+A check says whether the claim AS TAUGHT held; `taught_right` says beforehand whether it is expected to.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """`held`: the claim as taught is what happened. `evidence`: offsets, sequences, epochs and error names, a line each."""
+    """The result. `held`: the claim as taught is what happened. `evidence`: lines with offsets, sequences, epochs and error names."""
 
     held: bool
     happened: str
@@ -42,7 +42,7 @@ REGISTRY: dict[int, Claim] = {}
 
 
 def claim(number: int, text: str, *, right: bool = True, java: bool = False) -> Callable[[Check], Check]:
-    """Register the check below. `right`: as taught, it is true. `java`: it is about the Java client only."""
+    """Register the check below. `right`: the claim is true as taught. `java`: it is about the Java client only."""
 
     def register(check: Check) -> Check:
         assert number not in REGISTRY, f"{number} is taken"

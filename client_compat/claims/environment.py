@@ -1,6 +1,6 @@
-"""Where claims are run: one broker as a process with its admin port, and real clients, each in a program of its own (CONTROL.md).
+"""The environment of the claims: a broker as a process with its admin port, and real clients, each in its own program (CONTROL.md).
 
-Rule: every claim has topics of its own; the faults that it loads are gone when it ends.
+Every claim has its own topics, and its faults are removed when it ends.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ PYTHON = ("confluent-kafka", "aiokafka", "kafka-python")
 
 @dataclass(slots=True)
 class ClaimEnvironment:
-    """`java` is the Java client's name where it may be used and is built, else why not."""
+    """The environment. `java` is the Java client's name if it is wanted and built, else the reason why not."""
 
     stage: Stage
     directory: Path
     pool: Pool
     java_missing: str | None
     stack: ExitStack = field(default_factory=ExitStack)
-    """What ends with the environment."""
+    """Context managers that end with the environment."""
     kinds: Sequence[Kind] = ALL_OTTLA
-    """Whose brokers make the cluster, for claims that need several."""
+    """The kinds of the cluster's brokers, for claims that need several."""
     controller: Kind = Kind.OTTLA
-    """And whose controller they are under."""
+    """The kind of their controller."""
     _clusters: list[Cluster] = field(default_factory=list)
     _clients: dict[str, Client] = field(default_factory=dict)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     @property
     def names(self) -> Sequence[str]:
-        """The clients to run a claim through."""
+        """The clients to run a claim with."""
         return PYTHON if self.java_missing else (*PYTHON, "java")
 
     @property
@@ -53,14 +53,14 @@ class ClaimEnvironment:
         return self.stage.truth
 
     def client(self, name: str) -> Client:
-        """A client's program, started once. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        """Return a client's program, started once. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
         if name not in self._clients:
             self._clients[name] = Client(name, self.pool.take(name), self.stage.broker.bootstrap)
         return self._clients[name]
 
     @contextmanager
     def victim(self, name: str) -> Iterator[Client]:
-        """A client in a program that may be killed."""
+        """Run a client in a program that may be killed."""
         program = CLIENTS[name].program(self.directory / f"victim-{name}.log")
         program.start()
         try:
@@ -77,7 +77,7 @@ class ClaimEnvironment:
         return name
 
     def read(self, topic: str, isolation: Any, count: int, *, client: str = "aiokafka") -> list[str]:
-        """What a consumer is given of partition 0: waits for `count` records, and a little for more that should not be there."""
+        """Consume partition 0: wait for `count` records, and a little longer for records that should not be there; return the values."""
         consumer: Consumer = self.client(client).consumer(reset="earliest", isolation=isolation)
         consumer.assign([(topic, 0)])
         taken = consumer.poll(count, int(READ_S * 1000)) if count else []
@@ -86,16 +86,15 @@ class ClaimEnvironment:
         return [(one.value or b"").decode() for one in taken]
 
     def raw(self, topic: str, value: str, producer_id: int, epoch: int, sequence: int, *, count: int = 1) -> tuple[str, int]:
-        """One batch as bytes that no well-behaved client would send; the answer's error name and offset."""
+        """Send one batch as bytes that no well-behaved client would send; return the error name and the offset."""
         return put(self.stage.broker.port, topic, value, Identity(producer_id, epoch, sequence), count=count)
 
     def new_producer_id(self) -> int:
-        """A producer id from the broker."""
+        """Return a new producer id from the broker."""
         return new_producer_id(self.stage.broker.port)
 
     def cluster(self) -> Cluster:
-        """Three brokers of their own, started once. Raises `Skipped` where they are Apache Kafka's, or their controller, and it cannot be
-        had."""
+        """Return a cluster of three brokers, started once. Raises `Skipped` if a node is Apache Kafka's, which is not available."""
         if not self._clusters:
             try:
                 cluster = Cluster(self.directory / "cluster", self.kinds, controller_kind=self.controller)
@@ -105,7 +104,7 @@ class ClaimEnvironment:
         return self._clusters[0]
 
     def restart(self) -> None:
-        """Stop the broker cleanly and start it again on the same directory and port."""
+        """Stop the broker cleanly, and start it on the same directory and port."""
         self.stage.broker.stop()
         self.stage.broker.start()
         self.stage.admin.wait_ready()
@@ -115,7 +114,7 @@ class ClaimEnvironment:
 def environment(
     directory: Path, kinds: Sequence[Kind] = ALL_OTTLA, controller: Kind = Kind.OTTLA, *, java: bool
 ) -> Iterator[ClaimEnvironment]:
-    """A broker of transaction version 2 and no client yet. Without `java`, the Java client is left out."""
+    """Run a broker with transaction version 2, without clients yet. Without `java`, the Java client is left out."""
     with stages(directory, lambda line: None, [2]) as ready, Pool(directory / "clients") as pool, ExitStack() as stack:
         missing = pool.missing("java") if java else "left out"
         yield ClaimEnvironment(ready[2], directory, pool, missing, stack, kinds, controller)

@@ -1,4 +1,4 @@
-"""Who a producer is: ids, epochs, restarts (claims 4, 5, 8, 9, 10, 13, 20)."""
+"""Claims about a producer's identity: ids, epochs, restarts (claims 4, 5, 8, 9, 10, 13, 20)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ottla.protocol.records.batch import BatchHeader
 UUID_BITS, PRODUCER_ID_BITS = 128, 63
 CLIENT = "confluent-kafka"
 FENCED = "kafka-python"
-"""It tells the broker's own name of the error."""
+"""A client that reports the broker's name of the error."""
 
 
 def headers(environment: ClaimEnvironment, topic: str, partition: int = 0) -> list[BatchHeader]:
-    """The batches of data."""
+    """Return the headers of the data batches."""
     return [batch.header for batch in environment.truth.batches(topic, partition) if not batch.header.is_control]
 
 
@@ -92,7 +92,7 @@ def epochs(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _restarted(environment: ClaimEnvironment, *, with_id: bool) -> tuple[BatchHeader, BatchHeader, list[str]]:
-    """A producer writes, ends, and is started again: the first batch of each."""
+    """Let a producer write, end, and start again; return the first batch of each."""
     topic, name = environment.topic(), environment.name("restart")
     for value in ("before", "after"):
         if with_id:

@@ -1,4 +1,4 @@
-"""What the in-sync set decides (claims 31, 32, 33, 34), and who else moves to another broker (38, 39)."""
+"""Claims about the ISR (31, 32, 33, 34), and about coordinators and clients that move to another broker (38, 39)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from client_compat.support.reading import committed, read_with_confluent, wait_u
 from client_compat.support.stage import QUICK, QUIET
 
 END_S = 60.0
-"""For what a client does while a coordinator moves."""
+"""Time limit for a client's calls while a coordinator moves."""
 MOVING = {KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE}
-"""What brokers say of a coordinator that has no successor yet, or one that still reads."""
+"""Errors of a coordinator without a successor yet, or with one that is still loading."""
 
 
 @claim(31, "acks=all means that every replica has the record", right=False)
@@ -151,7 +151,8 @@ def group_survives(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _committed_elsewhere(cluster: Cluster, group: str, topic: str) -> int:
-    """What another broker says is committed, as soon as one coordinates the group. librdkafka hands on what brokers say meanwhile."""
+    """Return what is committed according to the next coordinator, as soon as there is one. librdkafka returns the brokers' errors until
+    then."""
     for _ in until(f"another broker coordinates {group}"):
         try:
             return committed(cluster.bootstrap, group, topic, 1)[0]

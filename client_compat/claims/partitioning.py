@@ -1,4 +1,4 @@
-"""Keys and hooks (claims 23, 24)."""
+"""Claims about keys and interceptors (23, 24)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from client_compat.matrix.murmur2 import partition_of
 PARTITIONS = 7
 KEYS = [b"key-%d" % number for number in range(40)]
 OWN = "confluent-kafka"
-"""librdkafka's default, consistent_random, is by CRC-32."""
+"""A client with librdkafka's default partitioner, consistent_random, which uses CRC-32."""
 
 
 @claim(23, "Without partition or partitioner, a key goes to murmur2(key) mod partitions (Java, and clients that copy it)")

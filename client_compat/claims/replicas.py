@@ -1,4 +1,4 @@
-"""What the claims about several brokers share: three of them, whose leaders may be killed or stand still, and what is on their disks."""
+"""Shared parts of the claims about several brokers: three brokers whose leaders are killed or paused, and the contents of their disks."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
 from ottla.spark_jobs.tables import Filters, read
 
 FOLLOWERS_TIMEOUT_MS = 300
-"""Much shorter than a broker's session: nobody leaves the in-sync set meanwhile."""
+"""Much shorter than a broker's session: no replica leaves the ISR meanwhile."""
 FIND_COORDINATOR_VERSION = 3
-"""The last one that asks for one key."""
+"""The last version with a single key."""
 
 
 @contextmanager
 def three_brokers(environment: ClaimEnvironment, partitions: int = 1, **config: str) -> Iterator[tuple[Cluster, str]]:
-    """The cluster and a new topic of three replicas; dots of a setting's name are written as `_`. Afterwards every broker runs again."""
+    """Yield the cluster and a new topic with three replicas; write dots of setting names as `_`. Afterwards all brokers run again."""
     cluster, topic = environment.cluster(), new_topic(environment, partitions, **config)
     try:
         yield cluster, topic
@@ -39,20 +39,20 @@ def three_brokers(environment: ClaimEnvironment, partitions: int = 1, **config: 
 
 
 def new_topic(environment: ClaimEnvironment, partitions: int = 1, **config: str) -> str:
-    """Another one in the cluster."""
+    """Create another topic in the cluster."""
     topic = environment.name("replicated")
     environment.cluster().create_topic(topic, partitions, {name.replace("_", "."): value for name, value in config.items()})
     return topic
 
 
 def partition_of(cluster: Cluster, topic: str, asked: Node) -> MetadataResponsePartition | None:
-    """What a broker says of partition 0; None while it does not know it."""
+    """Return a broker's metadata of partition 0; None while it does not know it."""
     known = (one for found in cluster.seen_by(asked).topics if found.name == topic for one in found.partitions)
     return next((one for one in known if one.partition_index == 0), None)
 
 
 def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
-    """Who leads partition 0, as soon as that is somebody who runs, other than `but`, and says where the log ends. `but` is not asked."""
+    """Return the leader of partition 0, other than `but`, as soon as it runs and answers with its log end. `but` is not asked."""
     asked = next(broker for broker in cluster.brokers if broker.process.alive and broker is not but)
     for _ in until(f"{topic} has a new leader"):
         found = partition_of(cluster, topic, asked)
@@ -65,12 +65,12 @@ def leader_of(cluster: Cluster, topic: str, *, but: Node | None = None) -> Node:
 
 
 def followers_of(cluster: Cluster, leader: Node) -> list[Node]:
-    """The other two."""
+    """Return the other two brokers."""
     return [broker for broker in cluster.brokers if broker is not leader]
 
 
 def stand_still(followers: Sequence[Node], leader: Node, topic: str) -> None:
-    """Until they are resumed, and their leader gives them nothing more of partition 0. A fetch of theirs may have been on its way: one of
+    """Pause the followers, and wait until their leader sends them nothing more of partition 0. A fetch may have been on its way: a fetch of
     ours that comes after it, and waits longer, is answered after it."""
     for broker in followers:
         broker.process.pause()
@@ -83,7 +83,7 @@ def stand_still(followers: Sequence[Node], leader: Node, topic: str) -> None:
 
 
 def wait_in_sync(cluster: Cluster, topic: str, asked: Node, brokers: Sequence[Node]) -> list[int]:
-    """Until `asked` says that these are the in-sync set of partition 0; their ids."""
+    """Wait until `asked` reports these brokers as the ISR of partition 0; return their ids."""
     wanted = sorted(broker.node_id for broker in brokers)
     for _ in until(f"{wanted} are in sync for {topic}"):
         found = partition_of(cluster, topic, asked)
@@ -97,12 +97,12 @@ def log(leader: Node, topic: str) -> list[str]:
 
 
 def values(leader: Node, topic: str) -> list[str]:
-    """What a consumer is given of partition 0."""
+    """Return the values that a consumer gets from partition 0."""
     return [(value or b"").decode() for value in Truth(leader.process.port).values(topic)]
 
 
 def holders(cluster: Cluster, topic: str, value: str) -> list[int]:
-    """The brokers whose directories have a record of that value."""
+    """Return the brokers that have a record with that value on disk."""
     chosen = Filters(topics=frozenset({topic}))
     return [
         broker.node_id
@@ -114,7 +114,7 @@ def holders(cluster: Cluster, topic: str, value: str) -> list[int]:
 
 
 def coordinator_of(cluster: Cluster, key: str, *, transactional: bool = False) -> Node:
-    """The broker that coordinates the group or the transactional id."""
+    """Return the coordinator of the group or the transactional id."""
     for _ in until(f"{key} has a coordinator"):
         with Client(HOST, cluster.brokers[0].process.port) as client:
             found = client.call(FindCoordinatorRequest(key, key_type=int(transactional)), FIND_COORDINATOR_VERSION)

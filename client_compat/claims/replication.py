@@ -1,4 +1,4 @@
-"""What more than one broker is for: leaders that die (claims 12, 29, 30, 35, 36, 37). Three brokers and a controller, a process each."""
+"""Claims about leaders that die (12, 29, 30, 35, 36, 37), with three brokers and a controller as processes."""
 
 from __future__ import annotations
 
@@ -164,8 +164,8 @@ def zombie(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _wait_for_high_watermark(directories: list[Path], topic: str, offset: int) -> None:
-    """Until exactly that is on disk: what a killed broker leaves there is how far the audit compares. A broker that comes back has its old
-    one there, which may be higher, and for a moment that of a log cut off."""
+    """Wait until the checkpoints on disk have exactly this high watermark, because the audit compares a killed broker's replica up to it. A
+    restarted broker has its old one, which may be higher, and for a moment that of a truncated log."""
     for _ in until(f"the high watermark {offset} of {topic} is on disk"):
         if all(high_watermarks(directory).get(f"{topic}-0") == offset for directory in directories):
             return

@@ -1,4 +1,4 @@
-"""Retries: lost acknowledgements, order, what is a duplicate (claims 1, 2, 3, 6, 7, 14)."""
+"""Claims about retries: lost acknowledgements, order, duplicates (1, 2, 3, 6, 7, 14)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ VALUE = "order 7"
 
 
 def lose_ack(environment: ClaimEnvironment, client: str, **options: object) -> tuple[list[str], str, list[str]]:
-    """One record through a client whose first acknowledgement is lost: what is stored, what the client was told, the log."""
+    """Send one record with a client whose first acknowledgement is lost; return what is stored, the client's result, and the log."""
     topic = environment.topic()
     rule = environment.stage.admin.add(f"drop-ack:api=Produce,topic={topic},times=1,name={topic}")
     given: ProducerOptions = {**options}  # type: ignore[typeddict-item]  # the callers' keywords are those of ProducerOptions
@@ -73,7 +73,7 @@ def five_batches(environment: ClaimEnvironment) -> CheckResult:
     environment.restart()
     restarted = [environment.raw(topic, str(sequence), producer, 0, sequence) for sequence in range(6)]
     held = [error == "NONE" for error, _ in running] == [False, *[True] * 5]
-    newest = [*[False] * 5, True]  # Apache Kafka's snapshot has no more; this broker looks into the log
+    newest = [*[False] * 5, True]  # Apache Kafka's snapshot has no more; Ottla searches the log
     held = held and [error == "NONE" for error, _ in restarted] in (newest, [False, *[True] * 5])
     held = held and len(environment.truth.records(topic)) == 6
     evidence = [

@@ -1,4 +1,4 @@
-"""Run claims one after the other on one broker, and set what came beside what was expected."""
+"""Runs claims one after the other on one broker, and compares results with expectations."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from client_compat.support.workers import RunFailed
 THEMES = (retries, identity, settings, transactions, partitioning, uses, replication, in_sync)
 CLAIMS = dict(sorted(REGISTRY.items()))
 FAILURES = (BrokerFailed, ClientError, KafkaException, ProgramFailed, BuildFailed, TruthFailed, RunFailed, OSError, ValueError)
-"""What a claim that does not come to its end raises: a finding, too."""
+"""Exceptions of a claim that does not finish, which is a finding too."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """`got` is held, refuted, skipped or failed."""
+    """The result of a claim. `got` is held, refuted, skipped or failed."""
 
     claim: Claim
     got: str
@@ -50,8 +50,8 @@ def run_claims(
     kinds: Sequence[Kind] = ALL_OTTLA,
     controller: Kind = Kind.OTTLA,
 ) -> Iterator[ClaimResult]:
-    """Each claim's result as it comes. Without `java`, claims about the Java client are skipped and it is left out of the others. `kinds`
-    are the brokers of the cluster, which is started for claims that need one, under a `controller`."""
+    """Yield each claim's result. Without `java`, claims about the Java client are skipped, and it is left out of the others. `kinds` are
+    the brokers of the cluster, which is started under a `controller` for claims that need one."""
     with environment(directory, kinds, controller, java=java) as where:
         for claim in chosen:
             on_claim(claim)

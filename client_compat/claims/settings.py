@@ -1,4 +1,4 @@
-"""Settings: what clients enforce, what acks means, what the defaults are (claims 11, 22, 25, 26)."""
+"""Claims about settings: what clients enforce, what acks means, what the defaults are (11, 22, 25, 26)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WRONG: dict[str, ProducerOptions] = {
 }
 MESSAGE_CHARS = 90
 UNTOLD_S = 0.3
-"""How long an acknowledgement that must not come is waited for."""
+"""How long to wait for an acknowledgement that must not come."""
 
 
 @claim(11, "Idempotence needs acks=all, retries, and at most five in flight")
@@ -62,7 +62,7 @@ def acks(environment: ClaimEnvironment) -> CheckResult:
 
 
 def _held_write(environment: ClaimEnvironment, setting: str) -> tuple[list[int | None], int, list[int | None]]:
-    """A write whose request the broker holds: the offsets told meanwhile, what is stored meanwhile, the offsets told after its release."""
+    """Write while the broker holds the request; return the acknowledged and stored offsets meanwhile, and those after its release."""
     topic = environment.topic()
     offsets: list[int | None] = []
 
@@ -82,7 +82,7 @@ def _held_write(environment: ClaimEnvironment, setting: str) -> tuple[list[int |
 
 
 def _acks_0_error(environment: ClaimEnvironment) -> bool:
-    """Whether a Produce with acks 0 that fails closes its connection."""
+    """Return whether a failed Produce with acks 0 closes its connection."""
     batch = build_batch([SimpleRecord(None, b"x", 1)])
     data = [TopicProduceData(environment.topic(), partition_data=[PartitionProduceData(99, batch)])]
     with Wire(HOST, environment.stage.broker.port) as wire:

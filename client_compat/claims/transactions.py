@@ -1,4 +1,4 @@
-"""Transactions: atomic, isolated, settled by the next instance, timed out, and what they cost (claims 15 to 19, 21)."""
+"""Claims about transactions: atomicity, isolation, recovery by the next instance, timeouts, cost (15 to 19, 21)."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from ottla.protocol.transaction_log import TRANSACTION_STATES, TransactionLogVal
 SCAN_MS = 11_000
 """Longer than transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 COSTS = {1: 50, 10: 20, 100: 10, 1000: 3}
-"""Rounds by records a round."""
+"""Numbers of transactions, by records in a transaction."""
 STATES_KNOWN = ["PrepareCommit", "CompleteCommit"]
 
 
 def state_of(environment: ClaimEnvironment, transactional_id: str) -> str:
-    """What the coordinator says of it."""
+    """Return its state according to the coordinator."""
     with Wire(HOST, environment.stage.broker.port) as wire:
         (state,) = wire.call(DescribeTransactionsRequest([transactional_id]), 0).transaction_states
     return str(state.transaction_state)
 
 
 def states_logged(environment: ClaimEnvironment, transactional_id: str) -> list[str]:
-    """The states of it in `__transaction_state`, in order. A key is a type, a length and the id; a value begins with its version."""
+    """Return its states in `__transaction_state`, in order. A key is a type, a length and the id; a value begins with its version."""
     found = []
     for record in environment.truth.records("__transaction_state"):
         key, value = bytes(record.key or b""), bytes(record.value or b"")

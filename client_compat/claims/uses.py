@@ -1,4 +1,4 @@
-"""What is left to applications, and to the broker's settings (claims 27, 28)."""
+"""Claims about what applications and the broker's settings must do themselves (27, 28)."""
 
 from __future__ import annotations
 

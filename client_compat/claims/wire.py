@@ -17,7 +17,7 @@ PRODUCE_VERSION, INIT_VERSION = 9, 4
 
 
 class Identity(NamedTuple):
-    """Of an idempotent batch."""
+    """The identity of an idempotent batch."""
 
     producer_id: int = -1
     epoch: int = -1
@@ -30,7 +30,7 @@ ANONYMOUS = Identity()
 def put(
     port: int, topic: str, value: str, who: Identity = ANONYMOUS, *, count: int = 1, acks: int = -1, timeout_ms: int = 10_000
 ) -> tuple[str, int]:
-    """One batch of `count` equal records to partition 0 on that broker; the answer's error name and offset."""
+    """Send one batch of `count` equal records to partition 0 of that broker; return the error name and the offset."""
     records = [SimpleRecord(None, value.encode(), time.time_ns() // 1_000_000)] * count
     batch = build_batch(records, producer_id=who.producer_id, producer_epoch=who.epoch, base_sequence=who.sequence)
     data = [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])]
@@ -41,7 +41,7 @@ def put(
 
 
 def new_producer_id(port: int) -> int:
-    """A producer id from the broker, which may first have to be given some itself."""
+    """Return a producer id from the broker, which may first have to allocate a block."""
     for _ in until("the broker gives a producer id"):
         with Client(HOST, port) as wire:
             answer = wire.call(InitProducerIdRequest(None, 60_000), INIT_VERSION)

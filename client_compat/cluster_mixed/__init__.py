@@ -1,1 +1,1 @@
-"""Brokers of a cluster restarted, killed and stopped under load, and then every promise of exactly-once against their directories."""
+"""Restarts, kills and stops brokers of a cluster under load, and then checks every guarantee of exactly-once on their directories."""

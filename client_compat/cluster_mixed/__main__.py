@@ -1,4 +1,4 @@
-"""`make cluster-mixed`: the faults of a cluster as a command."""
+"""`make cluster-mixed`: injects faults into a cluster."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def main(
     directory: Annotated[Path, typer.Option("--dir", help="Where all directories go; an earlier run's is replaced.")] = Path(".cluster"),
 ) -> None:
     """Restart, SIGKILL and SIGSTOP every broker of a cluster in turn under idempotent and transactional load, and compare what the clients
-    were told with what is in the brokers' directories: lost 0, doubled 0, torn 0, replicas equal, the audit clean. Exit code 1 when not."""
+    were told with the brokers' directories: nothing lost, duplicated or torn, replicas equal, the audit clean. Exit code 1 if not."""
     console = program.new_console()
     seed = random.randrange(SEED_MAX) if seed is None else seed
     kinds = kinds_of(brokers)

@@ -1,6 +1,6 @@
-"""What is done to a node, and how the cluster comes back from it.
+"""Faults of nodes, and their recovery.
 
-Rule: a fault ends with every process running, every link whole and space on every disk; what it broke is mended by the cluster alone.
+A fault ends with every process running, every link open, and space on every disk; everything else must be repaired by the cluster alone.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from ottla.protocol.errors import ProtocolError
 from ottla.protocol.messages.k44_incremental_alter_configs import AlterableConfig, AlterConfigsResource, IncrementalAlterConfigsRequest
 
 DOWN_S = (0.0, 4.5)
-"""Shorter and longer than a broker's session."""
+"""Downtimes shorter and longer than a broker's session."""
 STILL_S = (0.5, 6.0)
 CUT_OFF_S = (0.3, 1.5)
-"""Within a session: nobody has left the in-sync set when the leader dies."""
+"""Within a session, so that no follower has left the ISR when the leader dies."""
 CUT_S = (0.5, 7.0)
 FULL_TIMEOUT_S = 60.0
 LOOK_S = 0.1
@@ -32,7 +32,7 @@ RETENTION_MS = 7 * 86_400_000
 
 
 class Fault(StrEnum):
-    """By the words of the command line."""
+    """The faults, by their names on the command line."""
 
     RESTART = "restart"
     KILL = "kill"
@@ -44,20 +44,20 @@ class Fault(StrEnum):
 
 
 def restart(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Stopped as an operator does it, and started."""
+    """Stop the node cleanly, and start it."""
     node.stop()
     node.start()
     return ""
 
 
 def kill(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """SIGKILL, and started again, sometimes before the controller knows."""
+    """Kill the node with SIGKILL, and start it, sometimes before its session has expired."""
     node.process.kill()
     return _start_later(node, rng)
 
 
 def stand_still(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """SIGSTOP: its connections stay open, and it wakes up with what it believed."""
+    """Pause the node with SIGSTOP: its connections stay open, and it resumes with its old state."""
     still = rng.uniform(*STILL_S)
     node.process.pause()
     time.sleep(still)
@@ -66,7 +66,7 @@ def stand_still(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
-    """It takes what its followers do not get, and dies with that."""
+    """Let the leader append records that its followers do not get, and kill it."""
     others = [other for other in cluster.brokers if other is not broker]
     for other in others:
         other.process.pause()
@@ -78,7 +78,7 @@ def cut_off(cluster: Cluster, broker: Node, rng: random.Random) -> str:
 
 
 def cut_link(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Nothing arrives from it at some others, or from them, or neither; its clients reach it all the time."""
+    """Block traffic from or to some other nodes, or both; clients still reach the node."""
     assert cluster.links is not None, "the cluster was made with links that can be cut"
     ways, said = ways_to_cut(node, cluster.nodes, rng)
     cut = rng.uniform(*CUT_S)
@@ -88,7 +88,7 @@ def cut_link(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def ways_to_cut(node: Node, nodes: Sequence[Node], rng: random.Random) -> tuple[set[Way], str]:
-    """Those between it and one other node, or all brokers, or all nodes; and that in words."""
+    """Choose the links to cut: to one other node, all brokers, or all nodes; return them and a description."""
     others = [other for other in nodes if other is not node]
     chosen = rng.choice([[rng.choice(others)], [other for other in others if other.node_id < FIRST_CONTROLLER], others])
     to, back = rng.choice([(True, True), (True, False), (False, True)])
@@ -98,7 +98,7 @@ def ways_to_cut(node: Node, nodes: Sequence[Node], rng: random.Random) -> tuple[
 
 
 def fill_disk(cluster: Cluster, node: Node, rng: random.Random) -> str:
-    """Nothing more can be written; it ends by itself, as a member of a cluster does, and is started when there is space again."""
+    """Fill the node's disk; it ends by itself, as a cluster broker does, and is started when there is space again."""
     assert node.disk is not None, "the node has a disk of its own"
     node.disk.fill()
     try:
@@ -115,7 +115,7 @@ def fill_disk(cluster: Cluster, node: Node, rng: random.Random) -> str:
 
 
 def have_decided(cluster: Cluster) -> None:
-    """A setting of each topic becomes another one, for a controller to write down. It may refuse."""
+    """Change a setting of each topic, so that the controller must write. It may refuse."""
     config = [AlterableConfig("retention.ms", SET, str(RETENTION_MS + time.monotonic_ns() % RETENTION_MS))]
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(TOPIC_RESOURCE, topic, config) for topic in cluster.topics])
     with (
@@ -126,7 +126,7 @@ def have_decided(cluster: Cluster) -> None:
 
 
 def take_over(cluster: Cluster, broker: Node, rng: random.Random) -> str:
-    """Stopped, and the other kind of broker started on its directory, under its id."""
+    """Stop the broker, and start the other kind of broker on its directory with the same id."""
     broker.stop()
     broker.kind = Kind.OTTLA if broker.kind == Kind.KAFKA else Kind.KAFKA
     broker.start()
@@ -149,11 +149,11 @@ DO: Mapping[Fault, Callable[[Cluster, Node, random.Random], str]] = {
     Fault.DISK: fill_disk,
     Fault.TAKEOVER: take_over,
 }
-"""Each says what it drew."""
+"""The functions of the faults; each returns a description of its random choices."""
 EVERY = (Fault.RESTART, Fault.KILL, Fault.STOP, Fault.CUT_OFF)
-"""What a broker comes back from by itself."""
+"""Faults that a broker recovers from by itself."""
 CHAOS = (*EVERY, Fault.LINK, Fault.DISK)
 AT_ONCE = frozenset({Fault.RESTART, Fault.KILL, Fault.STOP, Fault.LINK, Fault.DISK})
-"""What may be done to two nodes at once."""
+"""Faults that may happen to two nodes at once."""
 BROKERS_ALONE = frozenset({Fault.CUT_OFF, Fault.TAKEOVER})
-"""What is not done to a controller."""
+"""Faults that do not apply to controllers."""

@@ -1,9 +1,11 @@
-"""Groups of real clients that read what is written, and commit how far they are; what they were given and told is judged at the end.
+"""Consumer groups of real clients that read everything written and commit their positions; what they received is judged at the end.
 
-Rules: a group has two members at least: one classic group those of different clients, one of KIP-848 those that can, and aiokafka one of
-its own. A member that fails is opened anew. What a group was given stands in the log as it was given; of what is in the log nothing is
-missing. What a member is told to be committed is never behind an offset whose commit was acknowledged before it asked; aiokafka 0.14 is
-not asked: it takes an OffsetFetch that was refused for one of a group without offsets, and begins anew.
+Rules:
+- A group has at least two members: a classic group of different clients, one of the clients that support KIP-848, and one of aiokafka. A
+  failed member is opened anew.
+- A group must receive every record of the log, unchanged.
+- A committed offset that a member is told is never below an offset whose commit was acknowledged before. aiokafka 0.14 is not checked: it
+  treats a rejected OffsetFetch as one of a group without offsets, and starts from the beginning.
 """
 
 from __future__ import annotations
@@ -32,9 +34,9 @@ MISLED: Final = "aiokafka"
 SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS = 10_000, 1_000
 POLL_RECORDS, POLL_MS = 500, 300
 LOOK_EVERY = 10
-"""Polls between two looks at what is committed."""
+"""Polls between two checks of committed offsets."""
 POLLS_MAX = 100
-"""Then a member leaves, and comes back."""
+"""Polls after which a member leaves and rejoins."""
 PAUSE_S = 0.2
 NOTHING: Final = -1
 SAMPLES_MAX = 10
@@ -44,13 +46,13 @@ _LOG.propagate = False
 
 @dataclass(slots=True)
 class GroupVerdict:
-    """Counts of records, but for `backwards`, of looks at committed offsets; `samples` names the first that are wrong."""
+    """Counts of records, except for `backwards`, which counts checks of committed offsets; `samples` has the first that are wrong."""
 
     given: int = 0
-    """By group and place: a record that is given again counts once."""
+    """Received records, by group and position: a record that is received again counts once."""
     missed: int = 0
     different: int = 0
-    """Given otherwise than it stands in the log, or not in the log at all."""
+    """Received records that differ from the log or are not in it."""
     backwards: int = 0
     samples: list[str] = field(default_factory=list)
 
@@ -68,16 +70,16 @@ def checksum(value: bytes) -> int:
 
 
 class Group:
-    """What all members of a group were given, and told of their commits. Its methods may be called on any thread."""
+    """What all members of a group received and committed. Its methods may be called on any thread."""
 
     def __init__(self, name: str, protocol: Protocol, partitions: int) -> None:
         self.name, self.protocol = name, protocol
         self.given = [array("q") for _ in range(partitions)]
-        """By partition and offset: the value's checksum."""
+        """Checksums of the values, by partition and offset."""
         self.committed = [0] * partitions
-        """The highest offset whose commit was acknowledged."""
+        """The highest offsets whose commits were acknowledged."""
         self.commits = 0
-        """How many were acknowledged, which grows while the group moves."""
+        """Number of acknowledged commits, which grows as the group progresses."""
         self.verdict = GroupVerdict()
         self._lock = threading.Lock()
 
@@ -97,7 +99,7 @@ class Group:
                 self.committed[partition] = max(self.committed[partition], offset)
 
     def told(self, client: str, before: Sequence[int], offsets: Mapping[int, int | None]) -> None:
-        """What is committed, as a member was told that asked when `before` was acknowledged."""
+        """Record the committed offsets that a member got; `before` were acknowledged when it asked."""
         for partition, offset in offsets.items():
             if (offset or 0) < before[partition]:
                 with self._lock:
@@ -108,7 +110,7 @@ class Group:
                     )
 
     def judge(self, log: Sequence[Consumed]) -> GroupVerdict:
-        """Against the whole topic."""
+        """Compare what was received with the whole topic."""
         verdict, found = self.verdict, [dict[int, int]() for _ in self.given]
         for partition, offset, value in log:
             found[partition][offset] = checksum(value)
@@ -131,7 +133,7 @@ class Member:
     def __init__(self, group: Group, client: str, log: Path, bootstrap: str, topic: str, *, stop: threading.Event) -> None:
         self.name = f"{group.name} {client}"
         self.hung = 0
-        """Programs that were killed because a call of the client's did not come back."""
+        """Programs that were killed because a client's call did not return."""
         self.error: Exception | None = None
         self.thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._group, self._client, self._program_log, self._stop = group, client, log, stop
@@ -156,7 +158,7 @@ class Member:
                 program.kill()
 
     def _one_consumer(self, client: Client) -> None:
-        """From its opening to its first failure, or until it leaves, and the others share what it had."""
+        """Run a consumer from its opening to its first failure, or until it leaves the group."""
         consumer = None
         try:
             consumer = client.consumer(**self._options())
@@ -183,14 +185,14 @@ class Member:
         return options
 
     def _poll(self, consumer: Consumer, committed: dict[Partition, int], *, look: bool) -> None:
-        """`committed` is how far this consumer has committed what it has now."""
+        """Poll once. `committed` has this consumer's committed offsets of its assigned partitions."""
         for taken in consumer.poll(POLL_RECORDS, POLL_MS):
             self._group.take(taken.partition, taken.offset, taken.value or b"")
         if not (mine := consumer.assignment()):
             return
         step = "position"
         try:
-            # Its positions, and not the last records: after a rebalance they begin where somebody else has committed.
+            # The positions, not the last records: after a rebalance they begin where another member has committed.
             offsets = {one: at for one, at in consumer.position(mine).items() if at and at != committed.get(one)}
             if offsets:
                 step = "commit"
@@ -202,13 +204,13 @@ class Member:
                 before = list(self._group.committed)
                 told = consumer.committed(mine)
                 self._group.told(self._client, before, {partition: offset for (_, partition), offset in told.items()})
-        except ClientError as error:  # a rebalance, or a coordinator that moves: it goes on where it is
+        except ClientError as error:  # a rebalance, or a moving coordinator: it continues at its position
             self._log.warning("%s: %s", step, error)
 
 
 @dataclass(frozen=True, slots=True)
 class RunningGroups:
-    """The members at work."""
+    """The running members."""
 
     groups: Sequence[Group]
     members: Sequence[Member]
@@ -223,13 +225,13 @@ class RunningGroups:
         return [member.name for member in self.members for _ in range(member.hung)]
 
     def check(self) -> None:
-        """Raises `RunFailed` when a member's program cannot be started."""
+        """Raise `RunFailed` if a member's program cannot be started."""
         for member in self.members:
             if member.error is not None:
                 raise RunFailed(f"{member.name}: {member.error}")
 
     def finish(self, ends: Sequence[int], timeout_s: float) -> None:
-        """Let them read and commit to the `ends` of the partitions, and leave. Raises `RunFailed`."""
+        """Let the members read and commit to the `ends` of the partitions, and leave. Raises `RunFailed`."""
         deadline = time.monotonic() + timeout_s
         while behind := [group for group in self.groups if any(at < end for at, end in zip(group.committed, ends, strict=True))]:
             self.check()
@@ -245,7 +247,7 @@ class RunningGroups:
         self.check()
 
     def judge(self, log: Sequence[Consumed]) -> GroupVerdict:
-        """All groups together."""
+        """Judge all groups together."""
         whole = GroupVerdict()
         for group in self.groups:
             one = group.judge(log)
@@ -260,7 +262,7 @@ class RunningGroups:
 
 @contextmanager
 def reading(clients: Sequence[str], directory: Path, bootstrap: str, topic: str, partitions: int) -> Iterator[RunningGroups]:
-    """All members at work until `finish`; no program is left afterwards."""
+    """Run all members until `finish`; no program is left afterwards."""
     stop = threading.Event()
     wanted: Mapping[Group, Sequence[str]] = {
         Group("classic-group", "classic", partitions): [client for client in clients if client != MISLED],
@@ -283,7 +285,7 @@ def reading(clients: Sequence[str], directory: Path, bootstrap: str, topic: str,
 
 @contextmanager
 def logged_to(logger: logging.Logger, path: Path) -> Iterator[None]:
-    """What went wrong, and when."""
+    """Log errors with their times to a file."""
     handler = logging.FileHandler(path)
     handler.setFormatter(logging.Formatter("%(asctime)s %(name)s %(message)s"))
     logger.addHandler(handler)

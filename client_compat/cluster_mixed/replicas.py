@@ -1,6 +1,6 @@
-"""The brokers' directories against each other: byte by byte up to the lowest high watermark, and which leader epoch began where.
+"""Compares the brokers' directories: byte by byte up to the lowest high watermark, and the start offsets of leader epochs.
 
-Rule: the brokers have stopped. Segments may begin at different offsets (each broker rolls by itself); the batches in them may not differ.
+The brokers must have stopped. Segments may begin at different offsets (each broker rolls by itself), but their batches may not differ.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from ottla.protocol.records.batch import split_batches
 HIGH_WATERMARKS = "replication-offset-checkpoint"
 LEADER_EPOCHS = "leader-epoch-checkpoint"
 NOT_REPLICATED = "__cluster_metadata-0"
-"""Every node keeps as much of it as it has read."""
+"""Not compared: every node has a different part of it."""
 SAMPLES_MAX = 10
 
 
 class Batch(NamedTuple):
-    """One batch: where it stands, and its bytes as a digest."""
+    """One batch: its position, and a digest of its bytes."""
 
     base_offset: int
     next_offset: int
@@ -41,7 +41,7 @@ class Replica:
 
 @dataclass(slots=True)
 class ReplicasVerdict:
-    """Counts of partitions, batches compared and bytes; `samples` names the first that differ."""
+    """Counts of partitions, compared batches and bytes; `samples` has the first that differ."""
 
     partitions: int = 0
     batches: int = 0
@@ -59,7 +59,7 @@ class ReplicasVerdict:
 
 
 def compare(directories: Sequence[Path]) -> ReplicasVerdict:
-    """All partitions that more than one broker has."""
+    """Compare all partitions that more than one broker has."""
     verdict = ReplicasVerdict()
     found: dict[str, list[Path]] = defaultdict(list)
     for directory in directories:
@@ -97,7 +97,7 @@ def _between(batches: Sequence[Batch], start: int, end: int) -> list[Batch]:
 
 
 def read(directory: Path, high_watermark: int) -> Replica:
-    """A partition's batches and epochs."""
+    """Read a partition's batches and epochs."""
     batches = []
     for segment in sorted(directory.glob("*.log")):
         data = segment.read_bytes()
@@ -109,10 +109,10 @@ def read(directory: Path, high_watermark: int) -> Replica:
 
 
 def high_watermarks(directory: Path) -> Mapping[str, int]:
-    """By the name of the partition's directory."""
+    """Return the high watermarks by the name of the partition's directory."""
     return {f"{topic}-{index}": int(offset) for topic, index, offset in _lines(directory / HIGH_WATERMARKS)}
 
 
 def _lines(path: Path) -> list[list[str]]:
-    """The rows of one of Kafka's checkpoint files, behind version and count; none where there is no file."""
+    """Return the rows of one of Kafka's checkpoint files, after version and count; none if there is no file."""
     return [line.split() for line in path.read_text().splitlines()[2:]] if path.exists() else []

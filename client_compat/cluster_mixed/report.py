@@ -1,4 +1,4 @@
-"""A run with its progress and its verdict on the terminal, for the commands that break a cluster."""
+"""Runs a campaign with its progress and its verdict on the terminal, for the commands that inject faults into a cluster."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from ottla.spark_jobs.verdict import Verdict
 
 SEED_MAX = 2**32
 MARKER = "broker-1.log"
-"""What every run leaves in its directory."""
+"""A file that every run leaves in its directory, to recognise it."""
 WHAT_TO_LOOK_AT = "faults.log has what was done when, each node and client a log beside it, and broker-1 and the others what is on disk"
 FAILURES = (KafkaException, KafkaMissing, ClientMissing, ProgramFailed, BuildFailed, NoSmallDisk)
 
@@ -47,7 +47,7 @@ def conduct(
     careless: bool = False,
     minutes: float = math.inf,
 ) -> None:
-    """The whole of a command. Raises `typer.Exit` with its exit code, always."""
+    """Run a whole command. Always raises `typer.Exit` with its exit code."""
     if unknown := set(clients or ()).difference(EVERY_CLIENT):
         raise typer.BadParameter(f"there is no client {', '.join(sorted(unknown))}", param_hint="--client")
     directory = cluster.directory
@@ -71,7 +71,7 @@ def conduct(
 
 
 def clients_here(console: Console) -> list[str]:
-    """Those that every machine has, and Java's where it can be built."""
+    """Return the clients that every machine has, and Java's if it can be built."""
     if missing := JAVA.missing():
         console.print(f"Without the Java client: {missing}", style="yellow")
         return list(CLIENTS)
@@ -119,7 +119,7 @@ def print_run(console: Console, found: MixedRun, directory: Path) -> None:
 
 
 def print_clients(console: Console, found: MixedRun) -> None:
-    """What clients did of themselves, which is no broker's fault but for the hanging."""
+    """Print what clients did wrong themselves, which is no fault of a broker except for hanging calls."""
     if found.hung:
         console.print(f"[red]Clients that hung, and were killed:[/] {', '.join(found.hung)}; see transactions.log.")
     if found.acks.given_up:
@@ -131,7 +131,7 @@ def print_clients(console: Console, found: MixedRun) -> None:
 
 
 def findings(audit: Verdict) -> list[str]:
-    """Violations and warnings, each told once for all brokers that have it: a warning is no breach, but wants an explanation."""
+    """Return violations and warnings, once for all brokers that have them: a warning is no violation, but needs an explanation."""
     found: dict[str, list[str]] = {}
     for directory in audit.directories:
         for sample in (sample for result in directory.rules.values() for sample in result.samples if sample.severity != Severity.INFO):

@@ -1,7 +1,7 @@
-"""The run: load, faults on every node in turn, and then the verdicts, over the wire and over the brokers' directories.
+"""The run: load, faults on every node in turn, and then the verdicts, over the wire and on the brokers' directories.
 
-Rules: a fault counts as under load only when every client was answered since the last one; the next one waits until the cluster has
-settled. The random source is an argument: a seed repeats the plan, not the interleaving.
+Rules: a fault counts as under load only if every client was answered since the last one; the next one waits until the cluster has
+settled. The random source is an argument: a seed repeats the plan, not the timing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.spark_jobs.verdict import Verdict
 TOPIC, TXN_TOPIC = "idempotent", "transactional"
 PARTITIONS = 6
 RATE_MAX, CHAOS_RATE_MAX = 200, 50
-"""Values a second from each client; a long run is to be judged in minutes."""
+"""Values a second from each client, limited so that a long run can be judged in minutes."""
 SERVED_TIMEOUT_S = 120.0
 FLUSH_TIMEOUT_S = 180.0
 LOOK_S = 0.05
@@ -43,20 +43,20 @@ CARELESS = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true"
 
 @dataclass(slots=True)
 class MixedRun:
-    """What was done, and every verdict on it. `audit` is None while nothing was audited."""
+    """What was done, and all verdicts. `audit` is None before the audit."""
 
     faults: Counter[tuple[int, Fault]] = field(default_factory=Counter)
     back_seconds: list[float] = field(default_factory=list)
-    """From each fault until the cluster had settled."""
+    """Seconds from each fault until the cluster had settled."""
     seconds: float = 0.0
     hung: list[str] = field(default_factory=list)
-    """Clients of transactions that were killed because a call to them did not come back, once for each time."""
+    """Transactional clients that were killed because a call did not return, once for each time."""
     members_hung: list[str] = field(default_factory=list)
-    """Members of groups that were: librdkafka's commit waits for a coordinator without a limit. Whether the group moves is judged."""
+    """Group members that were killed so: librdkafka's commit waits for a coordinator without a limit. The group's progress is judged."""
     acks: AckVerdict = field(default_factory=AckVerdict)
     transactions: TxnVerdict = field(default_factory=TxnVerdict)
     groups: GroupVerdict | None = None
-    """None of a careless run, which takes back what readers were given."""
+    """None for a run with acks=1, which truncates records that readers have received."""
     replicas: ReplicasVerdict = field(default_factory=ReplicasVerdict)
     audit: Verdict | None = None
 
@@ -68,7 +68,7 @@ class MixedRun:
 
 
 def plan(nodes: Sequence[Node], faults: Sequence[Fault]) -> Iterator[tuple[Node, Fault]]:
-    """The next fault on the next node, without end; every broker gets every fault, and every controller those that are for it."""
+    """Yield the next fault and node without end; every broker gets every fault, and every controller those that apply to it."""
     round_length = math.lcm(len(nodes), len(faults))
     for number in itertools.count():
         node, fault = nodes[number % len(nodes)], faults[(number + number // round_length) % len(faults)]
@@ -77,7 +77,7 @@ def plan(nodes: Sequence[Node], faults: Sequence[Fault]) -> Iterator[tuple[Node,
 
 
 def rounds(planned: Iterator[tuple[Node, Fault]], rng: random.Random, *, pairs: bool) -> Iterator[list[tuple[Node, Fault]]]:
-    """What is done at once: with `pairs` two faults half of the time, where they can be."""
+    """Yield what is done at the same time: with `pairs`, two faults half of the time, if they can be combined."""
     for first in planned:
         at_once = [first]
         if pairs and first[1] in AT_ONCE and rng.random() < 0.5 and (second := next(planned, None)) is not None:
@@ -100,8 +100,8 @@ def run(
     seconds: float = math.inf,
     on_fault: Callable[[MixedRun, Node, Fault, str], None] = lambda run, node, fault, said: None,
 ) -> MixedRun:
-    """`count` faults in a new cluster; with `chaos` on its controllers, too, and some of them at once. After `seconds` no
-    more are begun.
+    """Run `count` faults in a new cluster; with `chaos` also on its controllers, and some at the same time. After `seconds` no more are
+    started.
 
     Raises `BrokerFailed`, `RunFailed`, `KafkaMissing`, `ClientMissing` or `NoSmallDisk`.
     """
@@ -137,7 +137,7 @@ def _under_load(
     careless: bool,
     on_fault: Callable[[MixedRun, Node, Fault, str], None],
 ) -> None:
-    """The faults, and what clients were told and are given, judged."""
+    """Inject the faults, and judge what clients were told and received."""
     directory, bootstrap = cluster.directory, cluster.bootstrap
     load = Load(bootstrap, TOPIC, directory, CHAOS_RATE_MAX if chaos else RATE_MAX, clients, careless)
     with ExitStack() as stack:
@@ -173,14 +173,14 @@ def _under_load(
 
 
 def audited(directories: Sequence[Path]) -> Verdict:
-    """`ottla audit --replicas` over all directories."""
-    from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the client processes import this module again and need none of it
+    """Run `ottla audit --replicas` over all directories."""
+    from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # client processes import this module too, and do not need it
 
     return audit(directories, replicas=True, engine="duckdb")
 
 
 def wait_until_served(loads: Sequence[RunningLoad | RunningTransactions | RunningGroups]) -> None:
-    """Until every client, and every group, was answered anew. Raises `RunFailed`."""
+    """Wait until every client and every group was answered again. Raises `RunFailed`."""
 
     def answered() -> list[int]:
         return [count for load in loads for count in load.answered]

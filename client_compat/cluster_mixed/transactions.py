@@ -1,8 +1,8 @@
-"""Transactions from real clients that never stop for a dead broker, and what readers must find of each.
+"""Transactions of real clients that continue while brokers die, and what readers must see of each.
 
-Rules: a transaction is numbered, writes one record to every partition, and commits the offset behind its number for a group of its
-client's (but librdkafka's, see `with_offsets`); a number is never tried again. Whatever goes wrong, the producer
-is opened anew with its transactional id, which ends what the last one left. Commits that nobody answered may be there or not, but whole.
+Rules: a transaction is numbered, writes one record to every partition, and commits the next offset for its client's group (except
+librdkafka's, see `with_offsets`); a number is never retried. After any error the producer is opened anew with its transactional id, which
+ends its last transaction. A commit without a response may have happened or not, but as a whole.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOG.propagate = False
 
 
 class Outcome(IntEnum):
-    """What a client was told of one transaction. UNKNOWN: its commit was asked for, and not answered with success."""
+    """The result of a transaction for its client. UNKNOWN: its commit was requested, but not confirmed."""
 
     ABORTED = 0
     COMMITTED = 1
@@ -41,7 +41,7 @@ class Outcome(IntEnum):
 
 @dataclass(slots=True)
 class TxnVerdict:
-    """Counts of transactions; `samples` names the first that are wrong. Only a `strange` number is of records."""
+    """Counts of transactions; `samples` has the first that are wrong. Only `strange` counts records."""
 
     committed: int = 0
     aborted: int = 0
@@ -50,7 +50,7 @@ class TxnVerdict:
     torn: int = 0
     doubled: int = 0
     shown: int = 0
-    """Aborted, and yet given to readers."""
+    """Aborted transactions that readers received."""
     strange: int = 0
     samples: list[str] = field(default_factory=list)
 
@@ -72,8 +72,8 @@ def group_of(client: str) -> str:
 
 
 def with_offsets(client: str) -> bool:
-    """Whether it adds offsets to its transactions: all do, but librdkafka 2.16, which hangs in that call for good where the group's
-    coordinator has left the metadata meanwhile, as one that is killed does (its issues 5511 and 5456)."""
+    """Return whether the client adds offsets to its transactions: all except librdkafka 2.16, which hangs in that call for ever if the
+    group's coordinator has left the metadata meanwhile, as a killed one does (its issues 5511 and 5456)."""
     return client != "confluent-kafka"
 
 
@@ -83,9 +83,9 @@ class TransactionalLoad:
     def __init__(self, client: str, log: Path, bootstrap: str, topic: str, partitions: int, *, stop: threading.Event) -> None:
         self.name, self.outcomes = client, list[Outcome]()
         self.ended = 0
-        """How many transactions ended as they were told to, which grows while the load is served."""
+        """Number of transactions that ended as requested, which grows while the load is served."""
         self.hung = 0
-        """Programs that were killed because a call of the client's did not come back."""
+        """Programs that were killed because a client's call did not return."""
         self.error: Exception | None = None
         self.thread = threading.Thread(target=self._run, name=f"transactions-{client}", daemon=True)
         self._program_log, self._bootstrap, self._topic, self._partitions, self._stop = log, bootstrap, topic, partitions, stop
@@ -99,7 +99,8 @@ class TransactionalLoad:
             self.error = error
 
     def _one_program(self) -> bool:
-        """Whether the load came to its end, with nothing left open; else the program had to be killed. Raises when it does not start."""
+        """Run a program; return whether the load finished with nothing left open; otherwise the program had to be killed. Raises if it does
+        not start."""
         with CLIENTS[self.name].program(self._program_log) as program:
             client = Client(self.name, program, self._bootstrap)
             consumer = client.consumer(group=group_of(self.name)) if with_offsets(self.name) else None
@@ -113,7 +114,7 @@ class TransactionalLoad:
         return True
 
     def _one_producer(self, client: Client, consumer: Consumer | None) -> bool:
-        """From its opening, which ends what the last one left, to the end of the load; False: to its first failure."""
+        """Run a producer from its opening, which ends its last transaction, to the end of the load; return False at its first failure."""
         producer, failure = None, None
         try:
             producer = client.producer(transactional_id=group_of(self.name), transaction_timeout_ms=TRANSACTION_TIMEOUT_MS)
@@ -146,7 +147,7 @@ class TransactionalLoad:
 
 @dataclass(frozen=True, slots=True)
 class RunningTransactions:
-    """The clients at work."""
+    """The running clients."""
 
     loads: Sequence[TransactionalLoad]
     _stop: threading.Event
@@ -156,13 +157,13 @@ class RunningTransactions:
         return [load.ended for load in self.loads]
 
     def check(self) -> None:
-        """Raises `RunFailed` when a client's program cannot be started."""
+        """Raise `RunFailed` if a client's program cannot be started."""
         for load in self.loads:
             if load.error is not None:
                 raise RunFailed(f"{load.name}: {load.error}")
 
     def finish(self, timeout_s: float) -> None:
-        """Let each end the transaction that it is in. Raises `RunFailed`."""
+        """Let each client end its current transaction. Raises `RunFailed`."""
         self._stop.set()
         for load in self.loads:
             load.thread.join(timeout_s)
@@ -173,7 +174,7 @@ class RunningTransactions:
 
 @contextmanager
 def transacting(clients: Sequence[str], directory: Path, bootstrap: str, topic: str, partitions: int) -> Iterator[RunningTransactions]:
-    """All clients at work until `finish`; no program is left afterwards."""
+    """Run all clients until `finish`; no program is left afterwards."""
     stop, loads = threading.Event(), []
     with ExitStack() as stack:
         stack.enter_context(logged_to(_LOG, directory / "transactions.log"))
@@ -188,8 +189,8 @@ def transacting(clients: Sequence[str], directory: Path, bootstrap: str, topic: 
 def judge(
     outcomes: Mapping[str, Sequence[Outcome]], offsets: Mapping[str, int], partitions: int, seen: Iterable[tuple[int, bytes]]
 ) -> TxnVerdict:
-    """`outcomes` by client and number, the offset that its group has where it commits any, and what a read_committed consumer was given:
-    (partition, value)."""
+    """Judge the transactions: `outcomes` by client and number, the committed offset of its group if there is one, and what a read_committed
+    consumer received: (partition, value)."""
     verdict = TxnVerdict()
     copies = Counter(seen)
     for client, told in outcomes.items():

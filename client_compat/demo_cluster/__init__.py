@@ -1,1 +1,1 @@
-"""Three brokers that lose their leaders under load: what acks=all keeps, what acks=1 and an unclean election lose, watched and judged."""
+"""Three brokers that lose their leaders under load: what acks=all keeps, and what acks=1 and an unclean election lose."""

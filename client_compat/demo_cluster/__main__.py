@@ -1,4 +1,4 @@
-"""`make demo-cluster`: leaders that die under load, as a command."""
+"""`make demo-cluster`: kills leaders under load, as a command."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def main(
     ),
     short: Annotated[bool, typer.Option("--short", help="One leader killed in the first act, and less time between.")] = False,
 ) -> None:
-    """Three brokers of Ottla under Ottla's controller, a process each, no Java. Leaders are killed under load: with acks=all
-    and idempotence nothing is lost and nothing doubled; with acks=1, and with an unclean election, records are lost, and each is found.
-    A live view on a terminal, plain lines elsewhere, and a page (cluster.html) with the timeline of the run. Exit code 0: everything was as
-    promised; 1: something was not, or could not be run."""
+    """Run three Ottla brokers under Ottla's controller, each as a process, without Java. Leaders are killed under load: with acks=all and
+    idempotence nothing is lost or duplicated; with acks=1, and with an unclean election, records are lost, and each is found. Shows a live
+    view on a terminal or plain lines, and writes a page (cluster.html) with the timeline. Exit code 0: everything was as promised; 1:
+    something was not, or could not be run."""
     console = new_console()
     began = time.perf_counter()
     replace(console, directory, MARKER)
@@ -45,7 +45,7 @@ def main(
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    from confluent_kafka import KafkaException  # noqa: PLC0415 # the client processes import this module again and need none of it
+    from confluent_kafka import KafkaException  # noqa: PLC0415 # client processes import this module too, and do not need it
 
     from client_compat.matrix.truth import TruthFailed  # noqa: PLC0415 # as above
     from ottla.spark_jobs.session import CannotJudge  # noqa: PLC0415 # as above
@@ -54,8 +54,8 @@ def _failures() -> tuple[type[Exception], ...]:
 
 
 def _demo(console: Console, directory: Path, *, short: bool) -> bool:
-    """All acts, the verdict and the page; whether everything was as promised."""
-    from client_compat.demo_cluster import page  # noqa: PLC0415 # the client processes import this module again and need none of it
+    """Run all acts, print the verdict and write the page; return whether everything was as promised."""
+    from client_compat.demo_cluster import page  # noqa: PLC0415 # client processes import this module too, and do not need it
     from client_compat.demo_cluster.acts import ACTS, FULL, SHORT, play  # noqa: PLC0415 # as above
     from client_compat.demo_cluster.judgement import judge, promises  # noqa: PLC0415 # as above
     from client_compat.demo_cluster.live import View  # noqa: PLC0415 # as above

@@ -1,8 +1,8 @@
 """The three acts: what is done to the brokers, under which load.
 
-Rule: what an act loses is lost by what it does, never by chance. In the second act both followers stand still until the leader alone has
-acknowledged records behind all that a fetch of theirs could have been answered with; in the third the broker that will lead was not there
-when anything was written.
+What an act loses is lost because of its faults, never by chance. In the second act both followers are paused until the leader alone has
+acknowledged records beyond any fetch of theirs that was on its way; in the third, the broker that will lead was down when everything was
+written.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from client_compat.support.load import CLIENTS, Load, RunningLoad, under
 from client_compat.support.verdict import AckVerdict, judge
 
 RATE_MAX = 150
-"""Records a second and client."""
+"""Records a second for each client."""
 FLUSH_S = 60.0
 SERVED_S = 60.0
 ALONE = 60
-"""Acknowledgements that the leader of the second act gives alone before it dies, at least."""
+"""Minimum number of acknowledgements that the leader of the second act gives alone before it dies."""
 LOOK_S = 0.02
 QUICK_SESSION = {"broker.session.timeout.ms": "2000", "broker.heartbeat.interval.ms": "250"}
 LONG_SESSION = {"broker.session.timeout.ms": "4000", "broker.heartbeat.interval.ms": "500"}
-"""Longer than two brokers stand still: none leaves the in-sync set for it."""
+"""Longer than the time for which two brokers are paused, so that neither leaves the ISR."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many leaders the first act kills, and how long is looked at a cluster at peace."""
+    """How many leaders the first act kills, and how long the undisturbed cluster is shown."""
 
     kills: int = 3
     calm_s: float = 1.0
@@ -48,17 +48,17 @@ FULL, SHORT = Pace(), Pace(kills=1, calm_s=0.3)
 
 @dataclass(slots=True)
 class Stage:
-    """An act under way."""
+    """A running act."""
 
     cluster: Cluster
     watch: Watch
     load: RunningLoad
     pace: Pace
     dead: list[int] = field(default_factory=list)
-    """Brokers that stay as they died."""
+    """Brokers that are not restarted."""
 
     def calm(self, seconds: float | None = None) -> None:
-        """Let it run, undisturbed."""
+        """Let the cluster run undisturbed."""
         end = time.monotonic() + (self.pace.calm_s if seconds is None else seconds)
         while time.monotonic() < end:
             self.load.check()
@@ -90,16 +90,16 @@ class Stage:
         broker.start()
 
     def wait_served(self) -> None:
-        """Until every client was answered anew. Raises `RunFailed` or `TruthFailed`."""
+        """Wait until every client was answered again. Raises `RunFailed` or `TruthFailed`."""
         before = list(self.load.answered)
         self.until("every client is answered", lambda: all(now > then for now, then in zip(self.load.answered, before, strict=True)))
 
     def wait_led(self, holds: Callable[[PartitionView], bool], what: str) -> None:
-        """Until it holds of every partition, as it is seen from now on."""
+        """Wait until the condition holds for the view of every partition."""
         self.until(what, lambda: bool(seen := self.watch.recording.latest.partitions) and all(map(holds, seen)))
 
     def until(self, what: str, holds: Callable[[], bool]) -> None:
-        """Raises `TruthFailed` when it does not come to hold, `RunFailed` when a client gives up."""
+        """Wait for the condition. Raises `TruthFailed` if it does not hold in time, `RunFailed` if a client gives up."""
         for _ in until(what, SERVED_S):
             self.load.check()
             if holds():
@@ -108,7 +108,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Act:
-    """One act. `play` is called with everything running, and returns with everything acknowledged that will be."""
+    """One act. `play` is called with everything running, and returns when everything that will be acknowledged is."""
 
     key: str
     title: str
@@ -123,12 +123,12 @@ class Act:
 
 
 def led_without(broker: Node) -> Callable[[PartitionView], bool]:
-    """Whether somebody else leads, and it is out of sync."""
+    """Return a condition: another broker leads, and this one is out of sync."""
     return lambda one: one.leader not in {None, broker.node_id} and broker.node_id not in one.in_sync
 
 
 def leaders_die(stage: Stage) -> None:
-    """One broker after the other, each while it leads; each comes back."""
+    """Kill one leader after the other; each is restarted."""
     for broker in stage.cluster.brokers[: stage.pace.kills]:
         stage.calm()
         stage.kill(broker, "leader of partition {}")
@@ -140,7 +140,7 @@ def leaders_die(stage: Stage) -> None:
 
 
 def leader_dies_alone(stage: Stage) -> None:
-    """The followers stand still while the leader acknowledges; it dies before they wake up."""
+    """Pause the followers while the leader acknowledges; kill it before they resume."""
     stage.calm()
     leader = stage.cluster.broker(stage.watch.recording.latest.partitions[0].leader or 0)
     followers = [broker for broker in stage.cluster.brokers if broker is not leader]
@@ -157,7 +157,7 @@ def leader_dies_alone(stage: Stage) -> None:
 
 
 def the_late_one_leads(stage: Stage) -> None:
-    """Two of three have everything, and die; the third, which has nothing, may lead."""
+    """Kill the two brokers that have everything; let the third, which has nothing, lead."""
     late = stage.cluster.broker(LATE)
     first, second = [broker for broker in stage.cluster.brokers if broker is not late]
     stage.wait_served()
@@ -173,7 +173,7 @@ def the_late_one_leads(stage: Stage) -> None:
     stage.start(late)
     stage.wait_led(lambda one: one.leader == LATE, "the late broker leads")
     stage.start(second)
-    # Who leads is no matter then: on a busy machine the late one may have been fenced for a moment, and the other one taken over.
+    # It does not matter who leads then: on a busy machine the late one may have been fenced for a moment, and the other one elected.
     stage.wait_led(lambda one: {LATE, second.node_id} <= set(one.in_sync), "a second replica is in sync")
     stage.watch.tell(Kind.NOTE, None, "the clients go on, with offsets that were given once already")
     stage.load.go_on()
@@ -219,8 +219,8 @@ ACTS = (
 
 @dataclass(slots=True)
 class Played:
-    """An act that is over: its brokers have stopped, and their directories are as they left them. `leaders` are brokers that hold what
-    consumers were given, `dead` those that stayed dead."""
+    """A finished act: its brokers have stopped, and their directories are unchanged since. `leaders` are brokers whose logs consumers
+    received, `dead` those that were not restarted."""
 
     act: Act
     cluster: Cluster
@@ -239,7 +239,7 @@ def play(
     on_sample: Callable[[Act, Recording], None] = lambda act, recording: None,
     on_event: Callable[[Act, Recording, Event], None] = lambda act, recording, event: None,
 ) -> Played:
-    """A new cluster in `directory`, the act, and what its clients were told against what a consumer is given afterwards. Raises
+    """Run the act in a new cluster in `directory`, and compare what its clients were told with what a consumer receives afterwards. Raises
     `BrokerFailed`, `RunFailed` or `TruthFailed`."""
     began = time.monotonic()
     cluster = Cluster(directory, ALL_OTTLA, settings=act.settings, controller_kind=Whose.OTTLA, options=("--log-level", "debug"))
@@ -262,7 +262,7 @@ def play(
 
 @contextmanager
 def _loaded(act: Act, watch: Watch, load: Load, pace: Pace) -> Iterator[Stage]:
-    """The clients at work; without the broker that is to be away, if there is one."""
+    """Run the clients; without the broker that has to be down, if there is one."""
     with under(load) as running_load:
         stage = Stage(watch.cluster, watch, running_load, pace)
         running_load.hold()

@@ -30,8 +30,8 @@ Value = tuple[int, int]
 
 
 class Lost(NamedTuple):
-    """One record that was acknowledged and that no consumer is given. `held_by`: brokers on whose disks it is; `there_now`: what stands at
-    its offset where it was lost, if anything."""
+    """An acknowledged record that no consumer receives. `held_by`: brokers that have it on disk; `there_now`: what is at its offset now, if
+    anything."""
 
     client: str
     number: int
@@ -48,8 +48,7 @@ class Lost(NamedTuple):
 
 @dataclass(slots=True)
 class Judged:
-    """One act and every verdict on it. `acked_ms`: when each acknowledgement came; `missing`: acknowledged, and on no disk of those who
-    lead."""
+    """One act and its verdicts. `acked_ms`: times of the acknowledgements; `missing`: acknowledged values that are on no leader's disk."""
 
     played: Played
     audit: Verdict
@@ -64,18 +63,18 @@ class Judged:
 
     @property
     def only_on_the_dead(self) -> int:
-        """Lost records that are on a dead broker's disk, and on nobody else's."""
+        """Lost records that only a dead broker has on disk."""
         return sum(bool(one.held_by) and set(one.held_by) <= set(self.played.dead) for one in self.lost)
 
     @property
     def differing(self) -> list[str]:
-        """Where the audit says that the replicas' copies differ."""
+        """Where, according to the audit, the replicas differ."""
         samples = [sample for one in self.audit.directories for sample in one.rules["replicas"].samples]
         return [f"{one.where}: {one.kind}, {one.evidence['equal_copies']} of {one.evidence['copies']} have the same" for one in samples]
 
 
 def judge(played: Played) -> Judged:
-    """Read everything that the act left. Raises OSError and what the audit raises."""
+    """Read everything that the act left. Raises OSError and the audit's exceptions."""
     act, brokers = played.act, played.cluster.brokers
     directories = [broker.directory for broker in brokers]
     verdict = audit(directories, topics=[act.key], replicas=True, engine="duckdb")
@@ -107,7 +106,7 @@ def judge(played: Played) -> Judged:
 
 
 def on_disk(directory: Path, topic: str) -> Mapping[Value, Sequence[tuple[int, int]]]:
-    """Every value in a broker's directory, with its places: partition and offset."""
+    """Return every value in a broker's directory with its positions: partition and offset."""
     found: dict[Value, list[tuple[int, int]]] = defaultdict(list)
     for batch in read("records", [directory], ["partition", "offset", "value"], Filters(topics=frozenset({topic}))):
         for row in batch.to_pylist():
@@ -122,7 +121,7 @@ def _times(path: Path) -> array[int]:
 
 
 def promises(safe: Judged, alone: Judged, unclean: Judged) -> list[Promise]:
-    """Everything that the demo promises, kept or not."""
+    """Return everything that the demo promises, kept or not."""
     acks = safe.acks
     wrong = acks.misplaced + acks.reordered + acks.refused + acks.unanswered + acks.foreign
     again = f" ({acks.excused} stored again by librdkafka itself, its issue 4953)" if acks.excused else ""

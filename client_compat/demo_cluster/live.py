@@ -1,4 +1,4 @@
-"""The cluster as it is now: tables that change on a terminal, plain lines elsewhere."""
+"""The current state of the cluster: live tables on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from client_compat.demo_cluster.record import Event, Kind, PartitionView, Record
 from client_compat.support.load import NOT_TOLD
 
 REFRESHES = 8
-"""A second."""
+"""Updates a second."""
 EVENTS = 7
 WIDE = 140
-"""Columns that two tables need beside each other."""
+"""Columns that two tables beside each other need."""
 PLAIN_MS = 2_000
-"""So often a pipe is told how the cluster is."""
+"""Interval of the plain lines."""
 STATE_STYLES = {State.SERVES: "green", State.FENCED: "yellow", State.STILL: "magenta", State.DEAD: "bold red"}
 EVENT_STYLES = {
     Kind.KILL: "bold red",
@@ -39,7 +39,7 @@ NONE = "–"
 
 @dataclass(slots=True)
 class View:
-    """What is shown; `on_sample` and `on_event` are for `acts.play`."""
+    """The view; `on_sample` and `on_event` are callbacks for `acts.play`."""
 
     console: Console
     act: Act | None = None
@@ -105,7 +105,7 @@ def _at(recording: Recording, at_ms: int) -> str:
 
 
 def beside(left: Table, right: Table, *, wide: bool) -> RenderableType:
-    """Two tables side by side where there is room, and a line below."""
+    """Arrange two tables beside each other if there is room, otherwise below each other."""
     if not wide:
         return Group(left, right, Text(""))
     both = Table.grid(padding=(0, 5, 0, 0))
@@ -147,7 +147,7 @@ def clients(recording: Recording, sample: Sample) -> Table:
 
 
 def windows(count: int, sample: Sample) -> Table:
-    """What the leaders remember of idempotent producers."""
+    """Make a table of the leaders' deduplication windows."""
     table = _table("Producers' windows", "producer id", "epoch", *(f"sequence in {index}" for index in range(count)), "retries absorbed")
     for at, one in enumerate(sample.windows):
         sequences = [number(one.last_sequences.get(index)) for index in range(count)]
@@ -164,7 +164,7 @@ def events(recording: Recording) -> Group:
 
 
 def plain(recording: Recording) -> str:
-    """One look as a line."""
+    """Format a sample as a line."""
     sample = recording.latest
     states = ", ".join(f"{node_id} {state}" for node_id, state in sample.states.items())
     places = "; ".join(f"{index}: {_plain_partition(one)}" for index, one in enumerate(sample.partitions))

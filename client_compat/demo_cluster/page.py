@@ -1,6 +1,7 @@
-"""The run as one self-contained HTML page: a timeline of each act, what happened, what was lost, and where it was found.
+"""The run as a self-contained HTML page: a timeline of each act, what happened, what was lost, and where it was found.
 
-Rules: nothing is fetched, and no script is needed; what a colour says a word or a number says, too; everything from a log is escaped.
+Rules: nothing is loaded from elsewhere, and no script is needed; every colour has a word or a number beside it; everything from a log is
+escaped.
 """
 
 from __future__ import annotations
@@ -20,25 +21,25 @@ from ottla.spark_jobs.reports.html import template
 WIDTH: Final = 1000.0
 LEFT: Final = 128.0
 RIGHT: Final = 10.0
-"""What is beside the time, in units of the picture."""
+"""Width beside the time axis, in units of the picture."""
 MARK: Final = 22.0
-"""Across one numbered mark."""
+"""Width of a numbered mark."""
 TICKS_MAX: Final = 10
 STEPS_S: Final = (0.5, 1, 2, 5, 10, 20, 30, 60)
 LABEL_MIN: Final = 14.0
-"""A band as wide as this has room for its leader's number."""
+"""Minimum width of a band that shows its leader's number."""
 BARS: Final = 110
 CUT_AT: Final = 4
 BAR_LABEL: Final = 30.0
-"""Across the number of a bar that is cut."""
+"""Width of the number of a bar that is cut."""
 SHOWN = frozenset({Kind.KILL, Kind.STOP, Kind.STILL, Kind.WOKEN, Kind.START, Kind.NOTE})
-"""Events that get a mark in the picture; leaders have a band of their own."""
+"""Events that get a mark in the picture; leaders have their own band."""
 
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A stretch of time: of a broker's state, or of a leader. `value` is None where nobody leads; `faint`: it is dead, and not yet known to
-    be."""
+    """A period with a broker's state, or with a leader. `value` is None without a leader; `faint`: it is dead, but the cluster does not
+    know yet."""
 
     x: float
     width: float
@@ -53,7 +54,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A numbered event, and the row that it has room in."""
+    """A numbered event, and the row in which it fits."""
 
     x: float
     row: int
@@ -63,8 +64,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """Acknowledgements of a stretch of time, as heights of 0 to 1: those that stand, and those that were lost. One that is too high for the
-    picture is cut, and has its `label`."""
+    """Acknowledgements of a period as heights from 0 to 1: those kept and those lost. A bar that is too high is cut, and has a `label`."""
 
     x: float
     width: float
@@ -76,7 +76,7 @@ class Bar:
 
 @dataclass(slots=True)
 class Picture:
-    """One act's timeline."""
+    """The timeline of one act."""
 
     seconds: float
     ticks: list[tuple[float, str]]
@@ -88,7 +88,7 @@ class Picture:
     bar_ms: float
     acknowledged: list[tuple[float, float]] = field(default_factory=list)
     committed: list[tuple[float, float]] = field(default_factory=list)
-    """Records so far, as x and as 0 to 1: what clients were told, and the high watermarks' sum."""
+    """Records over time, as x and 0 to 1: acknowledged ones, and the sum of the high watermarks."""
     count_max: int = 1
     count_ends: tuple[int, int] = (0, 0)
 
@@ -98,7 +98,7 @@ class Picture:
 
 
 def render(judged: Sequence[Judged], promises: Sequence[Promise]) -> str:
-    """The page."""
+    """Return the page."""
     return template("client_compat.demo_cluster", "page.html.j2").render(
         acts=[(one, picture(one)) for one in judged],
         promises=promises,
@@ -112,7 +112,7 @@ def render(judged: Sequence[Judged], promises: Sequence[Promise]) -> str:
 
 
 def picture(judged: Judged) -> Picture:
-    """What is drawn of an act."""
+    """Compute the picture of an act."""
     recording = judged.played.recording
     samples = recording.samples
     scale = _Scale(recording.began_ms, max([samples[-1].at_ms, *judged.acked_ms[-1:]]))
@@ -136,7 +136,7 @@ def picture(judged: Judged) -> Picture:
 
 @dataclass(frozen=True, slots=True)
 class _Scale:
-    """From moments to places."""
+    """Converts times to positions."""
 
     from_ms: int
     to_ms: int
@@ -181,7 +181,7 @@ def _committed(sample: Sample) -> int:
 
 
 def _marks(scale: _Scale, events: Sequence[Event]) -> list[Mark]:
-    """Each in the first row where it does not touch another."""
+    """Place each event in the first row where it does not overlap another."""
     marks: list[Mark] = []
     ends: list[float] = []
     for number, event in enumerate((one for one in events if one.kind in SHOWN), 1):
@@ -193,7 +193,7 @@ def _marks(scale: _Scale, events: Sequence[Event]) -> list[Mark]:
 
 
 def _bars(scale: _Scale, judged: Judged) -> list[Bar]:
-    """Acknowledgements by time. After a pause a client gets many at once: bars are cut above a few times the middle one."""
+    """Group acknowledgements by time. After a pause a client gets many at once, so bars are cut above a few times the median."""
     step = scale.seconds * 1000 / BARS
     counts, lost = Counter(_slots(scale, step, judged.acked_ms)), Counter(_slots(scale, step, (one.at_ms for one in judged.lost)))
     highest = min(max(counts.values(), default=1), CUT_AT * statistics.median(counts.values() or [1]))
@@ -217,7 +217,7 @@ def _slots(scale: _Scale, step: float, moments: Iterable[int]) -> list[int]:
 
 
 def leaderless_s(judged: Judged) -> float:
-    """The longest time in which a partition had a dead leader, or none, as it was seen."""
+    """Return the longest observed time in which a partition had a dead leader or none."""
     longest = 0.0
     for index in range(judged.played.act.partitions):
         for one in spans(judged.played.recording.samples, partial(_served, index)):

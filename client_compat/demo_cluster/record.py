@@ -1,6 +1,6 @@
-"""What is remembered of an act: how the cluster was, moment by moment, and what was done to it.
+"""The recording of an act: samples of the cluster's state, and what was done to it.
 
-Moments are milliseconds of the clock, those of the acknowledgements too.
+Times are wall-clock milliseconds, as for the acknowledgements.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 
 class State(StrEnum):
-    """Of a broker: its process is gone, stands still (SIGSTOP), runs and is not taken for alive by the controller, or serves."""
+    """A broker's state: not running, paused (SIGSTOP), running but fenced, or serving."""
 
     SERVES = "serves"
     FENCED = "fenced"
@@ -22,7 +22,7 @@ class State(StrEnum):
 
 
 class Kind(StrEnum):
-    """Of an event."""
+    """The kind of an event."""
 
     KILL = "SIGKILL"
     STOP = "stopped"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """One partition. `leader`: None where nobody leads. `log_ends`: of each replica that answers, by broker."""
+    """One partition. `leader` is None without a leader. `log_ends`: log end offsets of the replicas that answer, by broker."""
 
     leader: int | None = None
     leader_epoch: int = -1
@@ -46,7 +46,7 @@ class PartitionView:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What leaders remember of one idempotent producer: its last sequence, by partition."""
+    """The leaders' state of one idempotent producer: its last sequence, by partition."""
 
     producer_id: int
     epoch: int
@@ -55,8 +55,8 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One look. `sent`, `answered` and `repeated` are the clients' own counts (`client_compat.support.load.Shared`); `absorbed` are batches
-    that brokers had already and did not store again."""
+    """One sample. `sent`, `answered` and `repeated` are the clients' own counts (`client_compat.support.load.Shared`); `absorbed` are
+    batches that brokers recognised as duplicates."""
 
     at_ms: int
     states: Mapping[int, State] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What was done, or seen."""
+    """An action on the cluster, or an observed change."""
 
     at_ms: int
     kind: Kind
@@ -80,7 +80,7 @@ class Event:
 
 @dataclass(slots=True)
 class Recording:
-    """All of one act."""
+    """The recording of one act."""
 
     clients: Sequence[str]
     samples: list[Sample] = field(default_factory=list)
@@ -100,7 +100,7 @@ Value = TypeVar("Value", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class Span(Generic[Value]):
-    """From one moment to the next, the same value."""
+    """A period with one value."""
 
     from_ms: int
     to_ms: int
@@ -108,7 +108,7 @@ class Span(Generic[Value]):
 
 
 def spans(samples: Sequence[Sample], value_of: Callable[[Sample], Value]) -> list[Span[Value]]:
-    """What held how long, by looks; each lasts until the look that saw another."""
+    """Return the periods of equal values; each lasts until the sample with another value."""
     found: list[Span[Value]] = []
     for sample in samples:
         value = value_of(sample)

@@ -1,6 +1,6 @@
-"""Looks at a cluster several times a second, over the wire: any Kafka client could ask the same.
+"""Samples a cluster's state several times a second over the wire, as any Kafka client could.
 
-Rules: nobody who stands still is asked; a broker that does not answer is asked again at the next look; the newest leader epoch is right.
+Rules: a paused broker is not asked; a broker that does not answer is asked again for the next sample; the newest leader epoch is right.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ ANSWER_S = 1.0
 LIST_OFFSETS_VERSION = 6
 LATEST = -1
 CONSUMER, ANY_REPLICA = -1, -2
-"""Who asks for offsets: consumers are told the leader's high watermark; a debugging replica each replica's log end."""
+"""Replica ids for ListOffsets: a consumer gets the leader's high watermark; a debugging consumer gets each replica's log end offset."""
 STATES = {Kind.KILL: State.DEAD, Kind.STOP: State.DEAD, Kind.STILL: State.STILL, Kind.WOKEN: State.SERVES, Kind.START: State.FENCED}
-"""What a broker is for the time being after what was done to it."""
+"""A broker's state right after an action on it."""
 NO_ANSWER = (OSError, ProtocolError)
 ABSORBED = b"Retry absorbed: "
-"""How the broker's debug log begins the line of a batch that it had already."""
+"""Beginning of the debug log's line about a duplicate batch."""
 
 
 @dataclass(slots=True)
 class Watch:
-    """Fills `recording`, and tells every look and event to `on_sample` and `on_event`."""
+    """Fills `recording`, and passes every sample and event to `on_sample` and `on_event`."""
 
     cluster: Cluster
     topic: str
@@ -49,12 +49,12 @@ class Watch:
     on_event: Callable[[Recording, Event], None] = lambda recording, event: None
     load: RunningLoad | None = None
     still: set[int] = field(default_factory=set)
-    """Brokers that were told to stand still."""
+    """Paused brokers."""
     _connections: dict[int, Client] = field(default_factory=dict)
     _ended: threading.Event = field(default_factory=threading.Event)
 
     def tell(self, kind: Kind, broker: int | None, text: str) -> None:
-        """Note what was done or seen; of a broker, its state from then on, without waiting for the next look."""
+        """Record an action or a change, and a broker's state from then on, without waiting for the next sample."""
         event, latest = Event(now_ms(), kind, broker, text), self.recording.latest
         if broker is not None and kind in STATES:
             self.recording.samples.append(replace(latest, at_ms=event.at_ms, states={**latest.states, broker: STATES[kind]}))
@@ -63,7 +63,7 @@ class Watch:
 
     @contextmanager
     def looking(self) -> Iterator[None]:
-        """Look until the block ends."""
+        """Take samples while the context lasts."""
         thread = threading.Thread(target=self._run, name="watch", daemon=True)
         thread.start()
         try:
@@ -120,7 +120,7 @@ class Watch:
     def _view(
         self, index: int, found: Sequence[tuple[int, MetadataResponsePartition]], ends: dict[int, int], mark: int | None, before: Sample
     ) -> PartitionView:
-        """The newest epoch's word, the leader's own before the others'; while nobody answers, what was known."""
+        """Return the newest epoch's view, the leader's own before the others'; if nobody answers, the previous one."""
         known = before.partitions[index] if before.partitions else PartitionView()
         mine = [(one.leader_epoch, one.leader_id == by, one) for by, one in found if one.partition_index == index]
         *_, told = max(mine, key=lambda each: each[:2], default=(None,))
@@ -130,7 +130,7 @@ class Watch:
         return PartitionView(leader, told.leader_epoch, tuple(sorted(told.isr_nodes)), known.high_watermark if mark is None else mark, ends)
 
     def _state(self, broker: Node, fenced: set[int], before: State | None) -> State:
-        """One that does not answer for a moment is what it was."""
+        """Return a broker's state; it stays the same if the broker does not answer for a moment."""
         if not broker.process.alive:
             return State.DEAD
         if broker.node_id in self.still:
@@ -140,7 +140,7 @@ class Watch:
         return State.SERVES if before == State.SERVES else State.FENCED
 
     def _ask(self, broker: Node) -> _Told | None:
-        """What one broker says; None where it does not."""
+        """Ask one broker; return None if it does not answer."""
         node_id = broker.node_id
         if not broker.process.alive or node_id in self.still:
             self._drop(node_id)

@@ -1,1 +1,1 @@
-"""Consume, transform, produce over the flights, with and without transactions, while instances fight and the broker is killed."""
+"""A consume-transform-produce pipeline over the flights, with and without transactions, under zombie instances and broker kills."""

@@ -1,4 +1,4 @@
-"""`make demo-transactions`: exactly-once as a command."""
+"""`make demo-transactions`: demonstrates exactly-once processing."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def main(
 
 
 def _demo(console: Console, directory: Path, limit: int | None) -> bool:
-    """Both runs and the audit; whether everything was as promised."""
-    from client_compat.demo.flights import write_rows  # noqa: PLC0415 # the client processes import this module again and need none of it
+    """Run both pipelines and the audit; return whether everything was as promised."""
+    from client_compat.demo.flights import write_rows  # noqa: PLC0415 # client processes import this module too, and do not need it
     from client_compat.demo_transactions import topics  # noqa: PLC0415 # as above
     from client_compat.demo_transactions.instance import INPUT, INPUT_PARTITIONS  # noqa: PLC0415 # as above
     from client_compat.demo_transactions.run import KILLS, Flights, PipelineRun  # noqa: PLC0415 # as above
@@ -40,7 +40,7 @@ def _demo(console: Console, directory: Path, limit: int | None) -> bool:
 
     console.print(f"Two instances, one transactional id: each takes over from the other again and again; {KILLS} SIGKILLs in each run.")
     sent, client_log = directory / ROWS_FILE, directory / "clients.log"
-    # The broker's output stands beside its directory, never in it: the directory holds what Kafka's would.
+    # The broker's output is beside its directory, not in it: the directory has only Kafka's files.
     with progress(console) as display:
         loading = display.add_task("flights loaded", total=None, note="confluent-kafka, idempotent")
         count = write_rows(sent, limit)

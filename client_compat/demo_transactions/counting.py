@@ -1,7 +1,7 @@
-"""The pipeline's transformation: records of flights into increments of the counts by carrier and hour of scheduled departure.
+"""The pipeline's transformation: flight records become increments of counts by carrier and hour of scheduled departure.
 
-Rule: an increment names the input that it counts, `first` up to but not including `end` of one partition, so that a reader can tell for
-every single input how often it was counted, and whether a range was written whole.
+An increment names the input that it counts, `first` up to but not including `end` of one partition. So a reader can tell how often each
+input was counted, and whether a range was written completely.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """`n` flights of a carrier in an hour among the input `partition`, `first`..`end`."""
+    """`n` flights of a carrier in an hour, counted in the range `first`..`end` of the input `partition`."""
 
     carrier: str
     hour: int
@@ -52,12 +52,12 @@ class Increment:
 
     @classmethod
     def parse(cls, value: bytes) -> Increment:
-        """Raises ValueError, KeyError or TypeError for bytes that are no increment."""
+        """Parse an increment. Raises ValueError, KeyError or TypeError for other bytes."""
         return cls(**json.loads(value))
 
 
 def count(records: Iterable[tuple[bytes, bytes]]) -> Counts:
-    """The counts of flights given as (carrier, JSON)."""
+    """Count flights given as (carrier, JSON)."""
     counts: Counts = Counter()
     for key, value in records:
         found = HOUR.search(value)
@@ -68,6 +68,6 @@ def count(records: Iterable[tuple[bytes, bytes]]) -> Counts:
 
 
 def increments(chunk: Chunk) -> Iterator[Increment]:
-    """What a chunk adds to the counts; the `n` of all together are its number of records."""
+    """Yield the increments of a chunk; their `n` add up to the number of its records."""
     for (carrier, hour), n in sorted(count(chunk.records).items()):
         yield Increment(carrier, hour, n, chunk.partition, chunk.first, chunk.end)

@@ -41,16 +41,16 @@ ANSWER_TIMEOUT_S = 30.0
 
 
 class Fenced(Exception):
-    """The other instance has taken over."""
+    """Another instance has taken over."""
 
 
 class Failed(Exception):
-    """A step did not succeed, or nobody can say whether it did; taking over again makes it certain."""
+    """A step failed, or its result is unknown; taking over again clears that up."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceTask:
-    """What an instance is told. `transactional` False: the plain twin."""
+    """The task of an instance. `transactional` is False for the comparison without transactions."""
 
     bootstrap: str
     output: str
@@ -65,32 +65,32 @@ class InstanceTask:
 
 @dataclass(slots=True)
 class Board:
-    """What the instances tell, by client, in shared memory: each cell has one writer."""
+    """The instances' progress by client, in shared memory: each cell has one writer."""
 
-    counted: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))  # flights in chunks that were committed
+    counted: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))  # flights in committed chunks
     takeovers: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))
     fenced: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))
     failed: Any = field(default_factory=lambda: RawArray("q", len(CLIENTS)))
 
 
 class PipelineInstance(ABC):
-    """The steps, each a client's own calls. All but `close` raise `Fenced` and `Failed`."""
+    """The steps of an instance, by its client library. All except `close` raise `Fenced` and `Failed`."""
 
     @abstractmethod
     async def take_over(self) -> dict[int, int]:
-        """Fence the other (if transactional), go to the committed offsets, and return them by partition."""
+        """Fence the other instance (if transactional), seek to the committed offsets, and return them by partition."""
 
     @abstractmethod
     async def ends(self) -> dict[int, int]:
-        """The end offset of every input partition."""
+        """Return the end offset of every input partition."""
 
     @abstractmethod
     async def read(self) -> list[Chunk]:
-        """The next records, some chunks of different partitions; none when nothing came for a moment."""
+        """Return the next records as chunks of different partitions; none if nothing arrived for a moment."""
 
     @abstractmethod
     async def write(self, output: list[Increment]) -> None:
-        """Write the increments, in a new transaction if transactional; returns when all are acknowledged."""
+        """Write the increments, in a new transaction if transactional; return when all are acknowledged."""
 
     @abstractmethod
     async def commit(self, positions: dict[int, int]) -> None:
@@ -98,7 +98,7 @@ class PipelineInstance(ABC):
 
     @abstractmethod
     async def committed(self) -> dict[int, int]:
-        """The group's committed offset of every input partition, 0 where there is none."""
+        """Return the group's committed offset of every input partition, 0 if there is none."""
 
     @abstractmethod
     async def close(self) -> None: ...
@@ -149,7 +149,7 @@ class Pipeline:
 
 
 def main(index: int, job: InstanceTask, board: Board) -> None:
-    """The whole life of one instance's process."""
+    """Run one instance's process from start to end."""
     log_to(job.client_log)
     asyncio.run(_live(index, job, board))
 

@@ -1,4 +1,4 @@
-"""What the increments in the output add up to, against the counts made directly from the flights, and input by input."""
+"""Compares the sum of the increments in the output with the counts made directly from the flights, and checks it input by input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from client_compat.demo_transactions.counting import Counts, Increment
 
 @dataclass(slots=True)
 class Judgement:
-    """Numbers of flights, but for `increments` (records of the output), `counts`, `wrong` (counts) and `torn` (ranges of input)."""
+    """Numbers of flights, except for `increments` (output records), `counts`, `wrong` (counts) and `torn` (input ranges)."""
 
     flights: int
     increments: int = 0
@@ -34,7 +34,7 @@ class Judgement:
 
 
 def judge(output: Iterable[Increment], direct: Counts, inputs: Sequence[int]) -> Judgement:
-    """`direct`: the right counts; `inputs`: the number of records in each input partition."""
+    """Judge the output. `direct`: the correct counts; `inputs`: the number of records in each input partition."""
     found = Judgement(sum(inputs), counts=len(direct))
     summed: Counts = Counter()
     ranges: Counter[tuple[int, int, int]] = Counter()
@@ -51,7 +51,7 @@ def judge(output: Iterable[Increment], direct: Counts, inputs: Sequence[int]) ->
 
 
 def _times_counted(ranges: Counter[tuple[int, int, int]], inputs: Sequence[int], found: Judgement) -> Counter[int]:
-    """By number of times: how many inputs were counted so often. A range whose increments do not add up to whole copies of it is torn."""
+    """Return how many inputs were counted how often. A range whose increments do not add up to whole copies of it is torn."""
     edges = [[0] * (size + 1) for size in inputs]
     for (partition, first, end), n in ranges.items():
         size = end - first

@@ -1,6 +1,6 @@
 """One run of the pipeline: two instances in their processes, five SIGKILLs, and then the output as readers see it.
 
-Rule: this process only starts, watches, kills and reads; the records of the pipeline pass through the two instances.
+This process only starts, watches, kills and reads; the pipeline's records pass only through the two instances.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ KILLS = 5
 
 @dataclass(frozen=True, slots=True)
 class Flights:
-    """The input as loaded: the right counts, and the number of records in each partition."""
+    """The loaded input: the correct counts, and the number of records in each partition."""
 
     direct: Counts
     sizes: list[int]
@@ -37,14 +37,14 @@ class Flights:
 
 @dataclass(slots=True)
 class PipelineResult:
-    """What one run came to. `written` are all increments in the log, those of aborted transactions included."""
+    """The result of one run. `written` are all increments in the log, including those of aborted transactions."""
 
     transactional: bool
     judgement: Judgement
     written: int
     readers_agree: bool
     lag: int
-    counted: list[int]  # flights that each client committed, as it was told
+    counted: list[int]  # flights that each client believes to have committed
     takeovers: int
     fenced: int
     failed: int
@@ -61,7 +61,7 @@ class PipelineResult:
 
 
 class PipelineRun:
-    """The pipeline over `broker`, which runs and will be killed."""
+    """The pipeline over a running `broker`, which it kills."""
 
     def __init__(self, broker: BrokerProcess, flights: Flights, client_log: Path, *, transactional: bool, display: Progress) -> None:
         name = "transactional" if transactional else "plain"

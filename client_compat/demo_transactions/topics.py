@@ -1,4 +1,4 @@
-"""The input written and the output read, by clients that have no part in the fight."""
+"""Writes the input and reads the output, with clients that are not under test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OUTPUT_PARTITIONS = 3
 
 
 class _Flights(Feed):
-    """All rows; what is refused is missed when the partitions are counted."""
+    """All rows; a rejected one is noticed when the partitions are counted."""
 
     def __init__(self, rows: Sequence[tuple[bytes, bytes]], on_progress: Callable[[int], None]) -> None:
         self._rows, self._on_progress, self._acked = rows, on_progress, 0
@@ -36,7 +36,8 @@ class _Flights(Feed):
 
 
 def load(bootstrap: str, rows: Path, on_progress: Callable[[int], None]) -> tuple[Counts, list[int]]:
-    """Write all flights with an idempotent producer; the right counts, and the number of records in each partition. Raises `RunFailed`."""
+    """Write all flights with an idempotent producer; return the correct counts and each partition's number of records. Raises
+    `RunFailed`."""
     flights = read_rows(rows)
     settings = {
         "bootstrap.servers": bootstrap,
@@ -55,17 +56,17 @@ def load(bootstrap: str, rows: Path, on_progress: Callable[[int], None]) -> tupl
 
 
 def committed_by_confluent(bootstrap: str, topic: str) -> list[Increment]:
-    """What a read_committed consumer is given. Raises `RunFailed`, as do the others."""
+    """Return what confluent-kafka's read_committed consumer receives. Raises `RunFailed`."""
     return _increments(read_with_confluent(bootstrap, topic, OUTPUT_PARTITIONS, "read_committed"))
 
 
 def committed_by_aiokafka(bootstrap: str, topic: str) -> list[Increment]:
-    """As `committed_by_confluent`."""
+    """Return what aiokafka's read_committed consumer receives. Raises `RunFailed`."""
     return _increments(read_with_aiokafka(bootstrap, topic, OUTPUT_PARTITIONS, "read_committed"))
 
 
 def written(bootstrap: str, topic: str) -> list[Increment]:
-    """All increments in the log, those of aborted transactions included."""
+    """Return all increments in the log, including those of aborted transactions. Raises `RunFailed`."""
     return _increments(read_with_confluent(bootstrap, topic, OUTPUT_PARTITIONS, "read_uncommitted"))
 
 

@@ -1,4 +1,4 @@
-"""Whether the two runs are as promised, and both side by side."""
+"""Checks whether the two runs are as promised, and shows them side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TRANSACTION_RULES = ("hanging-transaction", "torn-transaction", "zombie-batch")
 
 
 def promises(exact: PipelineResult, plain: PipelineResult, verdict: Verdict) -> list[Promise]:
-    """Everything the demo promises, kept or not."""
+    """Return everything that the demo promises, kept or not."""
     (log,) = verdict.directories
     counted, twin = exact.judgement, plain.judgement
     return [
@@ -69,6 +69,6 @@ _ROWS: tuple[tuple[str, Callable[[PipelineResult], str]], ...] = (
 
 
 def tables(exact: PipelineResult, plain: PipelineResult, verdict: Verdict) -> Group:
-    """What the output adds up to, and what the log says."""
+    """Make tables of the output's sums and of the log's contents."""
     title = "Flights per carrier and hour, as read by read_committed consumers"
     return Group(side_by_side(title, {run.name: run for run in (exact, plain)}, _ROWS), summary(verdict))

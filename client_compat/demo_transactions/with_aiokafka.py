@@ -1,4 +1,4 @@
-"""The instance on aiokafka."""
+"""The pipeline instance with aiokafka."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STOP_S = 2.0
 
 @asynccontextmanager
 async def _sorted_errors() -> AsyncIterator[None]:
-    """A client's exception as one of ours. A wait without end is a failure too."""
+    """Convert a client's exception to ours. A timeout is a failure too."""
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             yield
@@ -40,7 +40,7 @@ async def _sorted_errors() -> AsyncIterator[None]:
 
 
 class AiokafkaInstance(PipelineInstance):
-    """See `PipelineInstance`."""
+    """An instance with aiokafka."""
 
     def __init__(self, job: InstanceTask) -> None:
         self._job = job
@@ -135,7 +135,7 @@ class AiokafkaInstance(PipelineInstance):
         )
 
     async def _drop_producer(self) -> None:
-        """Whatever the old producer still wanted is void: its transaction will be ended by the next one's first request."""
+        """Discard the producer: its transaction is ended by the first request of the next one."""
         producer, self._producer = self._producer, None
         if producer is None:
             return

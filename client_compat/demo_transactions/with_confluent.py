@@ -1,4 +1,4 @@
-"""The instance on confluent-kafka (librdkafka). Its calls block, which is no harm: the instance is alone in its process."""
+"""The pipeline instance with confluent-kafka (librdkafka). Its calls block, which does no harm: the instance is alone in its process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _LOGGER = logging.getLogger("confluent-kafka")
 
 @contextmanager
 def _sorted_errors() -> Iterator[None]:
-    """A client's exception as one of ours. A fatal error is raised amid the client's own callbacks, and then a SystemError hides it."""
+    """Convert a client's exception to ours. A fatal error is raised within the client's own callbacks, and is then hidden by a
+    SystemError."""
     try:
         yield
     except (KafkaException, SystemError) as error:
@@ -42,7 +43,7 @@ def _sorted_errors() -> Iterator[None]:
 
 
 class ConfluentInstance(PipelineInstance):
-    """See `PipelineInstance`."""
+    """An instance with confluent-kafka."""
 
     def __init__(self, job: InstanceTask) -> None:
         self._job = job
@@ -110,7 +111,7 @@ class ConfluentInstance(PipelineInstance):
                 producer.produce(self._job.output, increment.value(), increment.key, on_delivery=delivered)
             if producer.flush(ANSWER_TIMEOUT_S):
                 raise Failed("not everything was acknowledged in time")
-            if refused and not self._job.transactional:  # of a transaction the commit tells, and why
+            if refused and not self._job.transactional:  # in a transaction, the commit reports it with the reason
                 raise Failed(str(refused[0]))
 
     async def commit(self, positions: dict[int, int]) -> None:
@@ -126,7 +127,7 @@ class ConfluentInstance(PipelineInstance):
 
     @contextmanager
     def _in_transaction(self) -> Iterator[Producer]:
-        """As librdkafka wants it: an error that requires an abort is answered with one, which tells whether the cause is a fencing."""
+        """Handle librdkafka's errors that require an abort: the abort shows whether the cause is fencing."""
         assert self._producer is not None, "an instance takes over first"
         with _sorted_errors():
             try:

@@ -1,7 +1,7 @@
-"""Archives of the classes that Apache Kafka's nodes and tools load, which a JVM maps instead of reading, checking and linking them anew.
+"""Class data archives of Apache Kafka's nodes and tools, which a JVM maps instead of loading and verifying the classes.
 
-A node that starts takes two thirds, and a tool half, of the processor time that it takes without (measured with Java 17). `make test` makes
-them once beside the jars. A JVM for which an archive is not made (other jars, another Java) passes it over by itself.
+With an archive, a node's start takes two thirds of the processor time, and a tool half (measured with Java 17). `make test` makes the
+archives once, beside the jars. A JVM with other jars or another version ignores them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ TIMEOUT_S = 300.0
 
 
 def make(version: str) -> None:
-    """Both, if one is missing: of a node from its start to its stop, and of a tool that asks it.
+    """Make the archives of a node and of a tool, if one is missing.
 
     Raises `KafkaMissing`, `BrokerFailed` or subprocess.TimeoutExpired.
     """
@@ -31,7 +31,7 @@ def make(version: str) -> None:
         if node.exists() and tool.exists():
             return
         for archive in (node, tool):
-            archive.unlink(missing_ok=True)  # a JVM that maps one makes none
+            archive.unlink(missing_ok=True)  # a JVM that uses an archive does not write one
         print(f"Making archives of Apache Kafka {version}'s classes (once)", file=sys.stderr)
         with tempfile.TemporaryDirectory(dir=CACHE) as name:
             directory = Path(name)
@@ -39,7 +39,7 @@ def make(version: str) -> None:
                 asks = ("--bootstrap-server", f"{HOST}:{broker.port}", "--describe", "--entity-type", "users")
                 command = java_command(version, TOOL, *asks, jvm=_making(directory / tool.name))
                 subprocess.run(command, capture_output=True, timeout=TIMEOUT_S, check=False)
-                broker.broker.stop(TIMEOUT_S)  # while the archive is written
+                broker.broker.stop(TIMEOUT_S)  # the archive is written at the end
             for archive in (node, tool):
                 if (directory / archive.name).exists():
                     (directory / archive.name).replace(archive)

@@ -1,7 +1,7 @@
 """A KRaft cluster on loopback, each node a process: controllers of either kind, and brokers of either kind by their ids.
 
-Rules: a broker keeps its id, port and directory whatever serves it; every process is ended by its own id; timers are short, so that a
-broker that stands still is noticed in seconds.
+Rules: a broker keeps its id, port and directory whichever program serves it; every process is ended by its own id; timeouts are short, so
+that a paused broker is noticed within seconds.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ FIRST_BROKER, FIRST_CONTROLLER = 1, 101
 START_TIMEOUT_S = 120.0
 SETTLE_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 60.0
-"""A broker that stops hands over what it leads first."""
+"""Time limit of a stop: a broker first gives up its leaderships."""
 LOOK_S = 0.1
 FETCH_WAITS_S = 0.7
-"""Longer than replica.fetch.wait.max.ms: the last fetch of a follower that stands still is answered, and no other comes."""
+"""Longer than replica.fetch.wait.max.ms: then the last fetch of a paused follower is answered, and no other comes."""
 OTTLA = (sys.executable, "-m", "ottla")
 METADATA_VERSION = 12
 BETWEEN = "BETWEEN"
-"""The listener of links that can be cut."""
+"""The listener for links that can be cut."""
 CLEAN_EXITS = (0, 143)
-"""Of a node after SIGTERM; a JVM says 143."""
+"""Exit codes of a node after SIGTERM; a JVM returns 143."""
 
 COMMON: Mapping[str, str] = {
     **SETTINGS,
@@ -59,11 +59,11 @@ COMMON: Mapping[str, str] = {
     "replica.high.watermark.checkpoint.interval.ms": "200",
     "auto.create.topics.enable": "false",
 }
-"""What every node is started with. Leaders are back where they belong two seconds after a broker is."""
+"""Common settings of every node. Preferred leaders are elected two seconds after a broker is back."""
 
 
 class Kind(StrEnum):
-    """Whose broker it is."""
+    """The program of a broker or controller."""
 
     KAFKA = "kafka"
     OTTLA = "ottla"
@@ -75,7 +75,7 @@ MIXED = (Kind.KAFKA, Kind.OTTLA, Kind.OTTLA)
 
 
 def kinds_of(text: str) -> list[Kind]:
-    """What somebody types, such as `kafka,ottla,ottla`. Raises `typer.BadParameter`."""
+    """Parse a list such as `kafka,ottla,ottla`. Raises `typer.BadParameter`."""
     words = [word.strip() for word in text.split(",")]
     if unknown := set(words).difference(Kind):
         raise typer.BadParameter(f"a broker is {' or '.join(Kind)}, not {', '.join(sorted(unknown))}", param_hint="--brokers")
@@ -86,7 +86,7 @@ def kinds_of(text: str) -> list[Kind]:
 
 @dataclass(slots=True)
 class Node:
-    """A controller or a broker. `start`, `stop` and the others act on its one process."""
+    """A controller or a broker. `start`, `stop` and the other methods act on its process."""
 
     node_id: int
     directory: Path
@@ -98,7 +98,7 @@ class Node:
     ottla: Sequence[str] = OTTLA
     options: Sequence[str] = ()
     disk: SmallDisk | None = None
-    """What its directory is, where it has one of its own."""
+    """Its small disk, if it has one."""
 
     @property
     def properties(self) -> Path:
@@ -110,13 +110,13 @@ class Node:
 
     @property
     def command(self) -> list[str]:
-        """What serves the directory. Raises `KafkaMissing`."""
+        """The command that serves the directory. Raises `KafkaMissing`."""
         if self.kind == Kind.OTTLA:
             return [*self.ottla, "serve", "--config", str(self.properties), *self.options]
         return java_command(self.version, "kafka.Kafka", str(self.properties), properties=TOLD, jvm=self.jvm)
 
     def format(self, options: Sequence[str] = ()) -> None:
-        """`kafka-storage format`, or `ottla format`, which is told the same. Raises `BrokerFailed` with what the tool said."""
+        """Run `kafka-storage format`, or `ottla format` with the same options. Raises `BrokerFailed` with the tool's output."""
         self.write_properties()
         tool = self.ottla if self.kind == Kind.OTTLA else java_command(self.version, "kafka.tools.StorageTool")
         command = [*tool, "format", "-t", NEW_CLUSTER_ID, "-c", str(self.properties), *options]
@@ -130,25 +130,25 @@ class Node:
         self.process.spawn()
 
     def start(self) -> float:
-        """Seconds until it listened. Raises `BrokerFailed`."""
+        """Start the process; return the seconds until it listened. Raises `BrokerFailed`."""
         self.spawn()
         return self.process.wait_listening(START_TIMEOUT_S)
 
     def stop(self) -> None:
-        """SIGTERM. Raises `BrokerFailed` when it does not end by itself."""
+        """Send SIGTERM, and wait. Raises `BrokerFailed` if it does not end by itself."""
         if (code := self.process.stop(STOP_TIMEOUT_S)) not in CLEAN_EXITS:
             raise BrokerFailed(f"{self.process.name} did not stop cleanly: exit code {code}\n{self.process.output_tail()}")
 
 
 @dataclass(slots=True)
 class Cluster:
-    """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`, or one of Ottla's. `settings` go over `COMMON`,
-    everywhere.
+    """Brokers of `kinds`, with ids from 1, under `controllers` of `controller_version`, or one of Ottla's. `settings` override `COMMON` on
+    all nodes.
 
-    With `combined` there is no other controller than broker 1, which is both. With `between` brokers have a listener of their own for each
-    other, BETWEEN; with `can_be_cut` they reach each other at it, and not their clients, through `links`. `users` are those whom the new
-    cluster knows, as `--add-scram` takes them. Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its
-    others, of another checkout, say, and `options` are further arguments of their `ottla serve`.
+    With `combined`, broker 1 is also the only controller. With `between`, brokers have a separate listener for each other, BETWEEN; with
+    `can_be_cut` they reach each other (but not their clients) through `links`. `users` are the SCRAM users of the new cluster, in the
+    format of `--add-scram`. Its Kafka brokers, not its controllers, run with `jvm`; `ottla` is the command of its other nodes, for instance
+    of another checkout, and `options` are more arguments of their `ottla serve`.
     """
 
     directory: Path
@@ -192,7 +192,7 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """All brokers, so that any one may be down."""
+        """The bootstrap servers: all brokers, so that any one may be down."""
         return ",".join(broker.process.bootstrap for broker in self.brokers)
 
     @property
@@ -203,13 +203,13 @@ class Cluster:
         return self.brokers[node_id - FIRST_BROKER]
 
     def start(self) -> None:
-        """Format every directory, start all nodes, and wait until all brokers know each other. Raises `BrokerFailed`, or `KafkaMissing`
-        where a node is Kafka's."""
+        """Format every directory, start all nodes, and wait until all brokers know each other. Raises `BrokerFailed`, or `KafkaMissing` if
+        a node is Kafka's."""
         self.format()
         self.launch()
 
     def format(self) -> None:
-        """Every directory, by the nodes' own tools. Raises `BrokerFailed`, or `KafkaMissing` where a node is Kafka's."""
+        """Format every directory with the nodes' own tools. Raises `BrokerFailed`, or `KafkaMissing` if a node is Kafka's."""
         for version in {node.version for node in self.nodes if node.kind == Kind.KAFKA}:
             jars(version)
         alone = self.combined or self.controller_kind == Kind.OTTLA
@@ -219,7 +219,7 @@ class Cluster:
             list(pool.map(lambda node: node.format(voters if node in self.quorum else []), self.nodes))
 
     def launch(self) -> None:
-        """Start all nodes at once, and wait until all brokers know each other. Raises `BrokerFailed`."""
+        """Start all nodes at the same time, and wait until all brokers know each other. Raises `BrokerFailed`."""
         for node in self.nodes:
             node.spawn()
         for node in self.nodes:
@@ -227,19 +227,19 @@ class Cluster:
         self.settle()
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> None:
-        """Three replicas of each partition; returns when every broker knows it. Raises KafkaException or `BrokerFailed`."""
+        """Create a topic with three replicas, and wait until every broker knows it. Raises KafkaException or `BrokerFailed`."""
         create_topic(self.bootstrap, name, partitions, config, replicas=3)
         self.topics.add(name)
         self.settle()
 
     def delete_topic(self, name: str) -> None:
-        """What `create_topic` made. Raises KafkaException."""
+        """Delete a topic. Raises KafkaException."""
         self.topics.discard(name)
         delete_topic(self.bootstrap, name)
 
     def settle(self) -> None:
-        """Wait until every broker sees all brokers and topics, and each partition led by its preferred replica, with all replicas in sync.
-        Raises `BrokerFailed`."""
+        """Wait until every broker knows all brokers and topics, and each partition is led by its preferred replica with a full ISR. Raises
+        `BrokerFailed`."""
         end = time.monotonic() + SETTLE_TIMEOUT_S
         while found := next(self._unsettled(), None):
             if time.monotonic() > end:
@@ -266,7 +266,7 @@ class Cluster:
                         yield f"{broker.process.name} sees {where} led by {one.leader_id}, {one.isr_nodes} of {one.replica_nodes} in sync"
 
     def until(self, node_id: int, holds: Callable[[MetadataResponse], bool], what: str) -> None:
-        """Wait until it holds of what that broker's Metadata says. Raises `BrokerFailed`, `what` being what was waited for."""
+        """Wait until a condition holds for that broker's Metadata response. Raises `BrokerFailed` with `what`."""
         end = time.monotonic() + SETTLE_TIMEOUT_S
         while not holds(self.seen_by(self.broker(node_id))):
             if time.monotonic() > end:
@@ -274,7 +274,7 @@ class Cluster:
             time.sleep(LOOK_S)
 
     def seen_by(self, broker: Node) -> MetadataResponse:
-        """What the broker's Metadata says of all topics."""
+        """Return the broker's Metadata response for all topics."""
         return seen_at(broker.process.port)
 
     def stop(self) -> None:
@@ -300,7 +300,7 @@ class Cluster:
         return Node(node_id, directory, {**COMMON, **settings, **own, **self.settings}, version, process)
 
     def _dialled(self, node_id: int, port: int) -> int:
-        """The port at which others find the node that listens at `port`."""
+        """Return the port at which others connect to the node that listens at `port`."""
         return port if self.links is None else self.links.to(node_id, port)
 
     def _processes(self) -> Mapping[int, int]:
@@ -308,21 +308,21 @@ class Cluster:
 
 
 def _both(broker: Node, controller: Node) -> Node:
-    """The broker, which is that controller, too."""
+    """Combine a broker and a controller to one node."""
     together = {name: f"{broker.settings[name]},{controller.settings[name]}" for name in ("listeners", "advertised.listeners")}
     broker.settings = {**broker.settings, **together, "process.roles": "broker,controller"}
     return broker
 
 
 def _listeners(ports: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-    """By their names: the port of each, and the one at which it is dialled."""
+    """Make listener settings: for each name, the port, and the advertised port."""
     own, told = (",".join(f"{name}://{HOST}:{at[which]}" for name, at in ports.items()) for which in (0, 1))
     return {"listeners": own, "advertised.listeners": told}
 
 
 @contextmanager
 def running(cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster, started; no process of it is left afterwards."""
+    """Run the cluster; no process of it is left afterwards."""
     with cluster.links or nullcontext():
         try:
             cluster.start()
@@ -332,19 +332,19 @@ def running(cluster: Cluster) -> Iterator[Cluster]:
 
 
 def seen_at(port: int) -> MetadataResponse:
-    """What a broker's Metadata says of all brokers and topics."""
+    """Return a broker's Metadata response for all brokers and topics."""
     with Client(HOST, port, client_id="cluster") as client:
         answer: MetadataResponse = client.call(MetadataRequest(topics=None, allow_auto_topic_creation=False), METADATA_VERSION)
     return answer
 
 
 def end(processes: Iterable[BrokerProcess]) -> None:
-    """SIGKILL whatever of them still runs, or stands still."""
+    """Kill the processes that still run or are paused."""
     for process in processes:
         if process.alive:
             process.kill()
 
 
 def _directory_id(node_id: int) -> str:
-    """A Kafka uuid of its own for each controller's directory."""
+    """Return a unique Kafka uuid for each controller's directory."""
     return base64.urlsafe_b64encode(b"ottla-cluster" + node_id.to_bytes(3)).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""Classes of this project's own that run beside Kafka's, compiled once into the directory of Kafka's jars."""
+"""Compiles this project's own Java classes that run beside Kafka's, once, into the directory of Kafka's jars."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COMPILE_TIMEOUT_S = 300
 
 
 def compiled(name: str) -> Path:
-    """Where the classes of `<name>.java` lie. Raises `KafkaMissing` where there are no jars, no JDK, or no peace between the two."""
+    """Return the directory of the classes of `<name>.java`. Raises `KafkaMissing` without jars or a JDK, or if they do not fit together."""
     source, places = HERE / f"{name}.java", jars()
     target = CACHE / f"{places.name}-{name}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
     if target.is_dir():

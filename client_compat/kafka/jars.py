@@ -1,7 +1,7 @@
-"""Apache Kafka's jars: fetched once by Maven into `.kafka/<version>/`, which git ignores.
+"""Apache Kafka's jars, which Maven downloads once into `.kafka/<version>/`, ignored by git.
 
-Rule: nothing here is fetched twice. A directory is renamed into place as a whole; to one of an older pom what it lacks is added, Kafka's
-own jars last, as it counts as complete with these.
+Nothing is downloaded twice. A directory is renamed into place as a whole; to a directory of an older pom the missing jars are added,
+Kafka's own last, because the directory counts as complete with these.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ FETCH_TIMEOUT_S = 600.0
 VERSION_VARIABLE = "KAFKA_REFERENCE_VERSION"
 _OUTPUT_CHARS = 600
 _OWN = re.compile(r"<groupId>org\.apache\.kafka</groupId>\s*<artifactId>([^<]+)<")
-"""Kafka's own among the pom's dependencies, all of one version."""
+"""Kafka's own jars among the pom's dependencies, all of one version."""
 
 
 class KafkaMissing(RuntimeError):
-    """Apache Kafka cannot be had on this machine. The message says what to install, or what Maven said."""
+    """Apache Kafka is not available on this machine. The message says what to install, or has Maven's output."""
 
 
 def default_version() -> str:
-    """The version that the pom names, or the one in `KAFKA_REFERENCE_VERSION`."""
+    """Return the pom's version, or the one in `KAFKA_REFERENCE_VERSION`."""
     found = re.search(r"<kafka\.version>([^<]+)<", POM.read_text())
     assert found is not None, f"{POM} names no version"
     return os.environ.get(VERSION_VARIABLE) or found[1]
 
 
 def java() -> str:
-    """The java program: `JAVA_HOME`'s, else the one on the path. Raises `KafkaMissing`."""
+    """Return the java program: `JAVA_HOME`'s, else the one on the path. Raises `KafkaMissing`."""
     home = os.environ.get("JAVA_HOME")
     candidate = shutil.which("java", path=str(Path(home) / "bin")) if home else shutil.which("java")
     if candidate is None:
@@ -45,7 +45,7 @@ def java() -> str:
 
 
 def jars(version: str | None = None) -> Path:
-    """The directory with the jars of `version`, fetched if it is not there. Raises `KafkaMissing`."""
+    """Return the directory with the jars of `version`; download them if needed. Raises `KafkaMissing`."""
     version = version or default_version()
     java()
     directory = CACHE / version
@@ -59,7 +59,7 @@ def jars(version: str | None = None) -> Path:
 
 
 def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str, is_complete: Callable[[], bool]) -> None:
-    """Have Maven put the jars of `pom` in `directory`, unless somebody else did so meanwhile. Raises `KafkaMissing`."""
+    """Let Maven copy the jars of `pom` to `directory`, unless another process did so meanwhile. Raises `KafkaMissing`."""
     mvn = shutil.which("mvn")
     if mvn is None:
         raise KafkaMissing(f"the jars of {what} are fetched by Maven, and there is no mvn: install it (Debian, Ubuntu: maven)")
@@ -82,7 +82,7 @@ def copy_dependencies(pom: Path, settings: list[str], directory: Path, what: str
 
 
 def _move(fetched: Path, directory: Path) -> None:
-    """What is in `directory` stays, for those who run from it."""
+    """Move the files; existing ones in `directory` stay, for processes that run from it."""
     if not directory.is_dir():
         fetched.rename(directory)
         return

@@ -1,5 +1,5 @@
-"""Nodes of a cluster that are locked to each other: TLS and SCRAM between brokers, TLS and PLAIN at the controllers, or certificates
-everywhere. Clients come in by an open listener, so that nothing of a run works, or fails, for another reason."""
+"""Security between a cluster's nodes: TLS and SCRAM between brokers, TLS and PLAIN at the controllers, or certificates everywhere. Clients
+use an open listener, so that only security between nodes is tested."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from client_compat.support.pem import write_key_and_chain
 _MODULES = "org.apache.kafka.common.security"
 _USER, _AT_CONTROLLERS, _AT_BROKERS = "node", "for controllers", "for brokers"
 USERS = (f"SCRAM-SHA-512=[name={_USER},password={_AT_BROKERS}]",)
-"""Whom the cluster has to know from the start."""
+"""The SCRAM users that the cluster must have from the start."""
 
 
 def locked(directory: Path) -> dict[str, str]:
-    """Settings of each of its nodes, whoever it is of; `directory` gets their certificate, and that of who made it."""
+    """Return the security settings of each node of either kind; writes their certificate and its authority to `directory`."""
     scram = f'{_MODULES}.scram.ScramLoginModule required username="{_USER}" password="{_AT_BROKERS}";'
     plain = f'{_MODULES}.plain.PlainLoginModule required username="{_USER}" password="{_AT_CONTROLLERS}" user_{_USER}="{_AT_CONTROLLERS}";'
     return {
@@ -35,7 +35,7 @@ def locked(directory: Path) -> dict[str, str]:
 
 
 def certified(directory: Path) -> dict[str, str]:
-    """As `locked`, where nothing but a certificate says who a node is. Beside theirs, node.pem, is guest.pem: good, but of no node."""
+    """Return settings with which nodes are identified only by certificates. Beside theirs, node.pem, guest.pem is valid but of no node."""
     return {
         **_stores(directory),
         "ssl.client.auth": "required",

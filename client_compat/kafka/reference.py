@@ -1,7 +1,7 @@
-"""Apache Kafka as one KRaft node in a directory of its own: formatted, started, stopped or killed by its process id.
+"""Apache Kafka as one KRaft node with its own directory: formatted, started, stopped or killed by its process id.
 
-Rules: ports are chosen before the start, and stay the same over restarts; a directory that is already formatted is used as it is; the heap
-is small, because two cores and a test have to share the machine with it.
+Rules: ports are chosen before the start, and stay the same over restarts; a formatted directory is used as it is; the heap is small,
+because the machine is shared with tests.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from client_compat.support.ports import free_port
 
 NODE_ID = 1
 SMALL_JVM = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-"""What starts soon and leaves room for others; the bench runs Kafka as its own start script does."""
+"""JVM options for a quick start and little memory; the bench runs Kafka with its own start script's options."""
 FORMAT_TIMEOUT_S = 60.0
 START_TIMEOUT_S = 60.0
 NEW_CLUSTER_ID = "b3R0bGEtcmVmZXJlbmNlMA"
-"""22 characters of base64url: what a fresh reference node is formatted with."""
+"""The cluster id of new reference nodes: 22 characters of base64url."""
 
 SETTINGS: Mapping[str, str] = {
     "process.roles": "broker,controller",
@@ -46,11 +46,11 @@ TOLD: Mapping[str, str] = {
     "org.slf4j.simpleLogger.showDateTime": "true",
     "org.slf4j.simpleLogger.log.kafka.coordinator.transaction.TransactionMarkerChannelManager": "info",
 }
-"""What the broker writes into its own log: warnings, and which markers its coordinator gave up (see `audit_corpus.truth`)."""
+"""Log4j settings of the broker: warnings, and the markers that its coordinator gave up (see `audit_corpus.truth`)."""
 
 
 def class_archive(version: str, main_class: str) -> Path:
-    """Where the archive of the classes is that this main class loads; see `class_archives`."""
+    """Return the path of the class archive for this main class; see `class_archives`."""
     return CACHE / f"{version}-{'node' if main_class == 'kafka.Kafka' else 'tool'}.jsa"
 
 
@@ -62,7 +62,7 @@ def java_command(
     jvm: Sequence[str] = SMALL_JVM,
     classes: Path | None = None,
 ) -> list[str]:
-    """The command that runs one of Kafka's main classes; `classes` are found beside Kafka's. Raises `KafkaMissing`."""
+    """Return the command that runs one of Kafka's main classes; `classes` are added to the class path. Raises `KafkaMissing`."""
     set_ = [f"-D{name}={value}" for name, value in (properties or {}).items()]
     places = [f"{jars(version)}/*", *([] if classes is None else [str(classes)])]
     archive = class_archive(version, main_class)
@@ -73,9 +73,9 @@ def java_command(
 
 @dataclass(slots=True)
 class ReferenceBroker:
-    """One Apache Kafka over `data_dir`. `settings` go over `SETTINGS`. `broker` is its process. Use as a context manager.
+    """An Apache Kafka that uses `data_dir`. `settings` override `SETTINGS`. `broker` is its process. Use as a context manager.
 
-    With `static_voters` the quorum is named in its settings and not in its metadata log: so it starts on a directory that Ottla wrote.
+    With `static_voters` the quorum is in its settings and not in its metadata log, so that it starts on a directory that Ottla wrote.
     """
 
     data_dir: Path
@@ -85,7 +85,7 @@ class ReferenceBroker:
     static_voters: bool = False
     jvm: Sequence[str] = SMALL_JVM
     classes: Path | None = None
-    """Of the project's own, which settings name."""
+    """Directory of the project's own classes, which settings name."""
     broker: BrokerProcess = field(init=False)
     controller_port: int = field(init=False)
 
@@ -108,7 +108,7 @@ class ReferenceBroker:
         return self.data_dir.with_name(f"{self.data_dir.name}.properties")
 
     def format(self, cluster_id: str = NEW_CLUSTER_ID, options: Sequence[str] = ()) -> None:
-        """`kafka-storage format`; a directory that is formatted already is left alone. Raises `BrokerFailed` with what the tool said."""
+        """Run `kafka-storage format`; a formatted directory stays. Raises `BrokerFailed` with the tool's output."""
         self._write_properties()
         arguments = [
             "format",
@@ -126,7 +126,7 @@ class ReferenceBroker:
             raise BrokerFailed(f"kafka-storage format ended with {done.returncode}:\n{done.stdout}{done.stderr}")
 
     def start(self) -> ReferenceBroker:
-        """Format if that was never done, start, and wait until it listens. Raises `BrokerFailed`."""
+        """Format the directory if needed, start, and wait until it listens. Raises `BrokerFailed`."""
         if not (self.data_dir / "bootstrap.checkpoint").exists() and not (self.data_dir / "meta.properties").exists():
             self.format()
         self._write_properties()
@@ -134,11 +134,11 @@ class ReferenceBroker:
         return self
 
     def stop(self) -> None:
-        """SIGTERM: a clean stop."""
+        """Send SIGTERM, and wait for a clean stop."""
         self.broker.stop()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL, and wait."""
         self.broker.kill()
 
     def _write_properties(self) -> None:

@@ -1,6 +1,6 @@
-"""How long three brokers take from the shell to a cluster, and what memory: `python -m client_compat.kafka.start_times`.
+"""Measures the time and memory of starting a cluster of three brokers: `python -m client_compat.kafka.start_times`.
 
-Rules: directories are formatted beforehand; it is a cluster when each broker answers clients and says that all three are there.
+Directories are formatted beforehand; the cluster is ready when each broker answers clients and reports all three brokers.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Start(NamedTuple):
 
 
 def processes(directory: Path, kind: Kind) -> Start:
-    """A controller and three brokers by their settings, a process each. Raises `BrokerFailed` or `KafkaMissing`."""
+    """Start a controller and three brokers, each as a process. Raises `BrokerFailed` or `KafkaMissing`."""
     cluster = Cluster(directory, (kind,) * BROKERS, controller_kind=kind)
     cluster.format()
     nodes = [node.process for node in cluster.nodes]
@@ -40,7 +40,7 @@ def processes(directory: Path, kind: Kind) -> Start:
 
 
 def one_process(directory: Path) -> Start:
-    """`ottla serve --brokers 3`, which formats its own directory. Raises `BrokerFailed`."""
+    """Start `ottla serve --brokers 3`, which formats its own directory. Raises `BrokerFailed`."""
     told = directory.with_name("ports")
     argv = [*OTTLA, "serve", "--brokers", str(BROKERS), "--data-dir", str(directory), "--port", "0", "--port-file", str(told)]
     node = BrokerProcess(argv, 0, directory.with_name("log"))
@@ -73,7 +73,7 @@ def main(
     runs: Annotated[int, typer.Option(min=1, help="Starts of each.")] = RUNS,
     kafka: Annotated[bool, typer.Option("--kafka", help="Three brokers and a controller of Apache Kafka, too.")] = False,
 ) -> None:
-    """Measure starts of three brokers as processes, in turns, and print their medians."""
+    """Measure starts of three brokers, alternating between the kinds, and print their medians."""
     kinds: dict[str, Callable[[Path], Start]] = {
         "ottla serve --brokers 3": one_process,
         "a controller and three brokers of Ottla": lambda directory: processes(directory, Kind.OTTLA),

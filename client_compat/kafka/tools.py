@@ -1,4 +1,4 @@
-"""Apache Kafka's own command-line tools, run from its jars: `kafka-topics` and the rest, by the names that they have in `bin/`."""
+"""Apache Kafka's own command-line tools, run from its jars under the names that they have in `bin/`."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ MAIN_CLASSES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """How a tool ended, and all that it said."""
+    """A finished tool: its exit code and output."""
 
     code: int
     out: str
@@ -52,16 +52,16 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Kafka's tools of one version. Making one may fetch the jars; raises `KafkaMissing`."""
+    """Kafka's tools of one version. Creating an object may download the jars; raises `KafkaMissing`."""
 
     version: str = field(default_factory=default_version)
 
     def command(self, tool: str, *arguments: str) -> list[str]:
-        """The whole command, for those who run it themselves."""
+        """Return the whole command, for callers that run it themselves."""
         quiet = {"org.slf4j.simpleLogger.defaultLogLevel": "error"}
         return java_command(self.version, MAIN_CLASSES[tool], *arguments, properties=quiet)
 
     def run(self, tool: str, *arguments: str, text: str = "", timeout_s: float = TIMEOUT_S) -> Done:
-        """Run it to its end with `text` as its input. Raises subprocess.TimeoutExpired."""
+        """Run a tool with `text` as its input. Raises subprocess.TimeoutExpired."""
         done = subprocess.run(self.command(tool, *arguments), input=text, capture_output=True, text=True, timeout=timeout_s, check=False)
         return Done(done.returncode, done.stdout, done.stderr)

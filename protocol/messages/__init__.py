@@ -1,1 +1,1 @@
-"""One file per API key: its request and response. The class is the specification; `ottla.protocol.messages.registry` finds it by key."""
+"""Request and response of each API, one file per API key. The classes are the specification; `registry` finds them by key."""

@@ -1,4 +1,4 @@
-"""Finds the request and response class of an API key, importing its file when first asked: an API that nobody calls costs nothing."""
+"""Finds the request and response class of an API key. A class's file is imported on first use, so that unused APIs cost no start time."""
 
 from __future__ import annotations
 
@@ -87,16 +87,16 @@ KEYS = frozenset(
         ApiKey.UPDATE_RAFT_VOTER,
     }
 )
-"""The APIs whose messages are declared. The file of a key is `k<key>_<name>.py`, its classes are `<Name>Request` and `<Name>Response`."""
+"""APIs with declared messages. The file of a key is `k<key>_<name>.py`, its classes are `<Name>Request` and `<Name>Response`."""
 
 
 def request_class(api_key: int) -> type[Message]:
-    """The class of an API's request. KeyError for a key without one."""
+    """Return the request class of an API. Raises KeyError for a key without one."""
     return _find(api_key, "Request")
 
 
 def response_class(api_key: int) -> type[Message]:
-    """The class of an API's response. KeyError for a key without one."""
+    """Return the response class of an API. Raises KeyError for a key without one."""
     return _find(api_key, "Response")
 
 

@@ -1,1 +1,1 @@
-"""Record batches v2: header, records, compression, CRC-32C, control records. Bytes in, values out."""
+"""Record batches v2: header, records, compression, CRC-32C, control records."""

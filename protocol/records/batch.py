@@ -1,7 +1,7 @@
-"""The 61-byte header of a record batch v2 (Kafka: DefaultRecordBatch), and what can be done to a batch without opening it.
+"""The 61-byte header of a record batch v2 (Kafka: DefaultRecordBatch), and operations on batches that do not read the records.
 
-Rules that hold here: a batch is bytes; no function copies or decodes the records section. Base offset and partition leader epoch
-lie outside the CRC, so stamping them needs no new checksum; everything from the attributes on lies inside it.
+Rules that hold here: no function copies or decodes the records section. Base offset and partition leader epoch are outside the CRC, so that
+changing them needs no new checksum; the CRC covers everything from the attributes on.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from ottla.protocol.records.sequence import increment_sequence
 
 HEADER_BYTES: Final = 61
 LOG_OVERHEAD: Final = 12
-"""Base offset and batch length: the part that batch_length does not count."""
+"""Length of base offset and batch length, which batch_length does not include."""
 STAMPED_BYTES: Final = 16
-"""Base offset, batch length and leader epoch: what a broker writes anew in front of a batch whose other bytes stay."""
+"""Length of base offset, batch length and leader epoch, which a broker rewrites when it appends a batch."""
 CRC_START: Final = 21
-"""Where the bytes that the CRC covers begin: the attributes."""
+"""Start of the bytes that the CRC covers: the attributes."""
 MAGIC_END: Final = 17
 MAGIC_V2: Final = 2
 LEGACY_MIN_LENGTH: Final = 14
-"""The smallest batch length of any magic: crc, magic, attributes and two empty lengths of a v0 message."""
+"""The smallest batch length of any magic: crc, magic, attributes and two empty fields of a v0 message."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -46,13 +46,12 @@ _LEGACY = struct.Struct(">q4xI")
 _BEFORE_CRC = struct.Struct(">qiibI")
 _COVERED = struct.Struct(">hiqqqhii")
 _new_tuple = tuple.__new__
-"""What `_make` calls after counting the fields, which a struct need not have counted."""
+"""Makes a named tuple without `_make`'s check of the number of fields, which the struct guarantees."""
 
 
 class BatchHeader(NamedTuple):
-    """One batch's header, field for field as on the wire. Of a legacy message (magic 0 or 1) only offset, length, crc and magic are
-    known.
-    """
+    """A batch header with the fields of the wire format. For a legacy message (magic 0 or 1) only offset, length, crc and magic are
+    known."""
 
     base_offset: int
     batch_length: int
@@ -70,48 +69,48 @@ class BatchHeader(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """The whole batch: header, records and the twelve bytes that `batch_length` leaves out."""
+        """Size of the whole batch, including the twelve bytes that `batch_length` does not count."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
     def last_offset(self) -> int:
-        """The last offset the batch occupies, whether or not a record with it is still there."""
+        """The last offset of the batch, whether or not its record still exists after compaction."""
         return self.base_offset + self.last_offset_delta
 
     @property
     def next_offset(self) -> int:
-        """One past `last_offset`: where the next batch begins."""
+        """The offset after `last_offset`, where the next batch begins."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record, wrapped past 2^31-1; -1 where the batch carries none."""
+        """The sequence of the last record, wrapped after 2^31-1; -1 for a batch without sequences."""
         first = self.base_sequence
         return NO_SEQUENCE if first == NO_SEQUENCE else increment_sequence(first, self.last_offset_delta)
 
     @property
     def codec(self) -> Codec:
-        """How the records section is compressed. Raises `UnknownCodec` on ids 5 to 7."""
+        """The compression codec. Raises `UnknownCodec` for ids 5 to 7."""
         return codec_of(self.attributes & CODEC_MASK)
 
     @property
     def is_transactional(self) -> bool:
-        """Whether the batch belongs to a transaction (markers included)."""
+        """Whether the batch belongs to a transaction; also true for markers."""
         return bool(self.attributes & TRANSACTIONAL)
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are control records, which consumers never see."""
+        """Whether the records are control records, which consumers do not deliver."""
         return bool(self.attributes & CONTROL)
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether `max_timestamp` is the broker's clock and stands for every record's timestamp."""
+        """Whether `max_timestamp` is the broker's append time, which replaces every record's timestamp."""
         return bool(self.attributes & LOG_APPEND_TIME)
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether `base_timestamp` is the time from which the cleaner may drop the batch's tombstones and markers (KAFKA-8522)."""
+        """Whether `base_timestamp` is the time from which the log cleaner may remove tombstones and markers (KAFKA-8522)."""
         return bool(self.attributes & DELETE_HORIZON)
 
     @property
@@ -121,18 +120,18 @@ class BatchHeader(NamedTuple):
 
 
 def read_header(buf: Buffer, pos: int = 0) -> BatchHeader:
-    """The header of the batch that starts at `pos`. Raises `CorruptBatch` when fewer than 61 bytes are there. Looks at no rule."""
+    """Decode the header of the batch at `pos` without validating it. Raises `CorruptBatch` if there are fewer than 61 bytes."""
     try:
         return _new_tuple(BatchHeader, _HEADER.unpack_from(buf, pos))
     except struct.error as e:
-        raise CorruptBatch(f"a batch header needs {HEADER_BYTES} bytes, {len(buf) - pos} are there") from e
+        raise CorruptBatch(f"a batch header needs {HEADER_BYTES} bytes, but only {len(buf) - pos} are left") from e
 
 
 def split_batches(buf: Buffer, max_batch_length: int | None = None) -> Iterator[tuple[int, BatchHeader]]:
-    """Each whole batch of a byte stream as (position, header); a partial batch at the end is left out silently.
+    """Yield (position, header) of each whole batch in a byte stream; a partial batch at the end is ignored.
 
-    Raises `CorruptBatch` on a length that no batch can have, or one above `max_batch_length`, and on an unknown magic. Nothing beyond the
-    header is looked at: not the CRC, not the records. (Kafka: ByteBufferLogInputStream.)
+    Raises `CorruptBatch` for an impossible length, one above `max_batch_length`, and an unknown magic. CRC and records are not checked.
+    (Kafka: ByteBufferLogInputStream.)
     """
     pos = 0
     while len(buf) - pos >= LOG_OVERHEAD:
@@ -161,25 +160,24 @@ def split_batches(buf: Buffer, max_batch_length: int | None = None) -> Iterator[
 
 
 def crc_ok(buf: Buffer, header: BatchHeader, pos: int = 0) -> bool:
-    """Whether the batch at `pos` is whole and its bytes have the checksum that its header states."""
+    """Return whether the batch at `pos` is whole and matches the CRC in its header."""
     end = pos + header.size_bytes
     return HEADER_BYTES <= header.size_bytes <= len(buf) - pos and crc32c(memoryview(buf)[pos + CRC_START : end]) == header.crc
 
 
 def stamp(buf: Buffer, base_offset: int, leader_epoch: int) -> tuple[bytes, memoryview]:
-    """The one batch in `buf` with a new base offset and leader epoch: (new 16 bytes, untouched rest). The CRC stays valid."""
+    """Change base offset and leader epoch of the batch in `buf`; return the new first 16 bytes and the unchanged rest. The CRC stays
+    valid."""
     return stamped_head(base_offset, _LENGTH.unpack_from(buf, 8)[0], leader_epoch), memoryview(buf)[STAMPED_BYTES:]
 
 
 def stamped_head(base_offset: int, batch_length: int, leader_epoch: int) -> bytes:
-    """The 16 bytes before a batch's magic."""
+    """Return the 16 bytes before a batch's magic."""
     return _STAMPED.pack(base_offset, batch_length, leader_epoch)
 
 
 def pack_header(header: BatchHeader, tail: Buffer) -> bytes:
-    """The 61 bytes of `header` before the records section `tail`, with batch length and CRC computed from the bytes (not taken from
-    `header`).
-    """
+    """Encode `header` for the records section `tail`. Batch length and CRC are computed, not taken from `header`."""
     covered = _COVERED.pack(*header[5:])
     crc = crc32c(tail, crc32c(covered))
     length = HEADER_BYTES - LOG_OVERHEAD + len(tail)
@@ -187,6 +185,6 @@ def pack_header(header: BatchHeader, tail: Buffer) -> bytes:
 
 
 def restamp(buf: Buffer, header: BatchHeader, *, attributes: int, max_timestamp: int) -> tuple[bytes, memoryview]:
-    """The one batch in `buf` with other attributes and maximal timestamp and the CRC that goes with them: (new head, untouched tail)."""
+    """Change attributes and maximum timestamp of the batch in `buf`, with a new CRC; return the new head and the unchanged tail."""
     tail = memoryview(buf)[HEADER_BYTES:]
     return pack_header(header._replace(attributes=attributes, max_timestamp=max_timestamp), tail), tail

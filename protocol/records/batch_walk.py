@@ -1,12 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, annotation_typing=False
-"""The headers of many batches in one pass, as columns (Kafka: ByteBufferLogInputStream, DefaultRecordBatch).
+"""Decodes the headers of many batches in one pass into columns (Kafka: ByteBufferLogInputStream, DefaultRecordBatch).
 
-A log of small batches has more headers than plain Python can read in time, so `setup.py` compiles this very file with Cython where there
-is a compiler; the C types stand in `batch_walk.pxd`, and without them the source runs as it is. Rules that hold here:
+Plain Python is too slow for a log of small batches, so `setup.py` compiles this file with Cython if there is a compiler; the C types are in
+`batch_walk.pxd`, and without a compiler the source runs as it is. Rules that hold here:
 
-* The input is never trusted: a length is compared with what is left before it is used. Nothing is copied but the headers' numbers.
-* Results are arrays that Arrow and numpy wrap without a copy, one entry a batch; their length is counted first, never taken from the input.
-* What ends the walk is a verdict, not an exception. Whether a batch's bytes are right (its CRC) is not looked at.
+* The input is never trusted: a length is compared with the remaining bytes before it is used. Only the headers' numbers are copied.
+* Results are arrays with one entry a batch, which Arrow and numpy wrap without a copy; their length is counted first, never taken from the
+  input.
+* The end of the walk is reported as a verdict, not an exception. CRCs are not checked.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from typing import NamedTuple
 
 HEADER_BYTES = 61
 PEEK_BYTES = 17
-"""Base offset, length, leader epoch and magic: what tells a batch from other bytes."""
+"""Base offset, length, leader epoch and magic: enough to recognise a batch."""
 
 MORE = 0
-"""The data, or the number of rows wanted, ends here; a next batch may follow."""
+"""The data, or the requested number of rows, ends here; another batch may follow."""
 CUT = 1
-"""The bytes left before the limit are fewer than the batch that begins here, or than any batch."""
+"""Fewer bytes are left before the limit than the batch needs that begins here, or than any batch needs."""
 BAD_LENGTH = 2
 BAD_MAGIC = 3
 TOO_LARGE = 4
 
 
 class Headers(NamedTuple):
-    """One entry a batch, in the order of the bytes. Of a legacy message (magic 0 or 1) offset, length, magic and crc are known, the rest is
-    as `split_batches` gives it. Positions count from the start of the data."""
+    """One entry a batch, in the order of the bytes. For a legacy message (magic 0 or 1) offset, length, magic and crc are known; the other
+    fields are as in `split_batches`. Positions count from the start of the data."""
 
     positions: array[int]
     base_offsets: array[int]
@@ -46,15 +47,15 @@ class Headers(NamedTuple):
     base_sequences: array[int]
     record_counts: array[int]
     next_position: int
-    """Behind the last batch; beyond the data where only its header was there."""
+    """Position after the last batch; beyond the data if only its header was in the data."""
     stop: int
-    """MORE, CUT, or what is wrong with the bytes at `next_position`."""
+    """MORE, CUT, or the error in the bytes at `next_position`."""
     next_length: int
-    """The batch length that stands at `next_position`, -1 where the data ends before it."""
+    """The batch length at `next_position`, -1 if the data ends before it."""
 
 
 class _Bytes:
-    """Big-endian numbers in a buffer. Nothing here checks a position: `step` does."""
+    """Big-endian numbers in a buffer. Positions are checked only by `step`."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.data = data
@@ -77,7 +78,7 @@ class _Bytes:
         return value if value < 0x8000 else value - 0x10000
 
     def step(self, at: int, limit: int, max_length: int, whole: bool) -> int:
-        """The length of the batch at `at`; minus one minus a verdict, where none can be taken."""
+        """Return the length of the batch at `at`, or -1 minus a verdict if there is no valid one."""
         left = self.end - at
         if left < 12:
             return -1 - (CUT if self.end == limit else MORE)
@@ -100,12 +101,13 @@ class _Bytes:
         return length
 
 
-def walk_headers(  # noqa: PLR0917 # the first three are one place; the others are named by callers
+def walk_headers(  # noqa: PLR0917 # the first three arguments are one place; callers name the others
     data: bytes | bytearray | memoryview, start: int, limit: int, rows_max: int, max_length: int, whole: bool
 ) -> Headers:
-    """The headers of the batches from `start` on, at most `rows_max`. `limit`: where the file (or the part of it that is read) ends, as a
-    position in the data, which may end before. `whole`: only batches that lie in the data with all of their bytes. `max_length`: a longer
-    batch ends the walk."""
+    """Decode the headers of at most `rows_max` batches from `start` on.
+
+    `limit` is the end of the file (or of its part that is read) as a position in the data, which may end before. `whole`: return only
+    batches whose bytes are all in the data. A batch longer than `max_length` ends the walk."""
     source = _Bytes(data)
     at = start
     rows = 0

@@ -1,8 +1,10 @@
-"""The records section's five codecs, each with the framing that Kafka's Java client writes and reads.
+"""The five compression codecs of a records section, with the framing of Kafka's Java client.
 
-Rules that hold here: no function makes more than `max_bytes` of output, whatever the input claims, and a claimed size is compared with that
-bound and with what the codec could make of so few bytes before memory is taken for it. Every failure of a library becomes `CorruptBatch`.
-The codecs' libraries are imported at their first use: most processes see one codec or none, and the three cost a start 15 ms.
+Rules that hold here:
+- No function produces more than `max_bytes`, whatever the input claims. A claimed size is compared with that limit, and with the most that
+  the codec could produce from the input, before memory is allocated.
+- Every error of a library becomes `CorruptBatch`.
+- The libraries are imported on first use: most processes use one codec or none, and importing all three takes 15 ms.
 """
 
 from __future__ import annotations
@@ -30,36 +32,36 @@ class Codec(IntEnum):
 
 
 LEVEL_DEFAULT: Final = {Codec.NONE: 0, Codec.GZIP: -1, Codec.SNAPPY: 0, Codec.LZ4: 9, Codec.ZSTD: 3}
-"""Kafka's compression.<codec>.level defaults; codecs without levels ignore theirs."""
+"""Kafka's defaults of compression.<codec>.level; codecs without levels ignore them."""
 
 _CODECS = tuple(Codec)
 
 _GZIP_MEMBERS: Final = 100
-"""Writers make one. A megabyte of empty ones, of 20 bytes each, would take a second."""
+"""Limit for the members of a stream; writers make one. A megabyte of empty members, of 20 bytes each, would take a second."""
 
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") * 2
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _SNAPPY_RATIO: Final = 64 / 3
-"""The densest element of raw snappy: three bytes that copy 64."""
+"""The highest ratio of raw snappy: an element of three bytes copies 64."""
 
 _LZ4_MAGIC: Final = b"\x04\x22\x4d\x18"
 _LZ4_BLOCK_BYTES: Final = {4: 64 << 10, 5: 256 << 10, 6: 1 << 20, 7: 4 << 20}
 _LZ4_FAST: Final = 0
 
 _ZSTD_FIRST_RATIO: Final = 8
-"""What a frame without a content size is first given room for; eight times more at each further try."""
+"""Assumed ratio for a frame without a content size; eight times more is allocated at each further attempt."""
 
 
 def codec_of(codec_id: int) -> Codec:
-    """The codec of the low three attribute bits. Raises `UnknownCodec` on 5 to 7."""
+    """Return the codec for the low three attribute bits. Raises `UnknownCodec` for 5 to 7."""
     if codec_id >= len(_CODECS):
         raise UnknownCodec(f"unknown compression codec {codec_id}")
     return _CODECS[codec_id]
 
 
 def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
-    """The records section as Kafka's Java client would frame it; `level` is Kafka's compression.<codec>.level (None: its default)."""
+    """Compress a records section as Kafka's Java client does. `level` is Kafka's compression.<codec>.level (None: its default)."""
     chosen = LEVEL_DEFAULT[codec] if level is None else level
     if codec is Codec.NONE:
         return bytes(data)
@@ -69,20 +71,20 @@ def compress(codec: Codec, data: Buffer, level: int | None = None) -> bytes:
     if codec is Codec.SNAPPY:
         return _compress_xerial(memoryview(data))
     if codec is Codec.LZ4:
-        import lz4.frame  # noqa: PLC0415 # at its first use, see above
+        import lz4.frame  # noqa: PLC0415 # on first use, see the module's docstring
 
-        # Kafka's default level stands for lz4's fast mode; every other level for its high-compression mode.
+        # In Kafka the default level selects lz4's fast mode; every other level selects its high-compression mode.
         native = _LZ4_FAST if chosen == LEVEL_DEFAULT[codec] else chosen
         return bytes(lz4.frame.compress(data, native, lz4.frame.BLOCKSIZE_MAX64KB, block_linked=False, store_size=False))
-    import zstandard  # noqa: PLC0415 # at its first use, see above
+    import zstandard  # noqa: PLC0415 # on first use, see the module's docstring
 
     return zstandard.ZstdCompressor(level=chosen).compress(data)
 
 
 def decompress(codec: Codec, data: Buffer, max_bytes: int) -> Buffer:
-    """The records behind a compressed section (`data` itself when the codec is NONE).
+    """Return the decompressed records (`data` itself if the codec is NONE).
 
-    Raises `BatchTooLarge` when they are more than `max_bytes`, `CorruptBatch` when the section is damaged or truncated.
+    Raises `BatchTooLarge` if they exceed `max_bytes`, `CorruptBatch` if the section is damaged or truncated.
     """
     if codec is Codec.NONE:
         if len(data) > max_bytes:
@@ -106,7 +108,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
     left = max_bytes
     rest: Buffer = data
     while rest or not parts:
-        # Like java.util.zip, read every member of the stream. Each costs a copy of the rest, so they are counted.
+        # Read every member of the stream, as java.util.zip does. Each copies the rest of the stream, so their number is limited.
         if len(parts) == _GZIP_MEMBERS:
             raise CorruptBatch(f"gzip: the stream has more than {_GZIP_MEMBERS} members")
         member = zlib.decompressobj(31)
@@ -124,7 +126,7 @@ def _decompress_gzip(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _compress_xerial(data: memoryview) -> bytes:
-    import cramjam  # noqa: PLC0415 # at its first use, see above
+    import cramjam  # noqa: PLC0415 # on first use, see the module's docstring
 
     framed = bytearray(_XERIAL_HEADER)
     for at in range(0, len(data), _XERIAL_BLOCK_BYTES):
@@ -136,7 +138,7 @@ def _compress_xerial(data: memoryview) -> bytes:
 
 def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
     if data[:8].tobytes() != _XERIAL_MAGIC:
-        # librdkafka and franz-go write one raw block with no frame around it.
+        # librdkafka and franz-go write one raw block without a frame.
         return _decompress_snappy_blocks([data], max_bytes)
     blocks = []
     pos = len(_XERIAL_HEADER)
@@ -152,7 +154,7 @@ def _decompress_snappy(data: memoryview, max_bytes: int) -> Buffer:
 
 
 def _decompress_snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffer:
-    import cramjam  # noqa: PLC0415 # at its first use, see above
+    import cramjam  # noqa: PLC0415 # on first use, see the module's docstring
 
     try:
         sizes = [cramjam.snappy.decompress_raw_len(block) for block in blocks]
@@ -174,12 +176,12 @@ def _decompress_snappy_blocks(blocks: list[memoryview], max_bytes: int) -> Buffe
 
 
 def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
-    import lz4.frame  # noqa: PLC0415 # at its first use, see above
+    import lz4.frame  # noqa: PLC0415 # on first use, see the module's docstring
 
     end, most = _walk_lz4_frame(data)
     unpack = lz4.frame.LZ4FrameDecompressor()
     try:
-        # The end mark is the last thing fed: like Kafka, leave a content checksum behind it unread; the batch's own CRC covers the bytes.
+        # Data up to the end mark is passed: as in Kafka, a content checksum after it is not read; the batch's CRC covers the bytes.
         out: bytes = unpack.decompress(data[:end], max_length=min(max_bytes, most) + 1)
     except (RuntimeError, EOFError) as e:
         raise CorruptBatch(f"lz4: {e}") from e
@@ -189,7 +191,7 @@ def _decompress_lz4(data: memoryview, max_bytes: int) -> bytes:
 
 
 def _walk_lz4_frame(data: memoryview) -> tuple[int, int]:
-    """Check the frame's outline: (position behind the end mark, the most bytes that its blocks can hold)."""
+    """Check the frame's structure; return the position after the end mark, and the most bytes that its blocks can contain."""
     if len(data) < 7 or data[:4].tobytes() != _LZ4_MAGIC:
         raise CorruptBatch("lz4: not a frame")
     flags, descriptor = data[4], data[5]
@@ -215,7 +217,7 @@ def _walk_lz4_frame(data: memoryview) -> tuple[int, int]:
 
 
 def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
-    import zstandard  # noqa: PLC0415 # at its first use, see above
+    import zstandard  # noqa: PLC0415 # on first use, see the module's docstring
 
     try:
         size = zstandard.frame_content_size(data)
@@ -229,7 +231,7 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
             try:
                 return unpack.decompress(data, max_output_size=room)
             except zstandard.ZstdError:
-                # One-shot decompression does not tell a frame that is damaged from one that needs more room; stop at the bound.
+                # The error does not tell whether the frame is damaged or needs more room, so retry up to the limit.
                 if room == max_bytes:
                     raise
             room = min(max_bytes, room * _ZSTD_FIRST_RATIO)
@@ -240,8 +242,8 @@ def _decompress_zstd(data: Buffer, max_bytes: int) -> bytes:
 
 
 def _zstd_decompressor() -> zstandard.ZstdDecompressor:
-    """One a thread: making it costs several times what a small batch does, and it may not be shared between threads."""
-    import zstandard  # noqa: PLC0415 # at its first use, see above
+    """Return this thread's decompressor: making one costs several times a small batch, and it must not be shared between threads."""
+    import zstandard  # noqa: PLC0415 # on first use, see the module's docstring
 
     found: zstandard.ZstdDecompressor | None = getattr(_OF_THREAD, "zstd", None)
     if found is None:
@@ -253,8 +255,8 @@ _OF_THREAD: Final = threading.local()
 
 
 def _zstd_exceeds(data: Buffer, max_bytes: int) -> bool:
-    """Whether a frame that could not be decompressed in one go is too large rather than damaged; holds one chunk at a time."""
-    import zstandard  # noqa: PLC0415 # at its first use, see above
+    """Return whether a frame that could not be decompressed at once is too large rather than damaged; uses memory for one chunk."""
+    import zstandard  # noqa: PLC0415 # on first use, see the module's docstring
 
     total = 0
     try:

@@ -1,6 +1,6 @@
-"""Control batches: the one record that ends a transaction in a partition (Kafka: EndTransactionMarker, ControlRecordType).
+"""Control batches: the record that ends a transaction in a partition (Kafka: EndTransactionMarker, ControlRecordType).
 
-Readers take any version from 0 on and read the prefix that they know; a negative version is an error. Types they do not know are `None`.
+Readers accept any version from 0 on and read the fields they know; a negative version is an error. An unknown type is None.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from ottla.protocol.records.errors import InvalidRecord
 from ottla.protocol.records.record import iter_records
 
 MARKER_BYTES: Final = 78
-"""The size of a whole marker batch: 61 of header and one record of 17."""
+"""The size of a marker batch: a header of 61 bytes and a record of 17."""
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
 _RECORD = struct.Struct(">BxxxBhhBhix")
-"""Length, attributes and deltas of 0; the key and the value behind their lengths; no headers. Lengths are zigzag varints of one byte."""
+"""Length, attributes and deltas of 0; key and value with their lengths; no headers. Lengths are one-byte zigzag varints."""
 _BATCHES_REMEMBERED: Final = 16
-"""Markers of one transaction are made in one turn: more than the transactions that end in one millisecond are of no use."""
+"""Cached marker batches. The markers of a transaction are made in one turn, so that few are needed at a time."""
 _CONTROL_BYTES_MAX: Final = 1 << 20
-"""No control record of Kafka's comes near; the KRaft voter sets are the largest."""
+"""Limit for a control record's size; Kafka's are far smaller, and KRaft voter sets are the largest."""
 
 
 class ControlType(IntEnum):
-    """The second field of a control record's key. Types from 2 on occur only in the log of the cluster's metadata."""
+    """The type in a control record's key. Types from 2 on occur only in the cluster's metadata log."""
 
     ABORT = 0
     COMMIT = 1
@@ -51,7 +51,7 @@ class ControlType(IntEnum):
 
 
 class Marker(NamedTuple):
-    """A control record. `type` is None where it is newer than we are; `coordinator_epoch` is -1 for what does not end a transaction."""
+    """A control record. `type` is None if it is unknown; `coordinator_epoch` is -1 unless the record ends a transaction."""
 
     type: ControlType | None
     coordinator_epoch: int
@@ -73,7 +73,7 @@ def end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The batch of 78 bytes that commits or aborts a producer's transaction in one partition."""
+    """Make the 78-byte batch that commits or aborts a producer's transaction in one partition."""
     kind = ControlType.COMMIT if committed else ControlType.ABORT
     record = _RECORD.pack(2 * (_RECORD.size - 1), 2 * _KEY.size, 0, kind, 2 * _VALUE.size, 0, coordinator_epoch)
     header = BatchHeader(
@@ -95,7 +95,7 @@ def end_txn_marker(
 
 
 class MarkerBatch(NamedTuple):
-    """A marker as a log appends it: the header, what is behind the bytes that are stamped, and what it says."""
+    """A marker batch as a log appends it: the header, the bytes after those that the log rewrites, and the decoded marker."""
 
     header: BatchHeader
     unstamped: tuple[Buffer, ...]
@@ -104,7 +104,7 @@ class MarkerBatch(NamedTuple):
 
 @lru_cache(maxsize=_BATCHES_REMEMBERED)
 def marker_batch(committed: bool, producer_id: int, producer_epoch: int, coordinator_epoch: int, timestamp: int) -> MarkerBatch:
-    """`end_txn_marker`, made once for all partitions of a transaction: in them only what is stamped differs."""
+    """Make a marker batch once for all partitions of a transaction: they differ only in the bytes that the log rewrites."""
     batch = end_txn_marker(
         committed=committed,
         producer_id=producer_id,
@@ -117,8 +117,8 @@ def marker_batch(committed: bool, producer_id: int, producer_epoch: int, coordin
 
 
 def parse_marker(batch: Buffer) -> Marker:
-    """The control record of a control batch. Raises `InvalidRecord` when there is not exactly one, or it is cut short or has a negative
-    version.
+    """Decode the control record of a control batch. Raises `InvalidRecord` unless there is exactly one, and if it is truncated or has a
+    negative version.
     """
     records = list(iter_records(batch, _CONTROL_BYTES_MAX))
     if len(records) != 1:
@@ -128,7 +128,7 @@ def parse_marker(batch: Buffer) -> Marker:
     if kind is not ControlType.ABORT and kind is not ControlType.COMMIT:
         return Marker(kind, -1, record.timestamp)
     if record.value is None or len(record.value) < _VALUE.size:
-        raise InvalidRecord("the value of a transaction marker is cut short")
+        raise InvalidRecord("the value of a transaction marker is truncated")
     version, coordinator_epoch = _VALUE.unpack_from(record.value)
     if version < 0:
         raise InvalidRecord(f"transaction marker version {version}")
@@ -136,11 +136,10 @@ def parse_marker(batch: Buffer) -> Marker:
 
 
 def control_type(key: bytes | None) -> ControlType | None:
-    """The type in a control record's key, None for one that we do not know. Raises `InvalidRecord` on a key cut short or a negative
-    version.
-    """
+    """Return the type in a control record's key, None if it is unknown. Raises `InvalidRecord` for a truncated key or a negative
+    version."""
     if key is None or len(key) < _KEY.size:
-        raise InvalidRecord("the key of a control record is cut short")
+        raise InvalidRecord("the key of a control record is truncated")
     version, number = _KEY.unpack_from(key)
     if version < 0:
         raise InvalidRecord(f"control record version {version}")

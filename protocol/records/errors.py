@@ -1,7 +1,7 @@
-"""What can be wrong with a batch of records. Everything else that these modules raise is a bug of ours.
+"""Errors in record batches. Any other exception of these modules is a bug.
 
-Callers that answer a client map the kinds to Kafka's codes: `CorruptBatch` is CORRUPT_MESSAGE, `BatchTooLarge` MESSAGE_TOO_LARGE,
-`InvalidRecord` INVALID_RECORD.
+A broker maps them to Kafka's codes: `CorruptBatch` to CORRUPT_MESSAGE, `BatchTooLarge` to MESSAGE_TOO_LARGE, `InvalidRecord` to
+INVALID_RECORD.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from ottla.protocol.errors import ProtocolError
 
 
 class RecordsError(ProtocolError):
-    """The bytes of a batch are not what they claim to be."""
+    """The bytes of a batch are invalid."""
 
 
 class CorruptBatch(RecordsError):
-    """Damaged bytes: sizes that contradict each other, a wrong CRC, a compressed section that does not decompress."""
+    """Damaged bytes: inconsistent sizes, a wrong CRC, a compressed section that cannot be decompressed."""
 
 
 class UnknownCodec(RecordsError):
@@ -22,8 +22,8 @@ class UnknownCodec(RecordsError):
 
 
 class BatchTooLarge(CorruptBatch):
-    """The compressed section would give more bytes than the caller allows; nothing beyond that limit was allocated."""
+    """The records would decompress to more bytes than the caller allows; no more than that was allocated."""
 
 
 class InvalidRecord(RecordsError):
-    """An undamaged batch whose content breaks a rule of the format: counts, lengths, varints, control keys."""
+    """The batch is undamaged, but its content violates the format: counts, lengths, varints, control keys."""

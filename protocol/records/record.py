@@ -1,7 +1,7 @@
-"""Records inside a batch: reading them, and building batches of our own.
+"""Reads the records of a batch, and builds batches.
 
-Rules that hold here: reading never trusts a count or a length (the walker checks all of them before a record is made), and never makes more
-than `max_bytes` out of a compressed section. Building gives exactly the bytes that Kafka's Java client would for the same records.
+Rules that hold here: reading trusts no count or length (all are checked before the first record is made), and decompresses at most
+`max_bytes`. Building produces exactly the bytes of Kafka's Java client for the same records.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ __all__ = [
 ]
 
 Header = tuple[str, bytes | None]
-"""Name and value. Bytes of a name that are not UTF-8 are kept as lone surrogates, so that a record written again is the same record."""
+"""Name and value. Bytes of a name that are not UTF-8 are decoded as lone surrogates, so that encoding the record again restores them."""
 
 DECOMPRESSED_MAX_BYTES: Final = 64 << 20
-"""What a reader takes from one batch unless it says otherwise: 64 times Kafka's default message.max.bytes."""
+"""Default limit for the decompressed records of one batch: 64 times Kafka's default message.max.bytes."""
 
 
 class SimpleRecord(NamedTuple):
-    """A record to be written. `timestamp` is milliseconds since the epoch, -1 for none; headers keep their order and may repeat a key."""
+    """A record to be written. `timestamp` is in milliseconds since 1970, -1 for none; headers keep their order and may repeat a name."""
 
     key: bytes | None
     value: bytes | None
@@ -61,9 +61,8 @@ class SimpleRecord(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record that was read. The deltas are as stored; `offset` and `timestamp` are what a consumer sees (the batch's append time, if
-    it has one).
-    """
+    """A decoded record. The deltas are as stored; `offset` and `timestamp` are what a consumer sees (the batch's append time, if it has
+    one)."""
 
     offset_delta: int
     timestamp_delta: int
@@ -75,7 +74,7 @@ class Record(NamedTuple):
 
 
 def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPRESSED_MAX_BYTES) -> Buffer:
-    """The uncompressed records of the one batch in `batch`; a view where nothing is compressed. Raises as `decompress`."""
+    """Return the uncompressed records of the batch; a view if they are not compressed. Raises like `decompress`."""
     section = memoryview(batch)[HEADER_BYTES : header.size_bytes]
     codec = header.codec
     return section if codec is Codec.NONE else decompress(codec, section, max_bytes)
@@ -84,22 +83,22 @@ def records_section(batch: Buffer, header: BatchHeader, max_bytes: int = DECOMPR
 def iter_records(
     batch: Buffer, max_bytes: int = DECOMPRESSED_MAX_BYTES, *, from_offset: int | None = None, headers_max: int | None = None
 ) -> Iterator[Record]:
-    """The records of one whole batch v2, or those from an offset on, control records included, each with its first `headers_max` headers.
-    Does not check the CRC (`crc_ok` does), nor that offsets are not negative: as Kafka's DefaultRecordBatch, which gives these, too.
+    """Yield the records of one whole batch v2, control records included, from `from_offset` on, each with its first `headers_max` headers.
 
-    Raises `CorruptBatch` on damage, `BatchTooLarge` when they decompress to more than `max_bytes`, `InvalidRecord` on a bad record:
-    all of them before the first record is given.
+    The CRC is not checked (`crc_ok` does that), and offsets may be negative, as in Kafka's DefaultRecordBatch. Raises `CorruptBatch` for
+    damage, `BatchTooLarge` if they decompress to more than `max_bytes`, `InvalidRecord` for an invalid record; all before the first record
+    is yielded.
     """
     header = read_header(batch)
     if not HEADER_BYTES <= header.size_bytes <= len(batch):
-        raise CorruptBatch(f"a batch of {header.size_bytes} bytes in {len(batch)}")
+        raise CorruptBatch(f"a batch of {header.size_bytes} bytes does not match the {len(batch)} bytes that are left")
     yield from iter_section(records_section(batch, header, max_bytes), header, from_offset=from_offset, headers_max=headers_max)
 
 
 def iter_section(
     section: Buffer, header: BatchHeader, *, from_offset: int | None = None, headers_max: int | None = None
 ) -> Iterator[Record]:
-    """The records of an uncompressed records section that belongs to `header`. Raises `InvalidRecord` before the first record is given."""
+    """Yield the records of an uncompressed records section of `header`. Raises `InvalidRecord` before the first record is yielded."""
     data = memoryview(section)
     found = walk.columns(data, header.record_count, header.base_offset, header.base_timestamp)
     append_time = header.max_timestamp if header.is_log_append_time else None
@@ -122,7 +121,7 @@ def _span(data: memoryview, start: int, length: int) -> bytes | None:
 
 
 def _headers(data: memoryview, pos: int, count: int, most: int | None) -> tuple[Header, ...]:
-    """The headers at `pos`, which the walker has checked."""
+    """Decode the headers at `pos`, which were checked before."""
     headers = []
     for _ in range(count if most is None else min(count, most)):
         length, pos = _read_varint(data, pos)
@@ -145,7 +144,7 @@ def _read_varint(data: memoryview, pos: int) -> tuple[int, int]:
 
 
 def _varint(value: int) -> bytes:
-    """Zigzag varint or varlong: the encoding of a number does not depend on the width."""
+    """Encode a zigzag varint or varlong; the encoding does not depend on the type's width."""
     raw = (value << 1) ^ (value >> 63)
     if raw < 0x80:
         return _ONE_BYTE[raw]
@@ -164,7 +163,7 @@ _NULL: Final = _varint(-1)
 def encode_record(
     offset_delta: int, timestamp_delta: int, key: Buffer | None, value: Buffer | None, headers: Sequence[Header] = ()
 ) -> bytes:
-    """One record of a v2 batch, its length in front."""
+    """Encode one record of a v2 batch, with its length."""
     parts: list[Buffer] = [b"\0", _varint(timestamp_delta), _varint(offset_delta)]
     for field in (key, value):
         parts += (_NULL,) if field is None else (_varint(len(field)), field)
@@ -191,13 +190,13 @@ def build_batch(
     control: bool = False,
     log_append_time: int | None = None,
 ) -> bytes:
-    """One batch v2 of these records at successive offsets. With `log_append_time` (ms) the batch carries that time for all its records.
+    """Build a batch v2 of these records at successive offsets. With `log_append_time` (ms) the batch has that time for all its records.
 
-    Raises ValueError without records: Kafka knows no empty batch but those that compaction leaves behind.
+    Raises ValueError without records: only compaction leaves empty batches.
     """
     listed = list(records)
     if not listed:
-        raise ValueError("a batch has at least one record")
+        raise ValueError("a batch needs at least one record")
     base_timestamp = listed[0].timestamp
     section: Buffer = b"".join(encode_record(i, r.timestamp - base_timestamp, r.key, r.value, r.headers) for i, r in enumerate(listed))
     attributes = codec | (TRANSACTIONAL if transactional else 0) | (CONTROL if control else 0)

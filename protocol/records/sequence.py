@@ -1,4 +1,4 @@
-"""Sequence numbers of idempotent producers: 0 to 2^31-1, then 0 again (Kafka: DefaultRecordBatch.incrementSequence)."""
+"""Sequence numbers of idempotent producers, which wrap from 2^31-1 to 0 (Kafka: DefaultRecordBatch.incrementSequence)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _MODULUS: Final = 2**31
 
 
 def increment_sequence(sequence: int, delta: int) -> int:
-    """`delta` records after `sequence`."""
+    """Return the sequence `delta` records after `sequence`."""
     return (sequence + delta) % _MODULUS
 
 
 def decrement_sequence(sequence: int, delta: int) -> int:
-    """`delta` records before `sequence`."""
+    """Return the sequence `delta` records before `sequence`."""
     return (sequence - delta) % _MODULUS

@@ -1,15 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, initializedcheck=False, cdivision=True, annotation_typing=False
-"""One pass over the records of a batch (Kafka: DefaultRecord.readFrom): the structural check and a columnar decode.
+"""Checks and decodes the records of a batch in one pass (Kafka: DefaultRecord.readFrom).
 
-This is the one place where plain Python is too slow for every produced record, so `setup.py` compiles this very file with Cython where
-there is a
-compiler; the C types stand in `walk.pxd`, and without them the source runs as it is. Rules that hold here:
+Plain Python is too slow here for every produced record, so `setup.py` compiles this file with Cython if there is a compiler; the C types
+are in `walk.pxd`, and without a compiler the source runs as it is. Rules that hold here:
 
-* The input is never trusted: every length is compared with what is left before it is used, and a record ends where it says.
-* Only `Filler` and `renumber` copy bytes: other results are numbers and positions in the input. Output arrays hold 8 bytes a record
-  and column, and the caller's record count is compared with the size of the input first (a record takes at least seven bytes).
-* Integers are 64 bits wide in the compiled form: what could leave that range is refused, so that both forms agree.
-* A verdict is a value; only `columns`, `find_timestamp` and `renumber` raise about the input.
+* The input is never trusted: every length is compared with the remaining bytes before it is used, and a record must end where it says.
+* Only `Filler` and `renumber` copy bytes: other results are numbers and positions in the input. Output arrays take 8 bytes a record
+  and column, and the record count is compared with the size of the input first (a record takes at least seven bytes).
+* Integers are 64 bits wide in the compiled form: values outside that range are rejected, so that both forms agree.
+* Invalid input is reported as a value; only `columns`, `find_timestamp` and `renumber` raise.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from typing import Any, NamedTuple
 from ottla.protocol.records.errors import InvalidRecord
 
 Writable = Any
-"""A writable buffer whose items are numbers: an array, a bytearray, a numpy array. (Their types have no common name before Python 3.12.)"""
+"""A writable buffer of numbers: an array, a bytearray, a numpy array. (There is no common type before Python 3.12.)"""
 
 MIN_RECORD_BYTES = 7
-"""Length, attributes, two deltas, two null lengths and a header count, one byte each."""
+"""The size of an empty record: length, attributes, two deltas, two null lengths and a header count, one byte each."""
 
 RENUMBERED_GROWTH_BYTES = 8
-"""What a record may grow by when its offset delta and its length take five bytes instead of one."""
+"""Growth of a record whose offset delta and length take five bytes instead of one."""
 
 _SHARED_EVERY = 0xFFFF
-"""A mask: after so many records compiled code lets other threads run, as the interpreter does by itself."""
+"""A mask: compiled code releases the GIL once in so many records, as the interpreter does by itself."""
 
 _INT64_MAX = 2**63 - 1
 _UINT64_MAX = 2**64 - 1
@@ -53,29 +52,28 @@ _REASONS = (
 
 
 class Scan(NamedTuple):
-    """What one pass over all records found.
+    """The result of one pass over all records.
 
-    `first_bad_index` is the ordinal of the first structurally bad record (the record count, when too many bytes are there), else -1; the
-    other
-    fields then cover the records before it. Timestamps of -1 (none) count for `max_timestamp`, not for `min_timestamp`, which is then -1.
+    `first_bad_index` is the index of the first invalid record (the record count, if too many bytes follow), else -1. If it is not -1, the
+    other fields describe the records before it. Timestamps of -1 (none) count for `max_timestamp`, not for `min_timestamp`.
     """
 
     max_timestamp: int
     index_of_max_timestamp: int
     offset_of_max_timestamp: int
-    """Offset delta of the first record that has `max_timestamp`; -1 without records."""
+    """Offset delta of the first record with `max_timestamp`; -1 without records."""
     min_timestamp: int
     first_null_key: int
-    """Ordinal of the first record without a key, else -1."""
+    """Index of the first record without a key, else -1."""
     sequential: bool
-    """Whether each offset delta is its record's ordinal."""
+    """Whether each offset delta equals the record's index."""
     first_bad_index: int
     reason: str
 
 
 class Columns(NamedTuple):
-    """The records of one batch as arrays, one entry a record; a length of -1 is null. Positions count from the start of the decoded
-    bytes.
+    """The records of one batch as arrays with one entry a record; a length of -1 is null. Positions count from the start of the
+    decompressed bytes.
     """
 
     offsets: array[int]
@@ -85,14 +83,14 @@ class Columns(NamedTuple):
     value_starts: array[int]
     value_lengths: array[int]
     header_starts: array[int]
-    """Where the first header of the record begins, behind the header count."""
+    """Position of the record's first header, after the header count."""
     header_counts: array[int]
     record_starts: array[int]
-    """Where the record itself begins, with its length; it ends where the next begins."""
+    """Position of the record itself, beginning with its length; it ends where the next begins."""
 
 
 class _Cursor:
-    """A position in the records and the fields of the record that was read last. A bad varint puts the position behind `end` for good."""
+    """A position in the records, and the fields of the last decoded record. After an invalid varint the position is beyond `end`."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
         self.data = data
@@ -109,7 +107,7 @@ class _Cursor:
         self.header_count = 0
 
     def varint(self, last_shift: int) -> int:
-        """A zigzag varint whose last legal byte is shifted by `last_shift`: 28 for 32 bits, 63 for 64. Gives 0 on a bad one."""
+        """Decode a zigzag varint whose last byte is shifted by `last_shift`: 28 for 32 bits, 63 for 64. Returns 0 if it is invalid."""
         pos = self.pos
         end = self.end
         if pos < end:
@@ -125,7 +123,7 @@ class _Cursor:
             raw |= (wide & 0x7F) << shift
             if wide < 0x80:
                 self.pos = pos
-                # Like Java, drop what the last byte holds beyond the type's width.
+                # As in Java, drop the bits of the last byte beyond the type's width.
                 raw &= _UINT32_MAX if last_shift == 28 else _UINT64_MAX
                 half = raw >> 1
                 return ~half if raw & 1 else half
@@ -134,7 +132,7 @@ class _Cursor:
         return 0
 
     def next(self) -> int:
-        """Read one record: 0, or the reason why it is bad."""
+        """Decode one record; return 0, or the index in `_REASONS` if it is invalid."""
         batch_end = self.end
         length = self.varint(28)
         if length < 0 or length > batch_end - self.pos:
@@ -169,7 +167,7 @@ class _Cursor:
         return 1 if self.pos > limit else 8
 
     def skip_headers(self, limit: int) -> int:
-        """Pass over `header_count` headers: 0, or the reason why one is bad."""
+        """Skip `header_count` headers; return 0, or the index in `_REASONS` if one is invalid."""
         left = self.header_count
         if left < 0 or left > limit - self.pos:
             return 5
@@ -192,7 +190,7 @@ def _leaves_range(base: int, delta: int) -> bool:
 
 
 def scan(data: bytes | bytearray | memoryview, record_count: int, base_timestamp: int) -> Scan:
-    """Check the structure of all `record_count` records in `data`, which must hold nothing else. Raises nothing about the data."""
+    """Check the structure of all `record_count` records in `data`, which must contain nothing else. Never raises because of the data."""
     cursor = _Cursor(data)
     newest = -1
     newest_index = -1
@@ -233,10 +231,10 @@ def scan(data: bytes | bytearray | memoryview, record_count: int, base_timestamp
 
 
 def columns(data: bytes | bytearray | memoryview, record_count: int, base_offset: int, base_timestamp: int) -> Columns:
-    """Decode all records of a (decompressed) records section into arrays: offsets and timestamps as 64-bit, positions and lengths as
-    32-bit numbers.
+    """Decode all records of a decompressed records section into arrays: offsets and timestamps as 64-bit numbers, positions and lengths as
+    32-bit numbers. Arrow and numpy can wrap the arrays without a copy.
 
-    Raises `InvalidRecord` where `scan` would report a bad record. The arrays can be wrapped by Arrow or numpy without a copy.
+    Raises `InvalidRecord` if `scan` would report an invalid record.
     """
     if record_count < 0 or record_count > len(data) // MIN_RECORD_BYTES:
         raise InvalidRecord(f"{record_count} records cannot be in {len(data)} bytes")
@@ -272,11 +270,11 @@ def columns(data: bytes | bytearray | memoryview, record_count: int, base_offset
     return found
 
 
-def find_timestamp(  # noqa: PLR0917 # the first three are those of `scan`
+def find_timestamp(  # noqa: PLR0917 # the first three arguments are those of `scan`
     data: bytes | bytearray | memoryview, record_count: int, base_timestamp: int, oldest: int, newest: int, from_delta: int
 ) -> tuple[int, int] | None:
     """Return (offset delta, timestamp) of the first record whose timestamp is in [oldest, newest] and whose offset delta is at least
-    `from_delta`; None without such a record. Raises `InvalidRecord` on a bad record before it.
+    `from_delta`; None if there is none. Raises `InvalidRecord` for an invalid record before it.
     """
     cursor = _Cursor(data)
     index = 0
@@ -298,7 +296,7 @@ def find_timestamp(  # noqa: PLR0917 # the first three are those of `scan`
 def renumber(data: bytes | bytearray | memoryview, record_count: int) -> memoryview:
     """Return the records of a section with offset deltas 0, 1, 2, … and attributes of 0; the other fields keep their bytes.
 
-    Raises `InvalidRecord` on a record count that the section cannot hold, and where `scan` would report a bad record.
+    Raises `InvalidRecord` for an impossible record count, and if `scan` would report an invalid record.
     """
     size = len(data)
     if record_count < 0 or record_count > size // MIN_RECORD_BYTES:
@@ -323,7 +321,7 @@ def renumber(data: bytes | bytearray | memoryview, record_count: int) -> memoryv
 
 
 class _Maker:
-    """Writes records one behind the other into a buffer that the caller made large enough."""
+    """Writes successive records into a buffer that the caller made large enough."""
 
     def __init__(self, room: int) -> None:
         self.out = bytearray(room)
@@ -331,7 +329,7 @@ class _Maker:
         self.at = 0
 
     def record(self, cursor: _Cursor, offset_delta: int) -> None:
-        """The cursor's record at another offset delta."""
+        """Write the cursor's record with another offset delta."""
         timestamp_delta = cursor.timestamp_delta
         start = cursor.rest_start
         end = cursor.pos
@@ -348,7 +346,7 @@ class _Maker:
         self.at = at
 
     def varint(self, value: int) -> None:
-        """A zigzag varint."""
+        """Write a zigzag varint."""
         raw = (value << 1) ^ (value >> 63)
         while raw >= 0x80:
             self.view[self.at] = raw & 0x7F | 0x80
@@ -358,7 +356,7 @@ class _Maker:
         self.at += 1
 
     def width(self, value: int) -> int:
-        """Bytes of a zigzag varint."""
+        """Return the bytes of a zigzag varint."""
         raw = (value << 1) ^ (value >> 63)
         size = 1
         while raw >= 0x80:
@@ -368,11 +366,11 @@ class _Maker:
 
 
 class Filler:
-    """Records of many batches, one behind the other, written into buffers of the caller's: what Arrow's columns are made of.
+    """Writes the records of many batches into buffers of the caller, which become Arrow columns.
 
-    The caller owns the buffers (anything writable with items of the right width) and makes them large enough: `rows` for all record counts
-    given to `add`, which a section of n bytes bounds by n // MIN_RECORD_BYTES; `keys` and `values` for as many bytes as the sections have.
-    `key_ends` and `value_ends` have one item more than rows, the first of them 0. Empty `keys`, `values` and their ends: not wanted.
+    The caller makes the buffers (anything writable with items of the right width) large enough: `rows` for all record counts
+    given to `add`, which a section of n bytes limits to n // MIN_RECORD_BYTES; `keys` and `values` for as many bytes as the sections have.
+    `key_ends` and `value_ends` have one item more than rows, the first of them 0. Empty `keys`, `values` and their ends mean not wanted.
     """
 
     def __init__(  # noqa: PLR0917 # eight columns, named by the caller
@@ -401,9 +399,9 @@ class Filler:
         self.value_at = 0
 
     def add(self, data: bytes | bytearray | memoryview, record_count: int, base_offset: int, base_timestamp: int) -> str:
-        """Append all records of one (decompressed) records section; what is wrong with them, and then none is appended, else "".
+        """Append all records of one decompressed records section; return "", or the reason if one is invalid, and append none then.
 
-        Raises `InvalidRecord` on a record count that the section cannot hold, ValueError when the buffers cannot hold the section.
+        Raises `InvalidRecord` for an impossible record count, ValueError if the buffers are too small.
         """
         size = len(data)
         if record_count < 0 or record_count > size // MIN_RECORD_BYTES:
@@ -437,7 +435,7 @@ class Filler:
         return _REASONS[bad]
 
     def check_room(self, record_count: int, size: int) -> None:
-        """Raises ValueError when a section of this size might leave the buffers."""
+        """Raise ValueError if a section of this size might not fit in the buffers."""
         rows = self.rows + record_count
         if rows > len(self.offsets) or rows > len(self.timestamps):
             raise ValueError(f"no room for {rows} records")
@@ -447,7 +445,7 @@ class Filler:
             raise ValueError(f"no room for the values of {rows} records")
 
     def copy(self, cursor: _Cursor, start: int, length: int, at: int, into_values: bool) -> int:
-        """Copy a key or value to `at`; where the next goes."""
+        """Copy a key or value to `at`; return the position after it."""
         i = 0
         if into_values:
             while i < length:

@@ -1,5 +1,5 @@
-"""The audit of directories that brokers wrote: this one, killed in the middle of a transaction, and Apache Kafka's. Nothing is found but
-what is there: the transaction that the kill left open."""
+"""Audits the directories of real brokers: Ottla's, killed in the middle of a transaction, and Apache Kafka's. The only finding is the
+transaction that the kill left open."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def verdicts(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> d
 @pytest.mark.parametrize("name", ["ottla", "kafka"])
 def test_nothing_is_found_but_the_transaction_that_the_kill_left_open(verdicts: dict[str, DirectoryVerdict], name: str) -> None:
     samples = [f for r in verdicts[name].rules.values() for f in r.samples]
-    # Ottla keeps the active segment's .txnindex in memory and makes it anew after a kill, as Kafka's recovery does: an info.
+    # Ottla keeps the active segment's .txnindex in memory and rebuilds it after a kill, as Kafka's recovery does: an info of the audit.
     missing = [f for f in samples if f.kind == "aborted transaction not in its index"]
     assert all(f.severity == "info" for f in missing)
     found = [(f.rule, str(f.severity), f.kind, f.topic, f.partition) for f in samples if f not in missing]

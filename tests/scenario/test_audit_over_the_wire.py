@@ -1,5 +1,5 @@
-"""Wire mode gives the findings of file mode on the same data: what Ottla serves of the corpus, and what Apache Kafka wrote under real
-clients, through plain connections, TLS, client certificates and each SASL mechanism."""
+"""Wire mode gives the same findings as file mode on the same data: the corpus as Ottla serves it, and what Apache Kafka wrote under real
+clients; over plain connections, TLS, client certificates and each SASL mechanism."""
 
 from __future__ import annotations
 
@@ -41,20 +41,20 @@ SERVED = {
 
 def judge(path: str | Path, topics: list[str], wire: Wire | None = None) -> DirectoryVerdict:
     (verdict,) = audit([path], topics=topics, key_field="row", samples=EVERY, engine="duckdb", deep=True, wire=wire).directories
-    # Some of the corpus has no such field in any record, which is told.
+    # In some of the corpus no record has such a field, which is reported.
     assert [problem for problem in verdict.problems if "no record has the key" not in problem] == []
     return verdict
 
 
 def judged_by_both(files: DirectoryVerdict, wire: DirectoryVerdict) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
-    """Findings of the rules that both modes can judge."""
+    """Return the findings of the rules that both modes can judge."""
     both = {name for name, result in wire.rules.items() if result.judged and files.rules[name].judged}
     assert {name for name, result in files.rules.items() if result.judged} - both <= {"indexes", "producer-snapshots", "log-end"}
     return tuple(sorted(each for each in findings([verdict]) if each[0] in both) for verdict in (files, wire))  # type: ignore[return-value]  # two of them
 
 
 def topics_of(path: Path) -> list[str]:
-    """What brokers serve: their metadata log is no topic."""
+    """Return the topics that brokers serve; the metadata log is not a topic."""
     return sorted({segment.topic for segment in find_logs(path).segments} - {"__cluster_metadata"})
 
 
@@ -87,7 +87,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
 
 @pytest.fixture(scope="module")
 def in_files(kafka: SecureKafka) -> DirectoryVerdict:
-    """What file mode says of the running broker's directory; its metadata log lies there, too, and is no topic."""
+    """Return file mode's verdict on the running broker's directory, without its metadata log."""
     return judge(kafka.reference.data_dir, topics_of(kafka.reference.data_dir))
 
 

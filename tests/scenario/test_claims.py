@@ -1,4 +1,4 @@
-"""What articles teach about exactly-once: each claim comes out as docs/exactly-once.md says, with real clients."""
+"""Claims of articles about exactly-once: each turns out as docs/exactly-once.md says, with real clients."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from client_compat.claims.run import CLAIMS, run_claims
 from client_compat.kafka.cluster import ALL_KAFKA, Kind
 
 BESIDE_KAFKA = (12, 29, 30)
-"""Claims about several brokers that are run at Apache Kafka's as well: what a leader's death keeps and loses."""
+"""Claims about several brokers that are also run on Apache Kafka: what is kept and lost when a leader dies."""
 
 
 def test_every_claim_comes_out_as_documented(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The commands of `ottla` as a user types them, against a broker of their own."""
+"""The commands of `ottla` as a user types them, against a real broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The short form of `make compat`: every client of every language does a few scenarios on this broker."""
+"""The short form of `make compat`: every client of every language runs a few scenarios on this broker."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ BRIEF = (
     "commit-and-resume",
     "transaction-abort",
 )
-"""One of each area; `make compat` runs all."""
+"""One scenario of each area; `make compat` runs all."""
 CLOSER = (
     "gzip",
     "snappy",
@@ -38,12 +38,12 @@ CLOSER = (
     "transaction-fence",
     "consume-transform-produce",
 )
-"""What most programs on these clients stand on."""
+"""The libraries that most programs use."""
 LOOKED_AT_CLOSER = ("aiokafka", "confluent-kafka", "kafka-python", "java")
 LOCKED = ("mutual-tls", "scram-sha-512", "wrong-password", "write-taken-away-and-given-back")
-"""Of a broker that asks who its clients are; `make compat-security` runs all, beside Apache Kafka."""
+"""Scenarios for a broker that authenticates clients; `make compat-security` runs all, also on Apache Kafka."""
 SLOW_STARTERS = {"spark": ("produce-consume",)}
-"""Each of its requests is a Spark job of a second or more."""
+"""Clients with fewer scenarios: each request of Spark is a job of at least a second."""
 REQUIRED = os.environ.get("CI") == "true"
 
 

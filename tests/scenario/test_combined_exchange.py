@@ -1,4 +1,5 @@
-"""The directory of a node that is broker and controller: Apache Kafka's, then Ottla's with the same file, then Kafka's again."""
+"""The directory of a combined broker and controller, used by Apache Kafka, then by Ottla with the same configuration, then by Kafka
+again."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def _kafka() -> None:
 
 
 def produce(client: Client, topic: str) -> int:
-    """The offset, once the topic is served."""
+    """Produce as soon as the topic is served; return the offset."""
     batch = build_batch([SimpleRecord(None, b"x", 1_000)])
     while True:
         request = ProduceRequest(None, -1, 30_000, [TopicProduceData(topic, partition_data=[PartitionProduceData(0, batch)])])

@@ -1,4 +1,4 @@
-"""A node that is broker and controller in one, with other brokers under it: on one loop, on a virtual clock, with disks in memory."""
+"""A combined broker and controller with other brokers: on one loop, with a virtual clock and disks in memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COMBINED = {
 
 
 class CombinedCluster(MemberCluster):
-    """Member 1 is the controller, too."""
+    """A cluster whose broker 1 is also the controller."""
 
     def __init__(self, size: int) -> None:
         super().__init__(size)

@@ -1,4 +1,4 @@
-"""The nodes of docker-compose.yml as processes on loopback, with their variables. The file on an engine is tested in test_container.py."""
+"""The nodes of docker-compose.yml as processes on loopback, with their variables. test_container.py tests the file on a real engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _NODE = re.compile(rf"\b({'|'.join(['controller', *BROKERS])}):\d+")
 
 
 class Nodes:
-    """A process for each service. Every listener has a port of its own here, where the containers have an address each."""
+    """A process for each service. Each listener has its own port here, whereas containers have their own addresses."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self.directory, self._stack = directory, stack
@@ -51,7 +51,7 @@ class Nodes:
         return process
 
     def _here(self, name: str, value: str) -> str:
-        """A variable's value, with the addresses of this machine in the place of those of containers."""
+        """Return a variable's value, with addresses of this machine in place of the containers'."""
         published = {f"PORT_{number}": str(self._ports[broker, False]) for number, broker in enumerate(BROKERS, 1)}
         value = _DEFAULT.sub(lambda found: published.get(found[1], found[2]), value)
         value = _ANYWHERE.sub(lambda found: f"{found[1]}://127.0.0.1:{self._ports[name, found[1] != 'PLAINTEXT']}", value)
@@ -82,7 +82,7 @@ def test_three_brokers_replicate_one_is_killed_and_back_and_the_audit_compares_t
     assert told == [None] * 300
     for variables in nodes.variables.values():
         address, secure = health.first_listener(variables)
-        health.ask(address, secure=secure)  # as the file's health checks do
+        health.ask(address, secure=secure)  # as the health checks in docker-compose.yml do
     for name in reversed(nodes.processes):
         nodes.processes[name].stop()
     verdict = audit([nodes.directory / name for name in BROKERS], replicas=True, engine="duckdb")
@@ -97,7 +97,7 @@ def test_the_audit_of_compose_sees_every_broker() -> None:
 
 
 def test_each_image_of_compose_is_built_by_one_service_and_asked_of_no_registry() -> None:
-    """Compose builds all services at once, and an image store refuses the second image of a name while it is made."""
+    """Compose builds all services at once, and an image store rejects a second image of the same name during a build."""
     built = [service["image"] for service in SERVICES.values() if "build" in service]
     assert sorted(built) == sorted({service["image"] for service in SERVICES.values()})
     assert all("build" in service or service["pull_policy"] == "never" for service in SERVICES.values())

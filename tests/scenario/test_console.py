@@ -1,7 +1,7 @@
-"""The console in a real browser, over brokers that real requests are sent to: what a reader sees, room by room.
+"""The console in a real browser, over brokers that handle real requests: what a user sees in each view.
 
-One Chromium and one broker for all; what one test leaves is what the later ones find, so they only count on topics and ids of their own.
-`make console-pictures` runs this file and keeps the pictures of docs/console.md.
+All tests share one Chromium and one broker, and see what earlier tests left, so they check only their own topics and ids.
+`make console-pictures` runs this file and stores the screenshots of docs/console.md.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def test_a_fault_is_switched_on_with_the_token_and_the_retry_that_follows_is_see
     page.forget_token()
     page.open("/faults")
     page.find("button", "Lose the next acknowledgement of a write").click()
-    page.wait_for("Whatever changes something on this broker asks for it.")
+    page.wait_for("Every change on this broker requires it.")
     page.give_token("wrong")
     page.wait_for("That was not this broker's token.")
     assert room.broker.faults.rules == []
@@ -138,7 +138,7 @@ def test_records_in_avro_and_protobuf_are_read_by_a_schema_that_the_reader_gives
     page.open("/topics/avro/0")
     page.find("button.offset", "0").click()
     page.until(lambda: len(page.texts("pre")[0]) > 2_000, "the whole of it")
-    page.find("summary", "Records in Avro or Protobuf? Give a schema").click()
+    page.find("summary", "Records in Avro or Protobuf? Add a schema").click()
     page.find("textarea").send_keys("{}")
     page.find("form[aria-label='Avro'] button").click()
     page.give_token(TOKEN)
@@ -177,7 +177,7 @@ def test_a_hanging_transaction_is_named_and_ends_when_the_clock_is_moved(page: C
     chips = [line.rstrip().rsplit("\t", 1)[-1] for line in page.texts("tr.record")]
     assert chips == ["open pay-3"]
     page.driver.back()
-    page.wait_for("What holds readers of committed data back")
+    page.wait_for("Transactions that hold read_committed consumers back")
     (held,) = page.texts("[aria-label^='Partitions whose last stable'] tbody tr")
     assert "pay-3" in held
     assert "aborted in" in held
@@ -187,7 +187,7 @@ def test_a_hanging_transaction_is_named_and_ends_when_the_clock_is_moved(page: C
     page.find("button", "+1 min").click()
     page.wait_for("1 min 32 s ahead")
     page.find("nav a", "Transactions").click()
-    page.wait_for("Nothing: every last stable offset is at its high watermark.")
+    page.wait_for("None: every last stable offset is at its high watermark.")
 
 
 def test_a_lag_is_seen_to_grow(page: ConsolePage, room: Console) -> None:
@@ -267,13 +267,13 @@ def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.C
         with served(cluster.brokers[told], cluster.brokers[told].movable) as room:
             page = ConsolePage(chromium, room)
             page.open("/cluster")
-            page.wait_for("every partition is led")
+            page.wait_for("every partition has a leader")
             assert [line.split()[:2] for line in page.texts("[aria-label='Brokers'] tbody tr")][killed - 1] == [str(killed), "serving"]
             cluster.kill(killed)
             cluster.miss(killed)
             leader = cluster.wait_until_led("orders")
             page.wait_for(f"is led by {leader} after {killed}")
-            page.wait_for("is fenced: no word came from it")
+            page.wait_for("was fenced: its heartbeats stopped")
             page.until(lambda: page.texts("[aria-label='Brokers'] tbody tr .chip.bad") == ["fenced"], "one broker is fenced")
             page.pictures("leader-killed", height=760)
             page.open("/topics/orders/0")
@@ -298,14 +298,14 @@ def test_a_leader_that_is_killed_is_seen_and_who_leads_now(chromium: webdriver.C
 def test_from_another_host_the_page_asks_for_the_token_before_it_shows_anything(page: ConsolePage, room: Console) -> None:
     page.forget_token()
     page.open("/topics", host="another.localhost")
-    page.wait_for("shows nothing without it")
+    page.wait_for("answers nothing without it")
     assert "orders" not in page.text
     page.give_token(TOKEN)
     page.wait_for("orders")
 
 
 def file_that_describes_files() -> bytes:
-    """A FileDescriptorSet of the messages that such sets are made of."""
+    """Return a FileDescriptorSet that describes the messages of such sets."""
     from google.protobuf import descriptor_pb2
 
     files = descriptor_pb2.FileDescriptorSet()
@@ -314,6 +314,6 @@ def file_that_describes_files() -> bytes:
 
 
 def holder_batch(producer_id: int, epoch: int, value: bytes) -> bytes:
-    """A transaction's first batch."""
+    """Make a transaction's first batch."""
     records = [SimpleRecord(b"account-7", value, time_ns() // 1_000_000)]
     return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=0, transactional=True)

@@ -63,7 +63,7 @@ def member(broker: RunningBroker, *topics: str, **changes: object) -> Consumer:
 
 
 def until(condition: Callable[[], bool], what: str, *consumers: Consumer) -> None:
-    """Poll them all until it holds."""
+    """Poll all consumers until the condition holds."""
 
     def look() -> bool:
         for consumer in consumers:
@@ -78,7 +78,7 @@ def parts(consumer: Consumer) -> set[tuple[str, int]]:
 
 
 def classic(**changes: object) -> dict[str, object]:
-    """What makes a member one of the classic protocol."""
+    """Return the settings of a member of the classic protocol."""
     return {"group.protocol": "classic", "heartbeat.interval.ms": 100, "session.timeout.ms": 6000, **changes}
 
 
@@ -139,7 +139,7 @@ def group_state(client: Client) -> str:
 
 
 def test_a_group_moves_to_the_new_protocol_and_back_while_it_reads(broker: RunningBroker) -> None:
-    """The rolling upgrade of KIP-848, and the way back."""
+    """Perform the rolling upgrade of KIP-848, and the way back."""
     old, other = member(broker, "t", **classic()), member(broker, "t", **classic())
     new = None
     try:

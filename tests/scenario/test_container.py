@@ -1,4 +1,4 @@
-"""The image, OttlaContainer and docker-compose.yml on a real Docker engine; `make container` brings one where none answers."""
+"""The image, OttlaContainer and docker-compose.yml on a real Docker engine; `make container` starts one if none is running."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from client_compat.support.ports import free_port
 from tests.support.docker_engine import BASE, ROOT, answers, build_images, compose_command
 
 PATIENCE_S = 60
-LARGEST_IMAGE = 150_000_000  # bytes, of the broker's; the base image has 120 of them before container/shrink
+LARGEST_IMAGE = 150_000_000  # bytes of the broker's image; the base image has 120 MB before container/shrink
 SMALL = {"offsets.topic.num.partitions": 4, "transaction.state.log.num.partitions": 4}
 
 pytestmark = pytest.mark.skipif(not answers(), reason="no Docker engine answers (make container starts one where it may)")
@@ -35,7 +35,7 @@ def docker_client() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def images(docker_client: Any) -> dict[str, Any]:
-    """Both targets of the Dockerfile, built now."""
+    """Build both targets of the Dockerfile."""
     from docker.errors import ImageNotFound
 
     try:
@@ -46,7 +46,8 @@ def images(docker_client: Any) -> dict[str, Any]:
 
 @pytest.fixture
 def testcontainers(images: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Callable[[], Any]:
-    """Makes OttlaContainers that publish on loopback, without testcontainers' own reaper, whose image is not here."""
+    """Return a function that makes OttlaContainers which publish on loopback, without testcontainers' reaper, whose image is not
+    available."""
     from testcontainers.core.config import ConnectionMode, testcontainers_config
 
     monkeypatch.setattr(testcontainers_config, "ryuk_disabled", True)
@@ -64,7 +65,7 @@ def testcontainers(images: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> C
 
 
 def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
-    """Produce with confluent-kafka, idempotently; every one is acknowledged."""
+    """Produce idempotently with confluent-kafka; every record must be acknowledged."""
     errors = []
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "message.timeout.ms": PATIENCE_S * 1000})
     for value in values:
@@ -74,7 +75,7 @@ def produce(bootstrap: str, topic: str, values: list[bytes]) -> None:
 
 
 def consume(bootstrap: str, topic: str, count: int) -> list[bytes]:
-    """What confluent-kafka reads of a topic, as a member of a group."""
+    """Read a topic with confluent-kafka, as a group member."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "readers", "auto.offset.reset": "earliest"})
     consumer.subscribe([topic])
     found: list[bytes] = []
@@ -93,7 +94,7 @@ async def consume_with_aiokafka(bootstrap: str, topic: str, count: int) -> list[
 
 
 def wait_until_healthy(docker_client: Any, since: float, filters: dict[str, str]) -> None:
-    """Until the engine has said of a container, after `since`, that its health check passed; one that failed first is an error."""
+    """Wait until the engine reports a passed health check after `since`; a failed one is an error."""
     wanted = {**filters, "type": "container", "event": "health_status"}
     for event in docker_client.events(since=int(since), until=int(since) + PATIENCE_S, decode=True, filters=wanted):
         assert event["status"] == "health_status: healthy"
@@ -102,7 +103,7 @@ def wait_until_healthy(docker_client: Any, since: float, filters: dict[str, str]
 
 
 def advertised(bootstrap: str) -> str:
-    """Where Metadata sends clients: on Linux the container's own address would work, too, so only asking tells."""
+    """Return the address in Metadata responses: on Linux the container's own address would work too, so a client does not notice."""
     (broker,) = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=PATIENCE_S).brokers.values()
     return f"{broker.host}:{broker.port}"
 
@@ -164,7 +165,7 @@ def test_a_setting_that_is_misspelt_ends_the_start_with_its_log(testcontainers: 
 
 @pytest.fixture
 def compose(images: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
-    """Runs `docker compose`, in a project of its own that is removed with its volume."""
+    """Run `docker compose` in its own project, which is removed with its volume."""
     command = compose_command()
     if command is None:
         pytest.skip("neither docker compose nor docker-compose is installed")
@@ -175,7 +176,7 @@ def compose(images: dict[str, Any], tmp_path: Path) -> Iterator[Callable[..., su
         argv = [*command, "-f", str(ROOT / "docker-compose.yml"), "-p", project, *options]
         return subprocess.run(argv, capture_output=True, text=True, check=False, env=environment, timeout=600)
 
-    run.bootstrap = ",".join(f"localhost:{port}" for port in ports)  # type: ignore[attr-defined] # what a test needs to know beside it
+    run.bootstrap = ",".join(f"localhost:{port}" for port in ports)  # type: ignore[attr-defined] # an attribute for the tests
     yield run
     down = run("down", "--volumes", "--timeout", "20")
     assert down.returncode == 0, down.stderr

@@ -1,6 +1,6 @@
-"""Coordinators of groups and transactions across the brokers of a cluster: they move, die, bounce and go on believing in themselves.
+"""Coordinators of groups and transactions in a cluster: they move, die, restart, and act as zombies.
 
-Broker 1 coordinates at first; `t-0`, `t-1` and `t-2` are led by brokers 1, 2 and 3.
+At first, broker 1 is the coordinator; `t-0`, `t-1` and `t-2` are led by brokers 1, 2 and 3.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def play(scene: Callable[[MemberCluster], Awaitable[None]], **settings: str) -> 
 
 
 async def create(cluster: MemberCluster, name: str, *partitions: tuple[int, ...]) -> None:
-    """With these replicas, of which the first leads."""
+    """Create a topic with these replicas, of which the first leads."""
     assignments = [CreatableReplicaAssignment(index, list(replicas)) for index, replicas in enumerate(partitions)]
     answer = await cluster.ask(1, CreateTopicsRequest([CreatableTopic(name, -1, -1, assignments)]))
     assert answer.topics[0].error_code == ErrorCode.NONE
@@ -45,13 +45,13 @@ async def create(cluster: MemberCluster, name: str, *partitions: tuple[int, ...]
 
 
 async def elect(cluster: MemberCluster, place: tuple[str, int], leader: int, isr: tuple[int, ...] | None = None) -> None:
-    """The controller names a leader, and everybody hears of it."""
+    """Let the controller elect a leader, and wait until all brokers know it."""
     cluster.controller.change(*place, leader=leader, isr=None if isr is None else list(isr))
     await settle(200)
 
 
 async def written(cluster: MemberCluster) -> Producer:
-    """A transaction that is open in all three partitions."""
+    """Begin a transaction in all three partitions."""
     producer = await Producer(cluster).init(1)
     for node, place in EACH:
         assert await producer.write(node, place) == ErrorCode.NONE
@@ -59,12 +59,12 @@ async def written(cluster: MemberCluster) -> Producer:
 
 
 async def ended(cluster: MemberCluster) -> None:
-    """The transaction, in all three."""
+    """Wait until the transaction has ended in all three partitions."""
     await cluster.until(lambda: all(is_stable(cluster.members[node], place) for node, place in EACH), "it is over")
 
 
 async def prepared_and_stuck(cluster: MemberCluster) -> Producer:
-    """Committed, and decided so; the markers do not reach broker 3."""
+    """Commit a transaction whose markers do not reach broker 3."""
     producer = await written(cluster)
     cluster.members[1].plug.pull("node2")
     assert await producer.end(1) == ErrorCode.NONE

@@ -1,5 +1,5 @@
-"""The recipe of client_compat/dedupe: what no broker can do, an application that sends one event twice under two producer ids, and a crash
-between the effect and the offset's commit. Against SQLite, PostgreSQL and Redis."""
+"""The recipe of client_compat/dedupe for what no broker can prevent: an application that sends one event twice with two producer ids, and a
+crash between the effect and the offset commit. Against SQLite, PostgreSQL and Redis."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 
 async def send_all(broker: RunningBroker, times: int = 1) -> None:
-    """The same payments, each time by a new idempotent producer, as an application does that was restarted and is not sure."""
+    """Send the same payments, each time with a new idempotent producer, like a restarted application that does not know what it has
+    sent."""
     for _ in range(times):
         async with AIOKafkaProducer(bootstrap_servers=broker.bootstrap, enable_idempotence=True) as producer:
             for number in range(PAYMENTS):

@@ -1,4 +1,4 @@
-"""`make demo-cluster` in short, as a command, and its page in a real browser, as a reader sees it."""
+"""A short `make demo-cluster`, as a command, and its page in a real browser."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMEOUT_S = 400
 ACTS = ("safe", "alone", "unclean")
 SMALL, LARGE = 380, 1200
 READABLE = 4.5
-"""The least contrast of a text (WCAG 2, level AA)."""
+"""The minimum contrast of text (WCAG 2, level AA)."""
 CONTRAST = """
     const linear = v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
     const light = c => { const [r, g, b] = c.match(/[\\d.]+/g).map(v => linear(v / 255)); return .2126 * r + .7152 * g + .0722 * b; };
@@ -34,7 +34,7 @@ CONTRAST = """
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
-    """The directory of a short run, and what it printed."""
+    """Run the short demo; return its directory and output."""
     directory = tmp_path_factory.mktemp("demo") / "cluster"
     command = [sys.executable, "-m", "client_compat.demo_cluster", "--short", "--dir", str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
@@ -93,7 +93,7 @@ def test_the_page_shows_what_the_run_said(played: tuple[Path, str], chromium: we
 def test_the_page_fetches_nothing_and_says_nothing_of_errors(played: tuple[Path, str], chromium: webdriver.Chrome) -> None:
     page = played[0] / "cluster.html"
     for kind in ("browser", "performance"):
-        chromium.get_log(kind)  # what is of pages before
+        chromium.get_log(kind)  # discard messages of earlier pages
     open_page(chromium, page, width=LARGE)
     assert chromium.get_log("browser") == []
     sent = [json.loads(entry["message"])["message"] for entry in chromium.get_log("performance")]

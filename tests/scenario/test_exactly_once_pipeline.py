@@ -1,4 +1,4 @@
-"""The transactions demo on a twentieth of the flights: real clients, one transactional id, SIGKILLs."""
+"""The transactions demo with a twentieth of the flights: real clients, one transactional id, SIGKILLs."""
 
 from __future__ import annotations
 

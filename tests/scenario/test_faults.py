@@ -50,7 +50,7 @@ def script(broker: RunningBroker, *rules: str) -> None:
 
 
 def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
-    """Run `work` beside the test; call the result to wait for what it returns or raises."""
+    """Run `work` on a thread; call the result to wait for its return value or exception."""
     found: list[Any] = []
 
     def run() -> None:

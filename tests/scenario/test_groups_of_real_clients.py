@@ -1,4 +1,4 @@
-"""A group of two clients, and a commit over a SIGKILL; what the members of one client do, the client matrix shows."""
+"""A group with two different clients, and a commit over a SIGKILL; the client matrix tests groups of one client."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 @asynccontextmanager
 async def member(broker: RunningBroker, **changes: object) -> AsyncIterator[AIOKafkaConsumer]:
-    """An aiokafka member of group "g"."""
+    """Run an aiokafka member of group "g"."""
     fields: dict[str, object] = {
         "group_id": "g",
         "auto_offset_reset": "earliest",

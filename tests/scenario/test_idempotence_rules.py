@@ -1,6 +1,6 @@
-"""Each rule of idempotent produce (Kafka's ProducerStateManager), as it stands, after a SIGKILL, and after a clean restart.
+"""Each rule of idempotent produce (Kafka's ProducerStateManager): without a restart, after a SIGKILL, and after a clean restart.
 
-A rule is set up, then the log is left as it is or ended and begun again, then the rule must show.
+A test prepares the log, then leaves it or restarts it, then checks the rule.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def box(tmp_path: Path) -> LogBox:
 
 
 def nothing(box: LogBox) -> None:
-    """The log goes on."""
+    """Leave the log running."""
 
 
 def crash(box: LogBox) -> None:
@@ -43,7 +43,7 @@ every_way = pytest.mark.parametrize("between", [nothing, crash, restart])
 
 
 def refused(box: LogBox, data: bytes, *, origin: Origin = Origin.CLIENT, version: int = 0) -> ErrorCode:
-    """The error, having checked that nothing was written or remembered."""
+    """Return the error of an append, after checking that nothing was written or remembered."""
     before = (box.log.log_end_offset, box.log.size_bytes, producers(box.log), windows(box.log))
     with pytest.raises(Rejected) as caught:
         box.append(data, origin=origin, version=version)

@@ -1,7 +1,7 @@
-"""The image's root in the place of apache/kafka, cp-kafka and bitnami/kafka: as testcontainers start those, and as compose files do.
+"""The image in the place of apache/kafka, cp-kafka and bitnami/kafka: started as testcontainers and compose files start those.
 
-The scripts are those that the modules of testcontainers write (of the summer of 2026), with the same commands, variables
-and lines that they wait for. Without an engine: tests/support/image_root.py says how.
+The scripts are those that the testcontainers modules write (as of summer 2026), with the same commands, variables, and ready lines.
+It runs without a container engine, by tests/support/image_root.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def run(layer: Path, tmp_path: Path) -> Iterator[Run]:
-    """Starts containers, which end with the test."""
+    """Start containers, which end with the test."""
     running: list[Container] = []
 
     def start(env: Mapping[str, Any], command: Sequence[str] = (), **more: Any) -> Container:
@@ -141,12 +141,13 @@ consumer.subscribe(["msgs"])
 print(consumer.poll(30).value().decode())
 consumer.close()
 """
-"""Not kcat: a librdkafka as old as Debian's fails at SCRAM with every Kafka that compares nonces as it should (CVE-2024-56128)."""
+"""Clients other than kcat: Debian's librdkafka is so old that SCRAM fails with every Kafka that compares nonces correctly
+(CVE-2024-56128)."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """How a module starts the image: `script` is what it copies in when it knows the mapped port, `ready` what it waits for."""
+    """How a module starts the image: `script` is copied in when the mapped port is known; `ready` is the line that it waits for."""
 
     env: Mapping[str, Any]
     script: str
@@ -251,7 +252,7 @@ def test_a_module_of_testcontainers_starts_it_as_kafkas_image(name: str, run: Ru
     container.put(module.path, module.script, module.mode)
     container.wait_until(lambda: re.search(module.ready, container.output), "the line that the module waits for")
     print(f"{name}: ready {container.seconds:.2f} s after its start")
-    if "zookeeper-server-start /tmp" in module.script:  # Node's module waits for its port, too
+    if "zookeeper-server-start /tmp" in module.script:  # Node's module also waits for ZooKeeper's port
         container.wait_until(lambda: container.exec("nc", "-z", "localhost", "2181").returncode == 0, "ZooKeeper's port")
     if module.user:
         users = json.dumps([module.user, {**module.user, "sasl.username": "another", "sasl.password": "hush"}])
@@ -262,7 +263,7 @@ def test_a_module_of_testcontainers_starts_it_as_kafkas_image(name: str, run: Ru
     assert container.exec(*kcat, "-C", "-c", "1", "-q").stdout == "Message produced by kcat\n"
 
 
-# --- and what else images are asked for ------------------------------------------------------------------------------------------------
+# --- other uses of the images ----------------------------------------------------------------------------------------------------------
 
 
 def test_without_variables_it_is_ottlas_own_broker_and_a_word_is_a_command(run: Run) -> None:

@@ -1,4 +1,4 @@
-"""Real clients on a cluster in the test's own process, which is broken under them."""
+"""Real clients on a cluster in the test's own process, under faults."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Who is in sync, what is committed with whom, and who may lead: several real brokers on one loop, over real frames.
+"""Rules of the ISR, the high watermark and elections: several real brokers on one loop, with real frames.
 
-Numbers in docstrings are Kafka's issues (KAFKA-n) or improvement proposals (KIP-n) in which the same was once wrong, or made right.
+Numbers in docstrings are Kafka's issues (KAFKA-n) and improvement proposals (KIP-n) about the same failure.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ TWO_IN_SYNC = LogConfig(min_insync_replicas=2)
 
 
 def stand(cluster: Cluster, node: int, **fields: object) -> None:
-    """The controller's registration of the broker changes; brokers hear of it when they are told."""
+    """Change the controller's registration of a broker; brokers learn it when metadata is published."""
     rules = cluster.controller.rules
     rules.standings = rules.standings | {node: rules.standings[node]._replace(**fields)}  # type: ignore[arg-type]  # fields by name
 
 
 def asked_for(cluster: Cluster) -> list[dict[int, int]]:
-    """The in-sync sets that were proposed: broker epochs by node id."""
+    """Return the proposed ISRs: broker epochs by node id."""
     return [
         {member.broker_id: member.broker_epoch for member in request.topics[0].partitions[0].new_isr_with_epochs}
         for request in cluster.controller.asked
     ]
 
 
-# --- who joins -------------------------------------------------------------------------------------------------------------------
+# --- joining the ISR -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_follower_joins_only_with_all_that_its_leader_began_with() -> None:
-    """KAFKA-7128, scenario 17: what lies between the high watermark and the start of the epoch may be committed."""
+    """KAFKA-7128, scenario 17: records between the high watermark and the start of the epoch may be committed."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster[3].crash()
@@ -95,7 +95,7 @@ def test_a_leader_that_does_not_know_yet_that_a_follower_is_fenced_is_refused_an
 
 
 def test_a_follower_that_lost_its_disk_after_its_fetch_is_not_in_sync_by_that_fetch() -> None:
-    """KAFKA-14617 and KIP-903, scenario 19: the controller tells incarnations apart by their epochs."""
+    """KAFKA-14617 and KIP-903, scenario 19: the controller distinguishes incarnations by their epochs."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster[2].crash()
@@ -141,7 +141,7 @@ def test_a_proposal_names_the_incarnation_that_had_caught_up_also_when_the_next_
 
 
 def test_a_follower_that_would_have_to_leave_at_once_is_not_let_in() -> None:
-    """KAFKA-19996, scenario 27: with too few in sync the high watermark stands still, and who reaches it may still be far behind."""
+    """KAFKA-19996, scenario 27: with too small an ISR the high watermark does not advance, so a replica that reaches it may still lag."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
@@ -165,11 +165,11 @@ def test_a_follower_that_would_have_to_leave_at_once_is_not_let_in() -> None:
     run(scene, config=TWO_IN_SYNC)
 
 
-# --- what is committed -----------------------------------------------------------------------------------------------------------
+# --- the high watermark ----------------------------------------------------------------------------------------------------------
 
 
 def test_the_high_watermark_waits_for_who_is_about_to_join() -> None:
-    """KAFKA-4485, scenario 22: the controller may have let it in already."""
+    """KAFKA-4485, scenario 22: the controller may have added it to the ISR already."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster[2].crash()
@@ -185,7 +185,7 @@ def test_the_high_watermark_waits_for_who_is_about_to_join() -> None:
 
 
 def test_a_fenced_replica_holds_nothing_back_though_it_had_all_a_moment_ago() -> None:
-    """KAFKA-15021, scenario 23: the controller removes it from the in-sync set without a new leader epoch."""
+    """KAFKA-15021, scenario 23: the controller removes it from the ISR without a new leader epoch."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
@@ -204,7 +204,7 @@ def test_a_fenced_replica_holds_nothing_back_though_it_had_all_a_moment_ago() ->
 
 
 def test_a_min_insync_replicas_that_is_raised_holds_back_what_waits_and_lowered_lets_it_go() -> None:
-    """Scenario 29: the followers have it all the time."""
+    """Scenario 29: the followers have the records all the time."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster[3].crash()
@@ -229,7 +229,7 @@ def test_a_min_insync_replicas_that_is_raised_holds_back_what_waits_and_lowered_
 
 
 def test_a_leader_that_hears_of_another_leadership_and_of_its_own_next_one_at_once_knows_nothing_of_its_followers() -> None:
-    """KAFKA-13790, scenario 30: what a follower had of this log it may have cut for the leader in between."""
+    """KAFKA-13790, scenario 30: a follower may have truncated records of this log for the leader in between."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster[2].crash()
@@ -253,11 +253,11 @@ def test_a_leader_that_hears_of_another_leadership_and_of_its_own_next_one_at_on
     run(scene, nodes=(1, 2, 3))
 
 
-# --- who may lead ----------------------------------------------------------------------------------------------------------------
+# --- elections -------------------------------------------------------------------------------------------------------------------
 
 
 def test_what_the_last_replica_standing_took_alone_is_committed_to_nobody_so_that_one_stopped_before_it_may_lead() -> None:
-    """KIP-966, scenario 34: two of three are stopped, the last one is killed, and the first of the others to return is elected."""
+    """KIP-966, scenario 34: two of three are stopped, the last one is killed, and the first of the others to restart is elected."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
@@ -288,7 +288,7 @@ def test_what_the_last_replica_standing_took_alone_is_committed_to_nobody_so_tha
 
 
 def test_a_partition_whose_last_leader_lost_its_disk_is_served_by_nobody_until_somebody_is_elected_all_the_same() -> None:
-    """Scenario 36: an empty log that comes back is no reason for the others to cut theirs."""
+    """Scenario 36: an empty log of a restarted broker must not make the others truncate theirs."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)

@@ -1,4 +1,4 @@
-"""What a member of a cluster asks of a controller, asked of Apache Kafka's: over links, through the channel, and in envelopes."""
+"""A cluster broker's requests to Apache Kafka's controller: over links, through the channel, and in envelopes."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceBroker]
 
 
 class Place:
-    """An Ottla broker over a directory of its own, and a channel to Kafka's controller."""
+    """An Ottla broker with its own directory, and a channel to Kafka's controller."""
 
     def __init__(self, kafka: ReferenceBroker, data_dir: Path) -> None:
         self.kafka = kafka
@@ -84,7 +84,7 @@ class Place:
         return NodeClient(node, Sockets(), clock=self.clock, timers=self.timers, random=Random(1), client_id=str(OWN_ID))
 
     async def ask(self, request: Message, version: int | None = None) -> Any:
-        """The answer that a client of the Ottla broker gets."""
+        """Return the response that a client of the Ottla broker gets."""
         return await self.member.ask(request, type(request).MAX_VERSION if version is None else version)
 
     def ask_kafka(self, request: Message) -> Any:
@@ -184,7 +184,7 @@ async def test_missing_topics_are_made_by_the_controller_with_its_defaults(place
     assert await topics.auto_create(["needed"]) == {"needed": None}
     asked = MetadataRequest([MetadataRequestTopic(name="needed"), MetadataRequestTopic(name="__transaction_state")])
     made = [3, place.broker.settings.transaction_state_log_num_partitions]
-    # Kafka's broker hears of what its controller made a moment later.
+    # Kafka's broker applies its controller's decisions a moment later.
     await wait_until_async(lambda: [len(topic.partitions) for topic in place.ask_kafka(asked).topics] == made, "Kafka's broker knows both")
 
 

@@ -1,4 +1,4 @@
-"""The same requests to Apache Kafka and to this broker: no field differs but where docs/deviations.md says so."""
+"""The same requests to Apache Kafka and to Ottla: no field of a response differs except as docs/deviations.md says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random ACLs and random requests at Apache Kafka and at this broker: every answer to somebody who may do only some of it is the same."""
+"""Random ACLs and random requests to Apache Kafka and to Ottla: a client that may do only some of it gets the same responses."""
 
 from __future__ import annotations
 

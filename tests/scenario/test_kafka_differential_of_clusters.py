@@ -1,5 +1,5 @@
-"""The same requests to three brokers of Apache Kafka and to three of this project, each under a controller of Apache Kafka: no field of an
-answer differs but where docs/deviations.md says so, with all brokers there, with one stopped, with one killed, and when it is back."""
+"""The same requests to three brokers of Apache Kafka and to three of Ottla, each under Apache Kafka's controller. No field of a response
+differs except as docs/deviations.md says: with all brokers up, with one stopped, with one killed, and after its restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's own log dump reads every kind of file that the broker writes, and finds nothing wrong with it."""
+"""Apache Kafka's own log dump tool reads every kind of file that Ottla writes, without complaints."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def tools() -> Tools:
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A stopped broker's: sixty records of an idempotent producer in several segments, a committed offset, a group with a member."""
+    """The directory of a stopped broker: sixty records of an idempotent producer in several segments, a committed offset, a group
+    member."""
     data = tmp_path_factory.mktemp("dump") / "data"
     with RunningBroker(data) as broker, broker.client() as client:
         create(client, "t", configs={"index.interval.bytes": "200", "segment.bytes": str(1 << 20)})

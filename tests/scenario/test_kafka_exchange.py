@@ -1,7 +1,7 @@
-"""One data directory, two brokers in turn: Apache Kafka on what this broker wrote and the other way round, stopped cleanly and killed.
+"""One data directory for two brokers in turn: Apache Kafka on what Ottla wrote and the reverse, stopped cleanly or killed.
 
-What has to be the same on the other side: the records, the committed offsets, the topics' ids and configurations, an open transaction (it
-is ended there), and the producers' state: the last batch again is known as a duplicate, the next one is taken.
+The other broker must have the same records, committed offsets, topic ids and configurations, an open transaction (which it ends), and
+producer state: a repeated last batch is recognised as a duplicate, and the next one is accepted.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ def _kafka() -> None:
 
 
 class Ledger:
-    """What was written so far, by whichever broker, and the questions that the next one has to answer from it."""
+    """What was written so far by either broker, and checks that the next one has it."""
 
     def __init__(self) -> None:
         self.values: list[bytes] = []
         self.topic_id = b""
         self.committed = -1
-        self.holder = Holder(None, "tx", -1, -1)  # type: ignore[arg-type] # whoever asks next sets its connection
+        self.holder = Holder(None, "tx", -1, -1)  # type: ignore[arg-type] # the connection is set before each use
         self.in_transactions = 0
         self.idle = 0
-        """So many partitions of the topic "idle" have been written, each once: the others may have no directory."""
+        """Partitions of the topic "idle" that were written, each once; the others may have no directory."""
 
     def begin(self, client: Client) -> None:
-        """The topic, its configuration and the first records."""
+        """Create the topic with its configuration, and write the first records."""
         self.topic_id = create(client, "t", 2, configs={"retention.ms": "-1", "segment.bytes": str(1 << 20)}).topic_id
         create(client, "idle", 4)
         ready(client)
@@ -61,7 +61,7 @@ class Ledger:
         self.open_transaction(client)
 
     def open_transaction(self, client: Client) -> None:
-        """One transactional record in partition 1, which is neither committed nor aborted yet."""
+        """Write one transactional record to partition 1, without a commit or abort."""
         self.holder.client = client
         wait_until(lambda: self.holder.add(("t", 1)) == [0], "the partition is added")
         record = SimpleRecord(None, b"in a transaction", time_ns() // 1_000_000)
@@ -77,7 +77,7 @@ class Ledger:
         assert answer.responses[0].partition_responses[0].error_code == 0
 
     def end_transaction(self, client: Client) -> None:
-        """What the broker before left open is invisible until it is committed here."""
+        """Check that the open transaction is invisible, then commit it."""
         self.holder.client = client
         wait_until(lambda: coordinated(client, 1), "transactions have a coordinator")
         wait_until(lambda: self.holder.describe().transaction_state == "Ongoing", "the transaction is open", 20)
@@ -87,7 +87,7 @@ class Ledger:
         wait_until(lambda: committed(client) == self.in_transactions, "its record is visible")
 
     def write(self, client: Client) -> None:
-        """One more batch of two, and a commit of its offset."""
+        """Write one more batch of two, and commit its offset."""
         at = len(self.values)
         batch = [b"a%d" % at, b"b%d" % at]
         assert produce(client, "t", *batch, producer_id=PRODUCER, base_sequence=at) == at
@@ -96,7 +96,7 @@ class Ledger:
         assert commit(client, at) == 0
 
     def check(self, client: Client, window: int = 1) -> None:
-        """Everything is as it was left, and of the last batches `window` are recognized."""
+        """Check that everything is as before, and that the last `window` batches are recognised as duplicates."""
         ready(client)
         (topic,) = describe(client, "t")
         assert (topic.topic_id, len(topic.partitions)) == (self.topic_id, 2)
@@ -117,7 +117,7 @@ class Ledger:
 
 
 def ready(client: Client) -> None:
-    """Until both partitions are led and the group's coordinator answers."""
+    """Wait until both partitions have leaders and the group's coordinator answers."""
     wait_until(lambda: all(p.leader_id == 1 for topic in describe(client, "t") for p in topic.partitions), "the topic is led")
     wait_until(lambda: ready_to_read(client).error_code == 0, "the leader serves")
     wait_until(lambda: coordinated(client), "there is a coordinator", 20)
@@ -130,7 +130,7 @@ def coordinated(client: Client, kind: int = 0) -> bool:
 
 
 def transactional(client: Client) -> Holder:
-    """A producer id for "tx", as soon as there is a coordinator for it."""
+    """Get a producer id for "tx", as soon as it has a coordinator."""
     wait_until(lambda: coordinated(client, 1), "transactions have a coordinator", 20)
     answers: list[Any] = []
 
@@ -143,7 +143,7 @@ def transactional(client: Client) -> Holder:
 
 
 def committed(client: Client) -> int:
-    """How many records of partition 1 are visible to who reads committed ones only."""
+    """Return the number of records of partition 1 that read_committed consumers see."""
     data = ready_to_read(client, 1, isolation=1)
     records = bytes(data.records or b"")
     return sum(header.record_count for _, header in split_batches(records) if not header.is_control)
@@ -163,7 +163,7 @@ def ready_to_read(client: Client, index: int = 0, *, isolation: int = 0, topic: 
 
 
 def read(client: Client) -> list[bytes]:
-    """Every value of partition 0."""
+    """Return every value of partition 0."""
     data = ready_to_read(client)
     assert data.error_code == 0
     records = bytes(data.records or b"")
@@ -217,7 +217,7 @@ def test_this_broker_goes_on_with_apache_kafkas_directory_and_back(tmp_path: Pat
 
 
 class Members:
-    """Two members of the consumer protocol that share the four partitions of "t", and what the group has committed."""
+    """Two members of the consumer protocol that share the four partitions of "t", and the group's committed offsets."""
 
     def __init__(self, client: Client) -> None:
         create(client, "t", 4)
@@ -229,11 +229,11 @@ class Members:
         self.commit(client)
 
     def are_even(self) -> bool:
-        """Whether both have two partitions, under the same epoch."""
+        """Return whether both have two partitions in the same epoch."""
         return self.epochs["a"] == self.epochs["b"] and len(self.owned["a"]) == len(self.owned["b"]) == 2
 
     def step(self, client: Client) -> bool:
-        """One whole heartbeat of each, which says what it owns; whether both were taken. Takes what it is given."""
+        """Send a full heartbeat of each with its owned partitions, and adopt the assignments; return whether both were accepted."""
         (topic,) = describe(client, "t")
         errors = []
         for member, epoch in self.epochs.items():
@@ -251,7 +251,7 @@ class Members:
         assert commit(client, self.offset, member_id="a", generation_id_or_member_epoch=self.epochs["a"]) == 0
 
     def check(self, client: Client) -> None:
-        """The next broker knows both, with all that they have, under the epoch of before: nobody had to rebalance."""
+        """Check that the next broker knows both members with their partitions and epoch, so that no rebalance is needed."""
         ready(client)
         epochs, owned = dict(self.epochs), {member: list(had) for member, had in self.owned.items()}
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""An observer reads the metadata of a real Kafka: the same log byte for byte, and what that Kafka itself makes of it."""
+"""An observer replicates the metadata log of a real Kafka: the same bytes, and the same image as Kafka's own."""
 
 from __future__ import annotations
 
@@ -58,14 +58,15 @@ def kafka(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Re
 
 
 class OlderLink(NodeClient):
-    """As to a controller of Kafka 4.0: with Fetch 17 it tells half a second later what is committed, unless there is more."""
+    """A link as to a controller of Kafka 4.0: with Fetch 17 it reports a new high watermark half a second later, unless there are new
+    records."""
 
     async def call(self, request: Message, *, timeout_ms: int, version: int | None = None) -> Any:
         return await super().call(request, timeout_ms=timeout_ms, version=17)
 
 
 class Life:
-    """An observer that runs."""
+    """A running observer."""
 
     def __init__(self) -> None:
         self.published: list[Published] = []
@@ -118,7 +119,7 @@ async def life(path: Path, kafka: ReferenceBroker, *, static: bool = False, clea
 
 
 def committed_bytes(directory: Path, start: int, end: int) -> bytes:
-    """Of a metadata log that has one segment, the batches of these offsets."""
+    """Return the batches of these offsets from a metadata log with one segment."""
     (segment,) = directory.glob("*.log")
     data = segment.read_bytes()
     return b"".join(
@@ -181,7 +182,7 @@ async def test_a_late_observer_of_a_static_quorum_begins_with_a_snapshot_that_sa
             await late.sees("topic-4")
 
             def newest() -> tuple[SnapshotId, MetadataImage] | None:
-                """Their last snapshot at a place where the observer was told an image."""
+                """Return Kafka's latest snapshot at an offset for which the observer published an image."""
                 at = {published.provenance.offset + 1: published.image for published in late.published}
                 there = [found for path in theirs.iterdir() if (found := SnapshotId.of_file(path.name)) and found.end_offset in at]
                 return (max(there), at[max(there).end_offset]) if there and max(there) > loaded else None

@@ -1,4 +1,4 @@
-"""Snapshots of the metadata log: we read what a Kafka wrote and would write the same; Kafka's own dump reads what we wrote."""
+"""Snapshots of the metadata log: Ottla reads Kafka's and would write the same; Kafka's own dump tool reads Ottla's."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def tools() -> Tools:
 
 
 def snapshots_in(directory: Path) -> dict[SnapshotId, Path]:
-    """The snapshots that a node made of its log, by their ids."""
+    """Return a node's snapshots by id."""
     found = {SnapshotId.of_file(path.name): path for path in directory.iterdir()}
     return {made: path for made, path in found.items() if made is not None and made.end_offset}
 
 
 @pytest.fixture(scope="module")
 def metadata_dir(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`__cluster_metadata-0` of a Kafka that made topics, settings, a quota and a SCRAM user, and a snapshot after each few records."""
+    """`__cluster_metadata-0` of a Kafka with topics, settings, a quota and a SCRAM user, and a snapshot after every few records."""
     data = tmp_path_factory.mktemp("snapshots") / "data"
     directory = data / "__cluster_metadata-0"
     with ReferenceBroker(data, {"metadata.log.max.record.bytes.between.snapshots": "600"}) as kafka, Client(HOST, kafka.port) as client:
@@ -136,5 +136,5 @@ def test_kafkas_dump_and_its_shell_read_every_record_of_a_snapshot_that_we_wrote
 
 
 def words(kind: str) -> str:
-    """PARTITION_RECORD as partitionrecord."""
+    """Convert PARTITION_RECORD to partitionrecord."""
     return kind.replace("_", "").lower()

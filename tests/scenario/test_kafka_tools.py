@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools against a broker, and its log dump over the files that the broker wrote."""
+"""Apache Kafka's own tools against Ottla, and its log dump tool on Ottla's files."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_console_producer_and_consumer_and_consumer_groups(tools: Tools, broker:
 
 
 def position(tools: Tools, broker: RunningBroker, group: str) -> tuple[str, ...]:
-    """Topic, partition, committed offset, end, and what lies between, as the group tool describes its only partition."""
+    """Return topic, partition, committed offset, log end offset and lag, as the group tool describes the group's only partition."""
     (row,) = table(run(tools, broker, "kafka-consumer-groups", "--describe", "--group", group), "GROUP")
     return tuple(row[name] for name in ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG"))
 
 
 def reset(tools: Tools, broker: RunningBroker, group: str, topic: str, *how: str) -> str:
-    """The new offset of the only partition."""
+    """Reset the offset of the only partition; return the new offset."""
     place = ["--group", group, "--topic", topic]
     (row,) = table(run(tools, broker, "kafka-consumer-groups", "--reset-offsets", *how, *place, "--execute"), "GROUP")
     return row["NEW-OFFSET"]
@@ -145,7 +145,7 @@ def test_kafka_configs_sets_and_shows_those_of_the_broker_of_all_brokers_and_of_
 def test_offsets_deleted_records_and_log_directories(tools: Tools, broker: RunningBroker, tmp_path: Path) -> None:
     create(tools, broker, "cut")
     run(tools, broker, "kafka-console-producer", "--topic", "cut", text="a\nb\n")
-    run(tools, broker, "kafka-console-producer", "--topic", "cut", text="c\n")  # later than the others, whose times may be the same
+    run(tools, broker, "kafka-console-producer", "--topic", "cut", text="c\n")  # later, because the others' timestamps may be equal
     assert run(tools, broker, "kafka-get-offsets", "--topic", "cut").strip() == "cut:0:3"
     plan = tmp_path / "plan.json"
     plan.write_text(json.dumps({"version": 1, "partitions": [{"topic": "cut", "partition": 0, "offset": 2}]}))
@@ -209,7 +209,7 @@ def test_kafka_acls_adds_lists_and_removes(tools: Tools, tmp_path: Path) -> None
         assert "User:ann" not in run(tools, guarded, "kafka-acls", "--list")
 
 
-# --- what a controller decides in a cluster ------------------------------------------------------------------------------------
+# --- tools for controller decisions --------------------------------------------------------------------------------------------
 
 
 def test_the_node_is_its_quorums_only_voter(tools: Tools, broker: RunningBroker) -> None:

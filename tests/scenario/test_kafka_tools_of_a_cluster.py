@@ -1,5 +1,5 @@
-"""Apache Kafka's own tools at a cluster of one broker of Kafka's and two of Ottla's: they are pointed at Ottla's, and say and do what they
-say and do at Kafka's. What moves between brokers, or is away for a while, is in the end the same everywhere, to the byte.
+"""Apache Kafka's own tools on a cluster of one Kafka broker and two Ottla brokers. Pointed at Ottla's, they print and do the same as at
+Kafka's. Replicas that are moved or stopped for a while are in the end equal everywhere, byte for byte.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def ours(cluster: Cluster) -> BrokerProcess:
 
 
 def all_of(*commands: Sequence[str], tools: Tools, at: BrokerProcess) -> list[str]:
-    """What each of the tools says, two at a time; all must end well."""
+    """Run the tools, two at a time; all must succeed. Return their outputs."""
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda command: run(tools, at, *command), commands))
 
@@ -67,7 +67,7 @@ def partition_of(seen: MetadataResponse, topic: str, index: int = 0) -> Metadata
 
 
 def until_placed(cluster: Cluster, topic: str, replicas: list[int], in_sync: set[int], *, at: int = OURS) -> None:
-    """All replicas are where they should be, and those in sync that should."""
+    """Wait until the partition has these replicas and this ISR."""
 
     def holds(seen: MetadataResponse) -> bool:
         one = partition_of(seen, topic)
@@ -77,7 +77,7 @@ def until_placed(cluster: Cluster, topic: str, replicas: list[int], in_sync: set
 
 
 def create(cluster: Cluster, tools: Tools, topic: str, *assignment: int, config: Mapping[str, str] | None = None) -> None:
-    """One partition, on these brokers; a broker of Ottla's knows it afterwards."""
+    """Create a topic with one partition on these brokers; wait until an Ottla broker knows it."""
     configs = [word for name, value in (config or {}).items() for word in ("--config", f"{name}={value}")]
     replicas = ":".join(str(node) for node in assignment)
     run(tools, cluster.broker(OURS).process, "kafka-topics", "--create", "--topic", topic, "--replica-assignment", replicas, *configs)
@@ -92,7 +92,7 @@ def fill(tools: Tools, at: BrokerProcess, topic: str, lines: Sequence[str] = LIN
 
 
 def logs_of(cluster: Cluster, topic: str) -> dict[int, bytes]:
-    """By the ids of the brokers that have a directory for the only partition: what lies there of its log."""
+    """Return the log files of the only partition, by the ids of the brokers that have a directory for it."""
     found = {}
     for broker in cluster.brokers:
         directory = broker.directory / f"{topic}-0"
@@ -102,7 +102,7 @@ def logs_of(cluster: Cluster, topic: str) -> dict[int, bytes]:
 
 
 def moves(path: Path, **targets: list[int]) -> list[str]:
-    """How a tool is told what is to be where."""
+    """Write the tools' reassignment file."""
     partitions = [{"topic": topic, "partition": 0, "replicas": replicas} for topic, replicas in targets.items()]
     path.write_text(json.dumps({"version": 1, "partitions": partitions}))
     return ["--reassignment-json-file", str(path)]
@@ -183,7 +183,7 @@ def test_what_a_broker_missed_while_it_stood_still_it_has_when_it_is_killed_and_
 
 @contextmanager
 def standing_still(broker: Node) -> Iterator[None]:
-    """SIGSTOP; afterwards it is killed, and started again."""
+    """Pause a broker with SIGSTOP; afterwards kill and restart it."""
     broker.process.pause()
     try:
         yield
@@ -208,7 +208,7 @@ def look_at_who_is_away(cluster: Cluster, tools: Tools, ours: BrokerProcess, tmp
 
 
 def begin_reassignment(at: BrokerProcess, topic: str, replicas: list[int]) -> None:
-    """What the tool does not do where one of them is away."""
+    """Start a reassignment by a request, which the tool refuses to do if a broker is down."""
     asked = [ReassignableTopic(topic, [ReassignablePartition(0, replicas)])]
     with Client(HOST, at.port, client_id="mover") as client:
         answer = client.call(AlterPartitionReassignmentsRequest(topics=asked))
@@ -308,7 +308,7 @@ def test_the_shell_for_metadata_shows_the_same_in_ottlas_directory_as_in_kafkas(
 
 
 def replica_verification(tools: Tools, at: BrokerProcess, topic: str) -> str:
-    """What it says of lags first; by itself it does not end."""
+    """Return the tool's first report of lags; it does not end by itself."""
     wanted = ["--broker-list", at.bootstrap, "--topics-include", topic, "--report-interval-ms", "500", "--max-wait-ms", "100"]
     with subprocess.Popen(tools.command("kafka-replica-verification", *wanted), stdout=subprocess.PIPE, text=True) as running_tool:
         assert running_tool.stdout is not None

@@ -1,4 +1,4 @@
-"""Kafka's own tools at Ottla's controller, and at brokers under it."""
+"""Kafka's own tools against Ottla's controller and its brokers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServeProcess]:
 
 
 def at_controller(tools: Tools, brokers: ServeProcess, tool: str, *arguments: str) -> str:
-    """The output of a tool that asks the controller itself."""
+    """Run a tool that connects to the controller itself; return its output."""
     controller = brokers.start_line.split("controller on ")[1].split(")")[0]
     return good(tools.run(tool, "--bootstrap-controller", controller, *arguments))
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's transaction tool against a broker: what is open, what hangs, and how an operator ends it."""
+"""Apache Kafka's transaction tool against Ottla: open and hanging transactions, and how an operator ends them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.running_broker import RunningBroker
 from tests.support.transactions import Transactional, latest
 
 HUNG_FOR_MINUTES = "0"
-"""A transaction that the coordinator does not know hangs from its first minute on."""
+"""The tool's limit: a transaction that the coordinator does not know counts as hanging from its first minute on."""
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def tools() -> Tools:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """Producers may write in a transaction that the coordinator was not told of: so one can hang."""
+    """A broker without transaction verification, so that a transaction can hang."""
     settings = {"transaction.partition.verification.enable": "false"}
     with RunningBroker(tmp_path_factory.mktemp("tools") / "data", settings) as running:
         yield running

@@ -1,4 +1,4 @@
-"""Apache Kafka's brokers, alone and beside Ottla's, under Ottla's controller."""
+"""Apache Kafka's brokers, alone and together with Ottla's, under Ottla's controller."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_after_every_fault_what_was_acknowledged_stands_once_whole_and_on_all_re
 
 
 def test_a_node_that_is_broker_and_controller_changes_hands_under_load_and_goes_back(tmp_path: Path) -> None:
-    """Node 1 is Ottla's, Apache Kafka's, and Ottla's again; each has the cluster's metadata of the other, and leads its brokers."""
+    """Node 1 is Ottla's, Apache Kafka's, and Ottla's again. Each takes over the cluster's metadata and controls its brokers."""
     cluster = Cluster(tmp_path / "cluster", (Kind.OTTLA, Kind.KAFKA, Kind.OTTLA), combined=True)
     found = run(cluster, CLIENTS, 4, [Fault.TAKEOVER], SEED)
     assert found.faults == {(1, Fault.TAKEOVER): 2, (2, Fault.TAKEOVER): 1, (3, Fault.TAKEOVER): 1}

@@ -1,4 +1,4 @@
-"""Real clients that come in by tickets of a real KDC: Java's, librdkafka (as kcat), aiokafka and kafka-python; and a node."""
+"""Real clients that authenticate with tickets of a real KDC: Java's, librdkafka (as kcat), aiokafka and kafka-python; and a node."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def bootstrap(broker: InProcessBroker) -> str:
 
 
 def tickets_of(realm: Realm, user: str) -> dict[str, str]:
-    """Where a client of python-gssapi finds who it is."""
+    """Return environment variables with which python-gssapi finds the user's tickets."""
     return {"KRB5_CLIENT_KTNAME": str(realm.keytab(user)), "KRB5CCNAME": realm.tickets(user)}
 
 
@@ -150,11 +150,11 @@ def test_the_tools_and_the_audit_come_in(realm: Realm, broker: InProcessBroker, 
 
     assert seen(by_key) == ["t"]
     assert seen({**lines, "sasl.kerberos.keytab": str(realm.keytab("bob")), "sasl.kerberos.principal": f"bob@{realm.name}"}) == []
-    with pytest.raises(CliError, match=r"no ticket of Kerberos does it: .*http/localhost@.* not found"):
+    with pytest.raises(CliError, match=r"Kerberos authentication failed: .*http/localhost@.* not found"):
         seen({**by_key, "sasl.kerberos.service.name": "http"})
     use_properties(by_key)
     try:
-        with pytest.raises(CliError, match="'kinit -kt KEYTAB PRINCIPAL' gets it"):
+        with pytest.raises(CliError, match="get one with 'kinit -kt KEYTAB PRINCIPAL'"):
             for_aiokafka()
     finally:
         use_properties({})

@@ -1,4 +1,4 @@
-"""Known bugs of exactly-once, with the clients that have them, happen as they are documented to."""
+"""Known exactly-once bugs occur as documented, with the clients that have them."""
 
 from __future__ import annotations
 

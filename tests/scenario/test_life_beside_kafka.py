@@ -1,4 +1,4 @@
-"""A broker's life as a real controller takes it: registered, seen by clients, fenced after silence, replaced, and let go."""
+"""A broker's lifecycle under a real Kafka controller: registered, seen by clients, fenced after silence, replaced, shut down."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUICK = {"broker.session.timeout.ms": str(SESSION_MS), "broker.heartbeat.interva
 
 
 class Beside:
-    """Lives of brokers on this loop, with the machine's time and network, and what Kafka's clients see of them."""
+    """Broker lifecycles on this loop, with the machine's time and network, and the view of Kafka's clients."""
 
     def __init__(self, kafka: ReferenceBroker) -> None:
         self.kafka = kafka
@@ -45,7 +45,7 @@ class Beside:
         return NodeClient(node, Sockets(), clock=self.clock, timers=self.timers, random=Random(1), client_id="life")
 
     def broker(self, incarnation: int, port: int, previous_epoch: int = -1) -> BrokerLife:
-        """One that takes the metadata up to its own registration for read as soon as it is registered."""
+        """Make a broker that reports all metadata up to its own registration as read, as soon as it is registered."""
         controller = Node(self.kafka.node_id, HOST, self.kafka.controller_port)
         channel = ControllerChannel(
             self.connect, lambda: controller, clock=self.clock, timers=self.timers, name="life", retry_timeout_ms=INTERVAL_MS
@@ -66,7 +66,7 @@ class Beside:
         return life
 
     def seen(self) -> tuple[str, int, str | None] | None:
-        """Where Kafka's clients are sent for the broker, or None where it is fenced."""
+        """Return the address under which Kafka's clients see the broker, None if it is fenced."""
         with Client(HOST, self.kafka.port) as client:
             brokers = client.call(MetadataRequest(topics=[])).brokers
         return next(((at.host, at.port, at.rack) for at in brokers if at.node_id == BROKER_ID), None)

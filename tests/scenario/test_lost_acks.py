@@ -1,4 +1,4 @@
-"""Acknowledgements that wait for a sync get lost, idempotent clients retry: everything is in the log once, in order."""
+"""Acknowledgements that wait for a sync get lost, and idempotent clients retry: everything is in the log once, in order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT = 3000
 
 
 def stored_values(running: RunningBroker) -> list[int]:
-    """The records of partition t-0, as numbers."""
+    """Return the records of partition t-0 as numbers."""
     log = running.call(lambda broker: broker.services.partitions.get("t", 0).log)
     found: list[int] = []
     offset = 0

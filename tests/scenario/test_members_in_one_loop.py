@@ -1,4 +1,4 @@
-"""Whole members of a cluster on one loop, on a virtual clock, with a network and disks in memory."""
+"""Whole cluster brokers on one loop, with a virtual clock, and a network and disks in memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def create(cluster: MemberCluster, topic: str = "t", partitions: int = 1) 
 
 
 async def producer_ids(cluster: MemberCluster, node: int) -> InitProducerIdResponse:
-    """Asked for as a client does it, again and again."""
+    """Send InitProducerId as a client does, with retries."""
     while (answer := await cluster.ask(node, InitProducerIdRequest(None, 60_000))).error_code:
         assert answer.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
         await cluster.pass_ms(100)
@@ -232,7 +232,7 @@ def test_a_leader_that_has_just_begun_tells_no_newest_offset_before_its_epoch_is
         await cluster.until(lambda: cluster.members[2].partition("t").log.log_end_offset == 2, "it has both")
         cluster.members[1].crash()
         await cluster.pass_ms(2_000)
-        cluster.members[3].crash()  # in sync until the controller misses it, and fetches nothing
+        cluster.members[3].crash()  # it stays in the ISR until its session expires, and fetches nothing
         await cluster.until(lambda: cluster.members[2].partition("t").leads, "it leads")
         assert await newest(cluster) == (ErrorCode.OFFSET_NOT_AVAILABLE, -1)
         await cluster.until(lambda: cluster.members[2].partition("t").replica.high_watermark == 2, "all is committed")

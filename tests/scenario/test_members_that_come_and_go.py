@@ -1,6 +1,6 @@
-"""Whole members of a cluster that stop, crash, lose their disks and come back, under a controller in memory, in virtual time.
+"""Whole cluster brokers that stop, crash, lose their disks and restart, under a controller in memory, in virtual time.
 
-Numbers in docstrings are Kafka's issues (KAFKA-n) or improvement proposals (KIP-n) in which the same was once wrong, or made right.
+Numbers in docstrings are Kafka's issues (KAFKA-n) and improvement proposals (KIP-n) about the same failure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.member_cluster import MemberCluster, in_a_cluster
 
 
 async def create(cluster: MemberCluster, *replicas: int) -> None:
-    """Topic t of one partition; the first of `replicas` is preferred."""
+    """Create topic t with one partition; the first of `replicas` is preferred."""
     assignment = [CreatableReplicaAssignment(0, list(replicas))]
     answer = await cluster.ask(1, CreateTopicsRequest([CreatableTopic("t", -1, -1, assignment)]))
     assert [each.error_code for each in answer.topics] == [0]
@@ -51,7 +51,7 @@ def registrations(cluster: MemberCluster, node: int) -> list[BrokerRegistrationR
 
 
 def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_after_a_crash() -> None:
-    """KIP-966 and KAFKA-15581, scenario 35: by that the controller knows who may have lost what it was eligible to lead for."""
+    """KIP-966 and KAFKA-15581, scenario 35: so the controller knows which eligible leaders may have lost records."""
 
     async def scene(cluster: MemberCluster) -> None:
         await create(cluster, 1, 2, 3)
@@ -70,14 +70,15 @@ def test_a_broker_tells_the_epoch_with_which_it_stopped_cleanly_and_none_after_a
 
 
 def test_a_broker_that_is_to_stop_serves_and_follows_metadata_until_it_is_let_go() -> None:
-    """KAFKA-14296 and KAFKA-13858, scenario 37: it leads no more, follows who leads now, and is let go when all have seen that."""
+    """KAFKA-14296 and KAFKA-13858, scenario 37: it gives up its leaderships, follows the new leaders, and may stop when all have seen
+    that."""
 
     async def scene(cluster: MemberCluster) -> None:
         await create(cluster, 1, 2, 3)
         assert (await produce(cluster, 1, b"a")).error_code == 0
         member, slow = cluster.members[1], cluster.members[3]
         partition = member.partition("t")
-        slow.crash()  # it has not seen what the controller decides until its session is over
+        slow.crash()  # it does not see the controller's decisions until its session expires
         stopping = asyncio.ensure_future(member.stop())
         await cluster.until(lambda: cluster.controller.partition("t").leader == 2, "another leads")
         await cluster.until(lambda: partition.leader_epoch == 1 and not partition.leads, "the stopping broker knows")
@@ -119,7 +120,7 @@ def test_a_broker_that_is_to_stop_while_no_controller_is_there_serves_on_until_o
 
 
 def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now() -> None:
-    """KIP-858, scenarios 19 and 36: in a directory that the controller does not know none of them could lead again."""
+    """KIP-858, scenarios 19 and 36: a replica in a directory that the controller does not know could never lead."""
 
     async def scene(cluster: MemberCluster) -> None:
         await create(cluster, 1, 2, 3)
@@ -140,7 +141,7 @@ def test_a_broker_that_lost_its_disk_tells_where_its_replicas_are_now() -> None:
 
 
 def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads() -> None:
-    """What it led would have no leader that can take anything, as long as it goes on beating."""
+    """Otherwise its partitions would have a leader that accepts nothing, as long as it sends heartbeats."""
 
     async def scene(cluster: MemberCluster) -> None:
         await create(cluster, 1, 2, 3)
@@ -162,7 +163,7 @@ def test_a_broker_whose_disk_refuses_a_write_ends_and_another_leads() -> None:
 
 
 def test_a_broker_that_cannot_read_all_of_its_partitions_does_not_start() -> None:
-    """It would be made the leader of what it cannot serve."""
+    """Otherwise it would be elected leader of partitions that it cannot serve."""
 
     async def scene(cluster: MemberCluster) -> None:
         await create(cluster, 1, 2, 3)

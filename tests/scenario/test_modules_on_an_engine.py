@@ -1,6 +1,6 @@
-"""The image in Kafka's place on a real Docker engine: the modules of testcontainers themselves, and compose files with `docker compose`.
+"""The image in Kafka's place on a real Docker engine: the testcontainers modules themselves, and compose files with `docker compose`.
 
-How many starts are timed: OTTLA_STARTS (one). docs/in-kafkas-place.md has the figures.
+OTTLA_STARTS sets how many starts are timed (default one); docs/in-kafkas-place.md has the figures.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from client_compat.modules import MODULES, Module
 from tests.support.docker_engine import BASE, answers, build_images, compose_command
 
 STARTS = int(os.environ.get("OTTLA_STARTS", "1"))
-TAGS = ("8.0.0", "7.9.0")  # as Confluent's; Python's and Node's modules compare them
+TAGS = ("8.0.0", "7.9.0")  # like Confluent's, because Python's and Node's modules compare versions
 PATIENCE_S = 60
 READY = "Kafka Server started"
 COMPOSE_FILES = sorted((Path(__file__).parent / "compose_in_the_wild").glob("*.yml"))
@@ -34,7 +34,7 @@ pytestmark = pytest.mark.skipif(not answers(), reason="no Docker engine answers 
 
 @pytest.fixture(scope="module", autouse=True)
 def image() -> Iterator[None]:
-    """`ottla`, built now, and the tags that two modules want."""
+    """Build `ottla`, with the tags that two modules need."""
     import docker
     from docker.errors import ImageNotFound
 
@@ -65,17 +65,17 @@ def test_a_module_starts_it_and_a_client_produces_and_consumes(module: Module) -
 
 
 class Composed:
-    """A compose file in which only the names of images are others, as a project of its own below `directory`."""
+    """A compose file with only the image names replaced, as its own project below `directory`."""
 
     def __init__(self, path: Path, directory: Path, command: Sequence[str]) -> None:
         self.document = yaml.safe_load(path.read_text())
         self.directory = directory
         for service in self.document["services"].values():
-            if "zookeeper" in service["image"]:  # its own image would stay; here it cannot be pulled, and nobody asks it anything
+            if "zookeeper" in service["image"]:  # the image cannot be pulled here, and nothing uses it
                 service["entrypoint"] = ["sleep", "infinity"]
             service["image"] = "ottla"
         (directory / "compose.yml").write_text(yaml.safe_dump(self.document))
-        often = {"services": {"kafka": {"healthcheck": {"interval": "1s"}}}}  # Docker's own half a minute is only to be waited for
+        often = {"services": {"kafka": {"healthcheck": {"interval": "1s"}}}}  # instead of Docker's default of 30 s
         (directory / "often.yml").write_text(yaml.safe_dump(often))
         for name, text in self.document.get("x-files", {}).items():
             file = directory / "secrets" / Path(name).name
@@ -84,14 +84,14 @@ class Composed:
         self._argv = [*command, "-f", "compose.yml", "-f", "often.yml", "-p", f"ottla-{path.stem}-{os.getpid()}"]
 
     def run(self, *options: str, stdin: str = "") -> str:
-        """What `docker compose` says; it ended with 0."""
+        """Run `docker compose`, which must succeed; return its output."""
         argv = [*self._argv, *options]
         done = subprocess.run(argv, cwd=self.directory, input=stdin, capture_output=True, text=True, check=False, timeout=PATIENCE_S * 3)
         assert done.returncode == 0, done.stdout + done.stderr + self._logs()
         return done.stdout
 
     def up(self) -> float:
-        """Start it: the seconds from the call to the line that says ready."""
+        """Start it; return the seconds until the ready line."""
         began = time.monotonic()
         self.run("up", "-d", "--no-build", "kafka")
         argv = [*self._argv, "logs", "--follow", "kafka"]
@@ -116,7 +116,7 @@ class Composed:
 
 
 def through(client: dict[str, Any], topic: str) -> list[bytes]:
-    """What a client of this machine consumes of what it produced."""
+    """Produce and consume with a client on this machine; return what it consumed."""
     errors = []
     producer = Producer(client)
     for value in (b"one", b"two"):
@@ -152,7 +152,7 @@ def test_a_compose_file_comes_up_healthy_and_its_services_end_well(path: Path, t
         client = {"bootstrap.servers": "localhost:9094" if "EXTERNAL" in str(service) else "localhost:9092"}
         client |= dict(option.split("=", 1) for option in options)
         for topic in project.document["x-topics"]:
-            if "kafka:9092" in str(service):  # it is advertised for other containers only
+            if "kafka:9092" in str(service):  # it is advertised only to other containers
                 at = ("--bootstrap-server", "kafka:9092", "--topic", topic)
                 project.run("exec", "-T", "kafka", "/opt/kafka/bin/kafka-console-producer.sh", *at, stdin="one\ntwo\n")
                 consume = ("--from-beginning", "--max-messages", "2", "--timeout-ms", "30000")

@@ -1,4 +1,4 @@
-"""Whole members under Ottla's own controller, on one loop, on a virtual clock, with a network and disks in memory."""
+"""Whole brokers under Ottla's own controller, on one loop, with a virtual clock, and a network and disks in memory."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_acknowledged_by_all_is_on_every_member() -> None:
 
 def test_a_cordoned_broker_gets_no_new_replica_until_it_is_not_cordoned_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
     usage = shutil.disk_usage("/")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)  # the members' disks are in memory
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: usage)  # the brokers' disks are in memory
 
     async def cordon(cluster: OwnedCluster, op: int) -> None:
         change = AlterConfigsResource(ResourceType.BROKER, "2", [AlterableConfig("cordoned.log.dirs", op, None if op else "/node2")])

@@ -1,4 +1,4 @@
-"""Quotas at Apache Kafka and at Ottla: the same tools say the same, and the same load has to wait as long."""
+"""Quotas of Apache Kafka and of Ottla: the same tools print the same, and the same load is throttled for the same time."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.support.running_broker import RunningBroker
 
 
 class Kafka:
-    """The reference broker as the tools take it."""
+    """The reference broker, with the interface that the tools need."""
 
     def __init__(self, broker: ReferenceBroker) -> None:
         self.bootstrap = f"{HOST}:{broker.port}"
@@ -40,7 +40,7 @@ def tools() -> Tools:
 
 @pytest.fixture(scope="module")
 def brokers(tools: Tools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bootstrap, Bootstrap]]:
-    """Kafka's and ours."""
+    """Yield Kafka's broker and Ottla's."""
     directory = tmp_path_factory.mktemp("quotas")
     reference = ReferenceBroker(directory / "kafka")
     reference.format()
@@ -81,7 +81,7 @@ def test_kafka_configs_refuses_the_same_quotas(tools: Tools, brokers: tuple[Boot
 
 
 def _reason(told: str) -> str:
-    """The last exception that is named."""
+    """Return the last exception in the output."""
     return [line for line in told.splitlines() if "Exception: " in line][-1]
 
 
@@ -89,7 +89,7 @@ WINDOW_MS = 1_000
 
 
 def wait_until_obeyed(broker: Bootstrap, *quotas: tuple[Target, dict[str, float | None]]) -> None:
-    """Sets quotas, and one of a client that is asked until it is throttled: Kafka's brokers hear of them later than they answer."""
+    """Set quotas, and wait until one of them throttles a client: Kafka's brokers apply quotas some time after the response."""
     entries = [quota(target, **values) for target, values in quotas]
     with client_of(broker, "setter") as client:
         probe = quota((("client-id", "probe"),), request_percentage=1e-6)
@@ -108,7 +108,7 @@ def client_of(broker: Bootstrap, client_id: str) -> Client:
 
 
 def new_topic(broker: Bootstrap, name: str) -> None:
-    """With a leader."""
+    """Create a topic, and wait until it has a leader."""
     with client_of(broker, "setter") as client:
         (made,) = client.call(CreateTopicsRequest([CreatableTopic(name, 1, 1)])).topics
         assert made.error_code == 0
@@ -123,7 +123,7 @@ def produce_of(topic: str, size: int) -> ProduceRequest:
 
 
 def throttled(broker: Bootstrap) -> list[int]:
-    """What a producer, a consumer, one that asks, and one that makes topics are told to wait, each for the first time."""
+    """Return the first throttle times of a producer, a consumer, a client that sends requests, and one that creates topics."""
 
     def target(name: str) -> Target:
         return (("client-id", name),)

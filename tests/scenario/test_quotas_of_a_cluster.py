@@ -1,4 +1,4 @@
-"""Quotas in a cluster: set through any broker, obeyed by all, and by the controller for what it does itself."""
+"""Quotas in a cluster: set through any broker, enforced by all, and by the controller for its own work."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.quota_calls import ANYBODY, Target, quota
 
 
 async def set_quota(cluster: OwnedCluster, target: Target, **values: float | None) -> None:
-    """By broker 1; every broker has heard of it."""
+    """Set a quota through broker 1, and wait until every broker knows it."""
     (answer,) = (await cluster.ask(1, AlterClientQuotasRequest([quota(target, **values)]))).entries
     assert answer.error_code == 0, answer.error_message
 

@@ -1,6 +1,6 @@
-"""A partition on several real brokers of one loop: what is followed, cut, committed and answered, over real frames.
+"""A partition on several real brokers of one loop: replication, truncation, commits and responses, with real frames.
 
-Numbers in docstrings are Kafka's issues (KAFKA-n) or improvement proposals (KIP-n) in which the same was once wrong, or made right.
+Numbers in docstrings are Kafka's issues (KAFKA-n) and improvement proposals (KIP-n) about the same failure.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def test_a_follower_reaches_a_leader_that_was_away_and_one_that_has_moved() -> N
 
 
 def test_a_follower_that_restarts_does_not_cut_what_it_has_above_its_high_watermark() -> None:
-    """KIP-101, scenario 1: the last records were acknowledged, and its next leader is the follower itself."""
+    """KIP-101, scenario 1: the last records were acknowledged, and the follower itself becomes the next leader."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
@@ -118,7 +118,7 @@ def test_the_high_watermark_of_a_restarted_broker_is_the_checkpoints() -> None:
 
 
 def test_two_logs_that_went_apart_are_one_again_after_a_power_cut_of_both() -> None:
-    """KIP-101, scenario 2: both lose what was not synced, and each has led once."""
+    """KIP-101, scenario 2: both lose what was not synced, and each has been leader once."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
@@ -182,7 +182,7 @@ def test_a_new_epoch_of_the_same_leader_is_followed_anew() -> None:
 
 
 def test_the_epoch_of_a_leader_that_wrote_nothing_is_known() -> None:
-    """KAFKA-7415, scenario 6, and KAFKA-10706, scenario 5: it is told where it ended, and a log without it does not ask for ever."""
+    """KAFKA-7415, scenario 6, and KAFKA-10706, scenario 5: the follower learns where the epoch ended, and one without it does not loop."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
@@ -203,7 +203,7 @@ def test_the_epoch_of_a_leader_that_wrote_nothing_is_known() -> None:
 
 
 def test_a_follower_that_is_far_behind_the_log_start_begins_there() -> None:
-    """Scenario 16: retention has deleted what would come next; the epochs begin at the new start."""
+    """Scenario 16: retention has deleted the next records; the epochs begin at the new start."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
@@ -267,7 +267,7 @@ def test_an_unclean_election_takes_what_only_the_others_had_and_their_high_water
 
 
 def test_a_retry_is_answered_by_the_next_leader_with_the_offsets_that_it_had() -> None:
-    """Scenario 14: what a follower knows of producers is what its leader knew, also after it was cut."""
+    """Scenario 14: a follower has its leader's producer state, also after a truncation."""
 
     async def scene(cluster: Cluster) -> None:
         ours = {"producer_id": 9, "producer_epoch": 0}
@@ -364,7 +364,7 @@ def test_an_incarnation_that_has_been_replaced_is_not_served() -> None:
 
 
 def test_who_lags_leaves_the_in_sync_set_and_joins_it_again_when_it_has_all() -> None:
-    """Scenario 33, and KAFKA-13091, scenario 21: the high watermark moves when the controller has agreed."""
+    """Scenario 33, and KAFKA-13091, scenario 21: the high watermark advances when the controller has agreed."""
 
     async def scene(cluster: Cluster) -> None:
         await cluster.elect(1)
@@ -421,7 +421,7 @@ def test_a_leader_that_slept_through_an_election_fails_what_waits_and_cuts_its_l
 
 
 def test_too_few_in_sync_refuse_acks_all_alone() -> None:
-    """Scenario 70: the rest of the in-sync set is cut off."""
+    """Scenario 70: the rest of the ISR is cut off."""
 
     async def scene(cluster: Cluster) -> None:
         for node in (2, 3):

@@ -1,7 +1,7 @@
 """Known failures of replication with real processes: a broker of Apache Kafka and two of Ottla, under Kafka's controller and real load.
 
-Every partition has a replica on each broker, and each broker leads one. The cluster is one for all tests; each has a topic of its own, and
-leaves every broker running and in sync.
+Every partition has a replica on each broker, and each broker leads one. All tests share the cluster; each has its own topic and leaves
+every broker running and in sync.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @contextmanager
 def loaded(cluster: Cluster, topic: str) -> Iterator[Callable[[], None]]:
-    """An idempotent producer at work with acks=all; the function waits until it is answered anew. It has finished afterwards."""
+    """Run an idempotent producer with acks=all; yield a function that waits for its next acknowledgement. At the end it has finished."""
     cluster.create_topic(topic, PARTITIONS)
     load = Load(cluster.bootstrap, topic, cluster.directory / topic, RATE_MAX, CLIENTS)
     load.directory.mkdir()
@@ -54,7 +54,7 @@ def loaded(cluster: Cluster, topic: str) -> Iterator[Callable[[], None]]:
 
 
 def nothing_is_lost(cluster: Cluster, topic: str) -> None:
-    """All that was acknowledged is there, once and in order, and all replicas are equal."""
+    """Check that everything acknowledged is there once and in order, and that all replicas are equal."""
     cluster.settle()
     found = judge(Load(cluster.bootstrap, topic, cluster.directory / topic, RATE_MAX, CLIENTS), PARTITIONS)
     directories = [broker.directory for broker in cluster.brokers]
@@ -72,7 +72,7 @@ def nothing_is_lost(cluster: Cluster, topic: str) -> None:
 
 
 def leaders(cluster: Cluster, asked: Node, topic: str) -> set[int]:
-    """Who leads the topic's partitions, as the broker `asked` knows."""
+    """Return the leaders of the topic's partitions, according to the broker `asked`."""
     return {one.leader_id for each in cluster.seen_by(asked).topics if each.name == topic for one in each.partitions}
 
 
@@ -88,7 +88,7 @@ def test_what_was_acknowledged_survives_a_rolling_restart_and_leaders_are_back_w
 
 
 def test_a_tail_that_only_its_leader_had_is_cut_and_what_was_acknowledged_is_not(cluster: Cluster) -> None:
-    """KIP-101, scenarios 1 and 2: each broker in turn takes what its followers do not get, dies with it, and comes back."""
+    """KIP-101, scenarios 1 and 2: each broker in turn appends records that its followers do not get, is killed, and restarts."""
     with loaded(cluster, "tails") as served:
         for broker in cluster.brokers:
             cut_off(cluster, broker, Random(broker.node_id))
@@ -98,7 +98,7 @@ def test_a_tail_that_only_its_leader_had_is_cut_and_what_was_acknowledged_is_not
 
 
 def test_a_broker_that_stood_still_for_longer_than_its_session_wakes_up_fenced_and_comes_back(cluster: Cluster) -> None:
-    """KIP-841, scenarios 18 and 31: what it led is led by others, and while it is fenced its fetches do not bring it back in sync."""
+    """KIP-841, scenarios 18 and 31: others lead its partitions, and its fetches do not bring it back into the ISR while it is fenced."""
     with loaded(cluster, "asleep") as served:
         for broker in cluster.brokers:
             other = cluster.brokers[broker.node_id % len(cluster.brokers)]
@@ -112,7 +112,7 @@ def test_a_broker_that_stood_still_for_longer_than_its_session_wakes_up_fenced_a
 
 @pytest.mark.parametrize("node", [1, 3], ids=["kafka", "ottla"])
 def test_a_broker_that_comes_back_with_an_empty_disk_is_in_sync_only_with_everything_and_leads_again(cluster: Cluster, node: int) -> None:
-    """KIP-903 and KIP-858, scenario 19: its directory has a new id, too."""
+    """KIP-903 and KIP-858, scenario 19: its directory also has a new id."""
     topic, broker = f"empty-{node}", cluster.broker(node)
     with loaded(cluster, topic) as served:
         broker.process.kill()
@@ -125,7 +125,7 @@ def test_a_broker_that_comes_back_with_an_empty_disk_is_in_sync_only_with_everyt
 
 
 def test_who_stopped_cleanly_before_the_last_replica_was_killed_may_lead_and_lacks_nothing(cluster: Cluster) -> None:
-    """KIP-966, scenario 34: one is stopped, another is, the last one is killed; the second is the first to return."""
+    """KIP-966, scenario 34: one is stopped, then another, and the last one is killed; the second is the first to restart."""
     with loaded(cluster, "standing"):
         pass
     first, second, last = cluster.brokers

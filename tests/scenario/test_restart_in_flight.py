@@ -1,4 +1,4 @@
-"""Five batches in flight when the broker goes away: whoever sends them again is told where they are, however the broker went."""
+"""Five batches are in flight when the broker stops or is killed: a retry gets their original offsets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.transactions import latest
 PRODUCER = 4711
 WINDOW = 5
 NOW_MS = Clock().now_ms()
-"""A producer whose newest record is a day old is forgotten."""
+"""The current time, because producer state expires after a day."""
 
 
 def in_flight(number: int) -> ProduceRequest:

@@ -1,7 +1,7 @@
-"""The programs of client_compat/samples under examination: the right ones hold where clients are lied to, a wrong one breaks as it is to.
+"""The programs of client_compat/samples under `ottla verify`: the correct ones hold, and each mistake breaks the guarantee it should.
 
-`make verify-samples` runs all of them through all scenarios. Here, every correct program runs two scenarios, and every mistake once,
-each with another client than the one before.
+`make verify-samples` runs all of them through all scenarios. Here, every correct program runs two scenarios, and every mistake once, each
+with another client than the one before.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LIMIT_S = 120
 
 
 def verify(client: str, role: Role, scenarios: list[str], mistake: str | None = None) -> dict[str, dict[str, Any]]:
-    """What `ottla verify` says, by the scenario's name."""
+    """Return the results of `ottla verify` by scenario."""
     program = [sys.executable, "-m", f"client_compat.samples.{client}_{role}"]
     options = ["--role", role, "--records", str(RECORDS), "--timeout", "30", "--json"]
     options += [word for scenario in scenarios for word in ("--scenario", scenario)]

@@ -1,5 +1,5 @@
-"""Real clients with the properties that Ottla itself gives out for them: TLS, certificates, users by SCRAM and PLAIN, and log-ins renewed
-while records flow. What else clients meet at a locked broker is the matrix's (`security`, `rights`)."""
+"""Real clients with the properties that Ottla prints for them: TLS, certificates, SCRAM and PLAIN users, and re-authentication during
+traffic. The client matrix tests the rest of security (`security`, `rights`)."""
 
 from __future__ import annotations
 

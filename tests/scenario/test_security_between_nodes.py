@@ -1,7 +1,7 @@
-"""Brokers and controllers of both kinds in one cluster, which know each other through TLS by their certificates, or by log-ins.
+"""Brokers and controllers of both kinds in one cluster, which authenticate each other by TLS certificates or SASL.
 
-The clients' listener is open, so that nothing here works for another reason than that the nodes come in at each other: they replicate,
-elect, and carry transactions through, as where nothing is locked.
+The clients' listener is open, so that only inter-node authentication is tested: the nodes replicate, elect leaders, and complete
+transactions as without security.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ KINDS = (Kind.KAFKA, Kind.OTTLA, Kind.OTTLA)
 
 
 def between_port(cluster: Cluster, node_id: int) -> int:
-    """Of the listener at which other brokers dial this one."""
+    """Return the port of a broker's inter-broker listener."""
     return int(cluster.broker(node_id).settings["listeners"].partition("BETWEEN://")[2].partition(",")[0].rpartition(":")[2])
 
 
 def follower_fetch(port: int, tls: ssl.SSLContext | None = None) -> int | None:
-    """The error of a follower's fetch of what there is not; None where it gets no answer."""
+    """Return the error of a follower's fetch of an unknown partition; None if it gets no response."""
     fetch = FetchRequest(replica_id=3, max_wait_ms=0, topics=[FetchTopic("t", partitions=[FetchPartition(0)])])
     try:
         with Client(HOST, port, wrap=lambda plain: tls.wrap_socket(plain, server_hostname=HOST) if tls else plain) as client:
@@ -42,7 +42,7 @@ def follower_fetch(port: int, tls: ssl.SSLContext | None = None) -> int | None:
 
 
 def tls_of(directory: Path, name: str | None) -> ssl.SSLContext:
-    """As that certificate of `certified` lets a client speak it, or without one."""
+    """Make a TLS context with that certificate of `certified`, or without one."""
     context = ssl.create_default_context(cafile=directory / "ca.pem")
     if name is not None:
         context.load_cert_chain(directory / f"{name}.pem")
@@ -50,7 +50,7 @@ def tls_of(directory: Path, name: str | None) -> ssl.SSLContext:
 
 
 def written(cluster: Cluster, topic: str, config: dict[str, str]) -> list[tuple[int, bytes]]:
-    """What was acknowledged by all in sync; with a transactional id every other transaction is aborted."""
+    """Write with acks=all and return what was acknowledged; with a transactional id, abort every other transaction."""
     told: list[tuple[int, bytes]] = []
     failed: list[KafkaError] = []
 
@@ -84,7 +84,7 @@ def read(cluster: Cluster, topic: str) -> list[tuple[int, bytes]]:
 
 
 def cluster_of(directory: Path, controller: Kind) -> Cluster:
-    """Brokers of both kinds: with log-ins under Ottla's controller, with certificates under that of Kafka's broker 1."""
+    """Make a cluster of both kinds: with SASL under Ottla's controller, with certificates under the controller of Kafka's broker 1."""
     jars_or_skip()
     by_certificates = controller == Kind.KAFKA
     return Cluster(
@@ -102,9 +102,9 @@ def test_records_and_transactions_survive_their_leader_under_kafkas_controller(t
     with running(cluster_of(tmp_path, Kind.KAFKA)) as cluster:
         told: dict[str, list[tuple[int, bytes]]] = {}
         for topic, config in TOPICS.items():
-            cluster.create_topic(topic, PARTITIONS)  # each broker leads a partition and follows in two
+            cluster.create_topic(topic, PARTITIONS)  # each broker leads one partition and follows two
             told[topic] = written(cluster, topic, config)
-        for port in (between_port(cluster, 1), between_port(cluster, 2)):  # of Kafka's broker, and of Ottla's
+        for port in (between_port(cluster, 1), between_port(cluster, 2)):  # Kafka's broker and Ottla's
             assert [follower_fetch(port), follower_fetch(port, tls_of(tmp_path / "tls", None))] == [None, None]
             assert follower_fetch(port, tls_of(tmp_path / "tls", "guest")) == ErrorCode.TOPIC_AUTHORIZATION_FAILED
             assert follower_fetch(port, tls_of(tmp_path / "tls", "node")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -113,7 +113,7 @@ def test_records_and_transactions_survive_their_leader_under_kafkas_controller(t
         for topic, config in TOPICS.items():
             told[topic] += written(cluster, topic, config)
         cluster.broker(2).start()
-        cluster.settle()  # which also says that it has what it missed
+        cluster.settle()  # which also checks that it has caught up
         for topic, values in told.items():
             assert read(cluster, topic) == sorted(values)
 

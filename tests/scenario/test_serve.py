@@ -1,4 +1,4 @@
-"""`ottla serve` as a process: its start-up line, its refusals, its signals."""
+"""`ottla serve` as a process: its start-up line, its errors, its signals."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ sys.exit(main(["--port", "0", "--data-dir", sys.argv[1]]))
 
 
 def test_sigterm_ends_a_start_also_where_the_broker_is_a_containers_first_process(tmp_path: Path) -> None:
-    """Without a handler of its own the exit code would be the signal's, and the first process would not even hear it."""
+    """Without a handler the exit code would be the signal's, and process 1 of a container would ignore the signal."""
     data = str(tmp_path / "data")
     ended = subprocess.run([sys.executable, "-c", SIGNALLED_IN_ITS_START, data], capture_output=True, text=True, timeout=30, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr) == (128 + signal.SIGTERM, "", "")
@@ -97,8 +97,8 @@ MAP = "listener.security.protocol.map=SECURE:{}"
 @pytest.mark.parametrize(
     ("options", "code", "says"),
     [
-        (("--port", "65536"), 2, "argument --port: '65536' is no port: it is a number from 0 to 65535"),
-        (("--admin-port", "x"), 2, "argument --admin-port: 'x' is no port"),
+        (("--port", "65536"), 2, "argument --port: '65536' is not a port: use a number from 0 to 65535"),
+        (("--admin-port", "x"), 2, "argument --admin-port: 'x' is not a port"),
         (("--user", "a:b", "--set", MAP.format("PLAINTEXT")), 2, f"ottla serve: {MAP.format('PLAINTEXT')}: users are given"),
         (("--port-file", "{there}/no/port"), 1, "ottla serve: the port file {there}/no/port cannot be written: No such file or directory"),
         (("--data-dir", "{there}/file"), 1, "ottla serve: the data directory {there}/file cannot be created: File exists"),
@@ -106,7 +106,7 @@ MAP = "listener.security.protocol.map=SECURE:{}"
         (
             ("--admin-port", "0", "--admin-token", "two words"),
             1,
-            "ottla serve: the admin port's token (--admin-token, OTTLA_ADMIN_TOKEN) has to be ASCII",
+            "ottla serve: the admin port's token (--admin-token, OTTLA_ADMIN_TOKEN) must be ASCII",
         ),
         (("--admin-port", "{taken}"), 1, "ottla serve: cannot listen on http://127.0.0.1:{taken}, the admin port: Address already in use"),
     ],
@@ -155,7 +155,7 @@ SOURCES = ("file", "environment", "command line")
 
 
 def listeners_from(source: str, directory: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Gives listeners there; the options that tell `ottla serve` of it."""
+    """Give listeners in this source; return the options that `ottla serve` needs for it."""
     listeners = "PLAINTEXT://127.0.0.1:0"
     if source == "file":
         (directory / "server.properties").write_text(f"listeners={listeners}\n")
@@ -180,7 +180,7 @@ def test_a_lock_of_its_own_does_not_pass_over_listeners_that_were_asked_for(
     for brokers in ([], ["--brokers=3"]):
         assert main([*options, *brokers, "--fault=none"]) == 2  # which would stop the start later, and saying something else
         said = capsys.readouterr().err
-        assert f"listeners is given, too (from the {source})" in said
+        assert f"listeners is given too (from the {source})" in said
         assert lock.partition("=")[0] in said
         assert "--host and --port" in said
     assert not list(tmp_path.glob("data*"))
@@ -194,7 +194,7 @@ def test_an_address_does_not_pass_over_listeners_that_were_asked_for(
     options = ["--data-dir", str(tmp_path / "data"), "--fault=none", *listeners_from(source, tmp_path, monkeypatch)]
     assert main([*options, opener]) == 2
     said = capsys.readouterr().err
-    assert f"{opener.partition('=')[0]} opens a listener of its own, and listeners is given, too (from the {source})" in said
+    assert f"{opener.partition('=')[0]} configures the listeners, but the setting listeners is given too (from the {source})" in said
     assert main(options) == 2
     assert "listeners" not in capsys.readouterr().err  # alone they may be given: what stops the start now is the fault
 
@@ -203,7 +203,7 @@ def test_an_address_does_not_pass_over_the_listeners_of_kafkas_variables(tmp_pat
     asked = InKafkasPlace({"listeners": "PLAINTEXT://127.0.0.1:0"}, variables={"listeners": "KAFKA_LISTENERS"})
     assert main(["--data-dir", str(tmp_path / "data"), "--fault=none", "--port=0"], asked) == 2
     said = capsys.readouterr().err
-    assert "--port opens a listener of its own, and listeners is given, too (from the KAFKA_ variables): take one of them away" in said
+    assert "--port configures the listeners, but the setting listeners is given too (from the KAFKA_ variables): remove one of them" in said
     assert "(listeners comes from KAFKA_LISTENERS)" in said
 
 

@@ -26,7 +26,7 @@ from tests.support.running_broker import HOST, ServeProcess
 
 
 def leader_of(client: Client, topic: str) -> tuple[int, list[int]]:
-    """The port of the broker that leads partition 0, once it is known, and who is in sync."""
+    """Return the port of the leader of partition 0 as soon as it is known, and the ISR."""
     while True:
         answer = client.call(MetadataRequest([MetadataRequestTopic(name=topic)]))
         (found,) = answer.topics
@@ -48,13 +48,13 @@ Connect = Callable[[int], Client]
 
 
 def produce_to(port: int, value: bytes, connect: Connect = lambda port: Client(HOST, port)) -> tuple[int, int]:
-    """The error and the offset, acknowledged by all in sync."""
+    """Produce with acks=all; return the error and the offset."""
     batch = build_batch([SimpleRecord(None, value, 1_000)])
     request = ProduceRequest(None, -1, 30_000, [TopicProduceData("t", partition_data=[PartitionProduceData(0, batch)])])
     with connect(port) as client:
         while True:
             (answer,) = client.call(request, 12).responses[0].partition_responses
-            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it has not heard of it yet
+            if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:  # it has not applied its leadership yet
                 return answer.error_code, answer.base_offset
 
 
@@ -78,7 +78,7 @@ def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(
         assert [produce_to(port, b"x") for _ in range(3)] == [(0, 0), (0, 1), (0, 2)]
         assert running.stop() == 0
         process.port = 0
-        process.options += ["--tls", "--user=alice:secret"]  # which nodes keep to, too
+        process.options += ["--tls", "--user=alice:secret"]  # which applies to the nodes too
         process.start()
         context = ssl.create_default_context(cafile=tmp_path / "data.tls" / "ca.pem")
 
@@ -90,7 +90,7 @@ def test_three_brokers_of_one_command_replicate_and_have_it_all_after_a_restart(
         with alice(running.port) as client:
             port, _ = leader_of(client, "t")
         assert produce_to(port, b"y", alice) == (0, 3)
-        with pytest.raises((ConnectionError, ProtocolError)):  # it hangs up, or says in TLS that this is none
+        with pytest.raises((ConnectionError, ProtocolError)):  # the connection is closed, or answered with a TLS alert
             produce_to(port, b"z")
     log = process.log_text().splitlines()
     for said in ("The broker is RUNNING", "created topic t with 1 partition(s)", "The broker is SHUTTING_DOWN"):

@@ -1,4 +1,4 @@
-"""The documentation's site, as `make docs` builds it: it builds without a warning, its links lead somewhere, and it asks no other host."""
+"""The documentation's site, as `make docs` builds it: without warnings, with valid links, and without requests to other hosts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OF_ANOTHER_HOST = re.compile(r"""url\(\s*['"]?(?:https?:)?//|@import\s+['"](?:ht
 
 
 def build(source: Path, work: Path) -> subprocess.CompletedProcess[str]:
-    """What `make docs` runs, for a source directory; the site is `work/html`."""
+    """Run what `make docs` runs for a source directory; the site is `work/html`."""
     options = ["--fail-on-warning", "--keep-going", "--quiet", "-c", str(ROOT / "docs" / "site"), "-d", str(work / "doctrees")]
     command = [sys.executable, "-m", "sphinx", *options, str(source), str(work / "html")]
     return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
@@ -27,7 +27,7 @@ def build(source: Path, work: Path) -> subprocess.CompletedProcess[str]:
 
 @dataclass
 class Page(HTMLParser):
-    """What a page leads to, what it fetches by itself, and the anchors that it has."""
+    """A page's links, the resources that it loads, and its anchors."""
 
     links: set[str] = field(default_factory=set)
     fetched: set[str] = field(default_factory=set)
@@ -47,7 +47,7 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
-    """Every page of the site, by its file."""
+    """Return every page of the site, by its file."""
     work = tmp_path_factory.mktemp("site")
     done = build(ROOT, work)
     assert (done.returncode, done.stderr) == (0, "")

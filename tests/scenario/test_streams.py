@@ -1,4 +1,4 @@
-"""The short form of `make streams`: a stream application of Kafka's own library over one clean stop of the broker and one kill."""
+"""The short form of `make streams`: a Kafka Streams application over one clean stop of the broker and one kill."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The unit for systemd: its command is one that Ottla takes, and the broker lives with what it forbids, as far as that can be had here
-without systemd.
-"""
+"""The systemd unit: its command is valid, and the broker works under its restrictions, as far as they can be applied here without
+systemd."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ if ctypes.CDLL(None).prctl(PR_SET_MDWE, PR_MDWE_REFUSE_EXEC_GAIN, 0, 0, 0):
     sys.exit({NO_SUCH_PRCTL})
 os.execv(sys.argv[1], sys.argv[1:])
 """
-"""What MemoryDenyWriteExecute means, without seccomp; it holds for the program that takes this one's place."""
+"""Applies MemoryDenyWriteExecute without seccomp, and executes the given program."""
 LIMIT_S = 60
 
 
@@ -41,7 +40,7 @@ def service() -> configparser.SectionProxy:
 
 
 def command(service: configparser.SectionProxy, **variables: Path) -> list[str]:
-    """The words of ExecStart, with systemd's variables."""
+    """Return the words of ExecStart, with systemd's variables replaced."""
     return shlex.split(re.sub(r"\$\{(\w+)\}", lambda found: str(variables[found[1]]), service["ExecStart"]))
 
 
@@ -67,7 +66,7 @@ def test_systemd_finds_nothing_wrong_with_it_and_little_exposed(tmp_path: Path) 
     )
     exposure = re.search(r"Overall exposure level for ottla\.service: (\S+)", told.stdout)
     assert exposure is not None
-    assert float(exposure[1]) <= 1.2, told.stdout  # what docs/running-a-broker.md says
+    assert float(exposure[1]) <= 1.2, told.stdout  # as docs/running-a-broker.md says
 
 
 def test_the_broker_starts_and_stops_without_memory_that_it_could_make_executable(

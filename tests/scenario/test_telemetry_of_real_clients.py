@@ -1,4 +1,4 @@
-"""Two real clients push their metrics by themselves (KIP-714), as they do to any broker that asks; what they say is at the admin port."""
+"""Two real clients push their metrics by themselves (KIP-714), and the admin port returns them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE_S = 30.0
 
 
 def names(told: dict[str, Any]) -> set[str]:
-    """Of the metrics in one push."""
+    """Return the names of the metrics in one push."""
     return {
         metric["name"]
         for resource in told["otlp"].get("resourceMetrics", [])
@@ -36,7 +36,7 @@ def names(told: dict[str, Any]) -> set[str]:
 
 
 def until(port: int, is_there: Callable[[dict[str, Any]], bool], meanwhile: Callable[[], object] = lambda: None) -> dict[str, Any]:
-    """What a client pushed, as soon as one pushed that."""
+    """Return a client's push as soon as one satisfies the condition."""
     deadline = time.monotonic() + PATIENCE_S
     clients: list[dict[str, Any]] = []
     while time.monotonic() < deadline:

@@ -1,5 +1,5 @@
-"""A crash at any point of creating, growing or deleting a topic leaves it whole or gone: every disk operation is tried as the last one,
-once with the page cache surviving (SIGKILL) and once without it (power loss)."""
+"""A crash at any point of creating, growing or deleting a topic leaves it whole or deleted. Every disk operation is tried as the last one,
+with the page cache surviving (SIGKILL) and without (power loss)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.topic_dirs import TopicDir, dying_after
 
 Operation = Callable[[TopicDir], Awaitable[bool]]
 CALLS_MAX = 400
-"""Far more disk operations than any of these needs: that the loop ends below it is asserted."""
+"""Far more disk operations than any of these needs; the test asserts that it needs fewer."""
 
 
 async def create(opened: TopicDir) -> bool:
@@ -28,7 +28,7 @@ async def create(opened: TopicDir) -> bool:
 
 
 async def create_and_write(opened: TopicDir) -> bool:
-    """A kill between the metadata record and the directory, and amid the directory, are among its steps."""
+    """Create a topic and write to it; the steps include a kill between the metadata record and the directory, and within the directory."""
     if not await create(opened):
         return False
     try:
@@ -64,7 +64,8 @@ async def prepare(path: Path, files: MemoryFiles) -> TopicDir:
 
 
 async def crash_after(path: Path, operation: Operation, calls: int, *, power: bool) -> tuple[bool, bool, TopicDir]:
-    """Whether the operation succeeded, whether it met its end, and the directory opened again."""
+    """Run the operation on a disk that fails after so many calls; return whether it succeeded, whether the disk failed, and the reopened
+    directory."""
     files = MemoryFiles()
     opened = await prepare(path, files)
     files.on_call = dying_after(calls)
@@ -88,7 +89,7 @@ async def crash_after(path: Path, operation: Operation, calls: int, *, power: bo
 
 
 def check_whole(opened: TopicDir) -> None:
-    """Every topic of the catalog is served whole, and nothing else is."""
+    """Check that every topic of the catalog is served whole, and nothing else."""
     expected = [(topic.name, index) for topic in opened.service.catalog.topics() for index in sorted(topic.partitions)]
     assert opened.served() == sorted(expected)
     assert opened.append("bystander", 0) == 1

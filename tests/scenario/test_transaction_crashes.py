@@ -1,8 +1,7 @@
-"""Killed at any step of a transaction, the coordinator brings it to one outcome: every disk operation is tried as the last one.
+"""A coordinator that is killed at any step of a transaction recovers to one outcome. Every disk operation is tried as the last one.
 
-The steps are found by enumeration: the disk dies after n operations, for every n until the whole story goes through. What an operation may
-leave is also tried by halves, a record torn in the middle. Then the directory is opened again, as after SIGKILL, and again after another
-kill right behind the recovery.
+The disk fails after n operations, for every n until the whole transaction succeeds. Partial writes are tried too, with a record torn in the
+middle. Then the directory is opened again, as after SIGKILL, and again after another kill right after the recovery.
 """
 
 from __future__ import annotations
@@ -30,12 +29,12 @@ from tests.support.txn_dirs import TxnDir
 
 PLACES = [("t", 0), ("t", 1), ("u", 0)]
 STEPS_MAX = 400
-"""Far more disk operations than the story needs: that the loop ends below it is asserted."""
+"""Far more disk operations than a transaction needs; the test asserts that it needs fewer."""
 
 
 @dataclass
 class Told:
-    """What the producer heard: None for no answer."""
+    """The responses that the producer got: None for no response."""
 
     producer: Answer | None = None
     added: bool = False
@@ -43,7 +42,7 @@ class Told:
 
 
 def story(opened: TxnDir, told: Told, *, commit: bool, version: int) -> None:
-    """One transaction over three partitions and a group's offsets; stops where it is refused, as a client does."""
+    """Run one transaction over three partitions and a group's offsets; stop when a request is rejected, as a client does."""
     told.producer = answered(opened.init())
     if told.producer is None:
         return
@@ -64,18 +63,18 @@ def answered(answer: Answer) -> Answer | None:
 async def begin(path: Path, files: MemoryFiles) -> TxnDir:
     opened = await TxnDir(path, files=files).load()
     await opened.make_topics(("t", 2), ("u", 1), ("in", 1))
-    opened.init("another")  # takes the block of producer ids, which is the topics' affair
+    opened.init("another")  # allocates the block of producer ids now, which is not under test
     files.sync_dir(path)
     return opened
 
 
 async def killed_after(path: Path, steps: int, *, torn: bool, commit: bool, version: int) -> tuple[Told, bool, MemoryFiles]:
-    """What the producer heard, whether the disk outlived the story, and the disk as the kill left it."""
+    """Run the transaction on a disk that fails after `steps` operations; return the responses, whether the disk survived, and the disk."""
     files = MemoryFiles()
     opened = await begin(path, files)
     files.on_call = tearing_after(steps, files) if torn else dying_after(steps)
     told = Told()
-    with contextlib.suppress(Rejected):  # the disk is gone: the client hears no more
+    with contextlib.suppress(Rejected):  # the disk has failed: the client gets no more responses
         story(opened, told, commit=commit, version=version)
     outlived = is_alive(files, path)
     opened.crash()
@@ -84,7 +83,7 @@ async def killed_after(path: Path, steps: int, *, torn: bool, commit: bool, vers
 
 
 def tearing_after(calls: int, files: MemoryFiles) -> Callable[[str, Path], None]:
-    """As `dying_after`, but the last write that is begun gets half of a marker's bytes to the disk."""
+    """Like `dying_after`, but the last write reaches the disk with half of a marker's bytes."""
     dying = dying_after(calls)
     torn = False
 
@@ -102,7 +101,7 @@ def tearing_after(calls: int, files: MemoryFiles) -> Callable[[str, Path], None]
 
 
 def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
-    """One outcome everywhere, nothing in the way, and nothing that the producer was told taken back. The outcome's name."""
+    """Check that there is one outcome everywhere, consistent with the responses, and nothing left open; return the outcome's name."""
     txn = opened.txns.get("tx")
     if txn is None:
         assert told.producer is None, "an answered InitProducerId was forgotten"
@@ -129,7 +128,7 @@ def check(opened: TxnDir, told: Told, *, commit: bool) -> str:
 
 
 def check_life_goes_on(opened: TxnDir, told: Told, outcome: str, *, commit: bool, version: int) -> None:
-    """The producer that lost an answer asks again, and its next transaction works."""
+    """Check that the producer can retry the lost request, and that its next transaction works."""
     producer = told.producer
     if producer is None or outcome != "decided":
         producer = opened.init()
@@ -171,7 +170,7 @@ async def test_a_kill_at_any_step_ends_in_the_same_outcome_everywhere(tmp_path: 
 @pytest.mark.parametrize("version", [0, 2], ids=["V1", "V2"])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 async def test_a_kill_at_any_step_of_the_recovery_itself_changes_nothing(tmp_path: Path, commit: bool, version: int) -> None:
-    """The first kill comes right behind the decision; then each step of the recovery is the last one."""
+    """The first kill comes right after the decision; then each step of the recovery is tried as the last one."""
     for first in itertools.count():
         assert first < STEPS_MAX
         told, outlived, files = await killed_after(tmp_path, first, torn=False, commit=commit, version=version)
@@ -183,7 +182,7 @@ async def test_a_kill_at_any_step_of_the_recovery_itself_changes_nothing(tmp_pat
         assert steps < STEPS_MAX
         told, _, files = await killed_after(tmp_path, first, torn=False, commit=commit, version=version)
         files.on_call = dying_after(steps)
-        with contextlib.suppress(OSError, Rejected, LogDirRefused):  # a start that the disk refuses
+        with contextlib.suppress(OSError, Rejected, LogDirRefused):  # a start that fails because of the disk
             (await TxnDir(tmp_path, files=files).load()).crash()
         died = not is_alive(files, tmp_path)
         files.fds.clear()
@@ -206,7 +205,7 @@ def is_alive(files: MemoryFiles, path: Path) -> bool:
 
 
 def is_decided(files: MemoryFiles, path: Path) -> bool:
-    """Whether the log of `__transaction_state` says how "tx" ends."""
+    """Return whether the log of `__transaction_state` contains the decision for "tx"."""
     log = bytes(files.nodes[path / "__transaction_state-0" / f"{0:020}.log"].data)
     records = [record for at, header in split_batches(log) for record in iter_records(log[at : at + header.size_bytes])]
     found = [decode_record(record.key, record.value) for record in records]

@@ -1,4 +1,4 @@
-"""What readers of a log with transactions are told (reference 4.11, 9.1, 9.4): as it stands, after a SIGKILL, after a clean stop."""
+"""What readers of a log with transactions get (reference 4.11, 9.1, 9.4): without a restart, after a SIGKILL, after a clean stop."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Between = Callable[[RunningBroker], object]
 
 
 def nothing(broker: RunningBroker) -> None:
-    """The broker goes on."""
+    """Leave the broker running."""
 
 
 def killed(broker: RunningBroker) -> None:
@@ -35,7 +35,7 @@ def stopped(broker: RunningBroker) -> None:
 
 
 def killed_without_its_index(broker: RunningBroker) -> None:
-    """What a lost directory entry leaves: the aborted transactions are to be found from the log again."""
+    """Kill the broker and delete the index, as after a lost directory entry: aborted transactions must be found in the log again."""
     broker.kill()
     for index in broker.data_dir.glob("t-*/*.txnindex"):
         index.unlink()
@@ -53,7 +53,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 
 def roll(broker: RunningBroker) -> None:
-    """A new segment, unless the active one is new."""
+    """Roll to a new segment, unless the active one is empty."""
 
     def on_loop(running: Broker) -> None:
         log = running.services.partitions.get("t", 0).log
@@ -201,7 +201,7 @@ def test_open_transactions_are_described_where_they_are_open(broker: RunningBrok
         assert (known.current_txn_start_offset, known.producer_epoch) == (-1, producer.epoch)
 
 
-# --- all of it at once -----------------------------------------------------------------------------------------------------------------
+# --- random transactions ---------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -209,7 +209,7 @@ def test_open_transactions_are_described_where_they_are_open(broker: RunningBrok
 def test_readers_of_committed_records_get_the_committed_records_and_no_others(
     broker: RunningBroker, seed: int, endings: list[Between]
 ) -> None:
-    """Random transactions of five producers over two partitions, plain records between them, segments rolled, the broker killed."""
+    """Run random transactions of five producers over two partitions, with plain records, segment rolls and kills of the broker."""
     rng = random.Random(seed)
     producers = [Transactional(broker, f"tx-{n}", version=1 + n % 2).init() for n in range(5)]
     sequences: dict[tuple[int, int, int], int] = {}
@@ -242,7 +242,7 @@ def test_readers_of_committed_records_get_the_committed_records_and_no_others(
                 if rng.random() < 0.1:
                     roll(broker)
             for index in (0, 1):
-                # What is committed behind an open transaction is not readable yet, and nothing else is readable at all.
+                # Committed records after an open transaction are not readable yet; all readable records are committed.
                 assert set(committed_values(client, index=index)) <= committed[index], seed
         rng.choice(endings)(broker)
     for producer, mine in zip(producers, open_values, strict=True):

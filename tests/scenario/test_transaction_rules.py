@@ -1,6 +1,6 @@
-"""The rules of producers' ids and transactions (sections 3 and 4 of the reference), one test each, against a running broker.
+"""The rules of producer ids and transactions (sections 3 and 4 of the reference), one test each, against a running broker.
 
-Rows of decision tables are in tests/unit/broker/txns, versions of single requests in tests/wire, crashes in test_transaction_crashes.
+Decision tables are tested in tests/unit/broker/txns, versions of single requests in tests/wire, crashes in test_transaction_crashes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def producer(broker: RunningBroker, version: int, transactional_id: str = "tx") 
 
 
 def begin(broker: RunningBroker, client: Client, version: int, *values: bytes) -> Transactional:
-    """A producer with one open transaction on t-0."""
+    """Make a producer with one open transaction on t-0."""
     opened = producer(broker, version)
     if version < 2:
         opened.add(T0)
@@ -116,7 +116,7 @@ def test_the_new_timeout_counts(broker: RunningBroker, client: Client) -> None:
     assert init(client, timeout_ms=5_000).describe().transaction_timeout_ms == 5_000
 
 
-# --- 4.3, 3.5: what belongs to a transaction ----------------------------------------------------------------------------------------
+# --- 4.3, 3.5: partitions and offsets of a transaction ------------------------------------------------------------------------------
 
 
 def test_version_1_writes_only_where_it_has_added(broker: RunningBroker, client: Client) -> None:
@@ -181,7 +181,7 @@ def test_a_retry_that_changed_its_mind_is_refused(broker: RunningBroker, client:
 
 
 def test_a_late_commit_tears_the_next_transaction_of_version_1(broker: RunningBroker, client: Client) -> None:
-    """As in Kafka: nothing in the request says which transaction it means. This is why there is version 2."""
+    """As in Kafka: the request does not say which transaction it means, which is why there is version 2."""
     opened = begin(broker, client, 0, b"first")
     opened.end(commit=True)
     opened.add(T0)
@@ -219,7 +219,7 @@ def test_epochs_that_run_out_go_on_with_a_new_producer_id(broker: RunningBroker,
     old = init(client)
 
     def age(running: Broker) -> None:
-        """The id as it would be after 32,766 transactions."""
+        """Set the producer epoch as after 32,766 transactions."""
         service = running.services.txns
         (shard,) = [shard for shard in service.shards.serving() if "tx" in shard.machine.transactions]
         shard.append([TxnRecord("tx", shard.machine.transactions["tx"]._replace(producer_epoch=32_766))])
@@ -282,10 +282,10 @@ def test_a_transaction_survives_a_kill_and_is_committed_afterwards(broker: Runni
 def test_an_unused_id_expires_and_begins_anew(broker: RunningBroker, client: Client) -> None:
     before = init(client)
     broker.clock.advance(timedelta(days=7, hours=1))
-    with broker.client() as again:  # the old connection was idle for too long
+    with broker.client() as again:  # the old connection has exceeded its idle time
 
         def is_forgotten() -> bool:
-            broker.clock.advance(0.001)  # ids are looked through a partition a millisecond
+            broker.clock.advance(0.001)  # the expiry task checks one partition a millisecond
             return again.call(ListTransactionsRequest()).transaction_states == []
 
         wait_until(is_forgotten, "the id is forgotten")
@@ -293,7 +293,7 @@ def test_an_unused_id_expires_and_begins_anew(broker: RunningBroker, client: Cli
     assert (after.producer_id != before.producer_id, after.epoch) == (True, 0)
 
 
-# --- what hostile or many clients do ------------------------------------------------------------------------------------------------
+# --- malicious or many clients ------------------------------------------------------------------------------------------------------
 
 
 def test_ids_of_30_kb_work_like_any_other(broker: RunningBroker, client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Transactions over brokers of both kinds: whoever coordinates one, and whoever leads its partitions, it is whole or it is not."""
+"""Transactions over brokers of both kinds: whichever coordinates them and leads their partitions, they are atomic."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 class Writer:
-    """One transactional id. `told` are the values of the transactions of which it was told that they are committed."""
+    """The producer of one transactional id. `told` are the values of transactions that were confirmed as committed."""
 
     def __init__(self, cluster: Cluster, transactional_id: str) -> None:
         self.transactional_id = transactional_id
@@ -40,7 +40,7 @@ class Writer:
         self._producer.init_transactions(PATIENCE_S)
 
     def write(self, *, commit: bool) -> None:
-        """One record in every partition, so that every broker leads one of them."""
+        """Write one record to every partition, so that every broker leads one of them."""
         value = f"{self.transactional_id} {self._count} {commit}".encode()
         self._count += 1
         self._producer.begin_transaction()
@@ -69,7 +69,7 @@ def test_a_coordinator_of_either_kind_that_is_killed_as_soon_as_it_has_decided_l
         victim = next(writer.coordinator() for writer in writers if writer.coordinator().kind == kind)
         for writer in writers:
             writer.write(commit=True)
-        victim.process.kill()  # of the last of them at least, the markers are on their way
+        victim.process.kill()  # while the markers of at least the last one are being written
         for writer in writers:
             writer.write(commit=False)
             writer.write(commit=True)

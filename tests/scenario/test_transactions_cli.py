@@ -1,4 +1,4 @@
-"""`ottla transactions` as an operator types it, against this broker and against Apache Kafka: the same outcome, to the word."""
+"""`ottla transactions` as an operator types it, against Ottla and against Apache Kafka, with the same output."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ INTERNAL_PARTITIONS = ["--set=offsets.topic.num.partitions=4", "--set=transactio
 
 @pytest.fixture(scope="module", params=["ottla", "kafka"])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A broker that believes transactional producers, as every Kafka before 3.6 did: that is how transactions come to hang."""
+    """A broker without transaction verification, like every Kafka before 3.6, so that transactions can hang."""
     data_dir = tmp_path_factory.mktemp("tx-cli") / "data"
     if request.param == "ottla":
         off = [f"--set={name}={value}" for name, value in VERIFICATION_OFF.items()]
@@ -69,7 +69,7 @@ def run(bootstrap: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def told(bootstrap: str, *arguments: str, code: int = 0) -> Any:
-    """What the command prints as JSON."""
+    """Run the command; return its JSON output."""
     done = run(bootstrap, *arguments, "--json")
     assert done.returncode == code, done.stdout + done.stderr
     return json.loads(done.stdout)
@@ -83,7 +83,7 @@ def refused(bootstrap: str, *arguments: str, code: int = 1) -> str:
 
 
 def producer(bootstrap: str, transactional_id: str) -> tuple[int, int]:
-    """A transactional id's producer id and epoch."""
+    """Return a transactional id's producer id and epoch."""
     answers: list[Any] = []
 
     def given() -> bool:
@@ -96,7 +96,7 @@ def producer(bootstrap: str, transactional_id: str) -> tuple[int, int]:
 
 
 def write(client: Client, topic: str, transactional_id: str, holder: tuple[int, int], sequence: int = 0) -> None:
-    """A transactional batch of an hour ago, in partition 1, by a producer of transaction version 1."""
+    """Write a transactional batch with a timestamp of an hour ago to partition 1, as a producer of transaction version 1."""
     record = SimpleRecord(None, b"v", int(time.time() * 1_000) - LONG_AGO_MS)
     batch = build_batch([record], producer_id=holder[0], producer_epoch=holder[1], base_sequence=sequence, transactional=True)
     assert produce_as(client, transactional_id, batch, topic=topic, index=1, version=11).error_code == 0
@@ -164,10 +164,10 @@ def test_transactions_are_listed_and_described(bootstrap: str, client: Client, t
 
 def test_what_does_not_exist_is_said(bootstrap: str, topic: str) -> None:
     assert "TRANSACTIONAL_ID_NOT_FOUND" in refused(bootstrap, "describe", "nobody")
-    assert "no transaction that is open" in refused(bootstrap, "abort", topic, "0", "--start-offset", "5", "--yes")
+    assert "no open transaction" in refused(bootstrap, "abort", topic, "0", "--start-offset", "5", "--yes")
     assert "no partition 9" in refused(bootstrap, "abort", topic, "9", "--start-offset", "5", "--yes")
     assert "no partition 9" in refused(bootstrap, "find-hanging", "--topic", topic, "--partition", "9", code=2)
     assert "--partition needs one --topic" in refused(bootstrap, "find-hanging", "--partition", "9", code=2)
-    assert "there is no state" in refused(bootstrap, "list", "--state", "Sleeping")
+    assert "is not a state" in refused(bootstrap, "list", "--state", "Sleeping")
     with AdminClient(bootstrap) as cluster:
         assert cluster.by_leader([TopicPartition(topic, 0)])

@@ -1,5 +1,5 @@
-"""Transactions of two real clients side by side, in both transaction versions, and of the Java client on a cluster whose brokers die.
-librdkafka speaks version 1, the Java client 2 where the broker finalizes it; what each does alone, the client matrix shows."""
+"""Transactions of two real clients at the same time, in both transaction versions, and of the Java client on a cluster whose brokers die.
+librdkafka uses version 1, the Java client 2 if the broker finalizes it. The client matrix tests each alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def broker(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def topic(request: pytest.FixtureRequest, broker: RunningBroker) -> str:
-    """A topic of the test's own."""
+    """Return a topic for this test."""
     name = "".join(char if char.isalnum() else "-" for char in request.node.name)
     with broker.client() as client:
         create(client, name)
@@ -36,7 +36,7 @@ def topic(request: pytest.FixtureRequest, broker: RunningBroker) -> str:
 
 
 def confluent_read(broker: RunningBroker, topic: str, count: int) -> list[bytes | None]:
-    """The first `count` records that a reader of committed records is given."""
+    """Return the first `count` records that a read_committed consumer gets."""
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap, "group.id": "alone", "isolation.level": "read_committed", "enable.auto.commit": False}
     )
@@ -49,7 +49,7 @@ def confluent_read(broker: RunningBroker, topic: str, count: int) -> list[bytes 
 
 @pytest.fixture(scope="session")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    """The newest Java client's program; skips where there is no Java to build it with."""
+    """Build the newest Java client's program; skip the test without Java."""
     kind = CLIENTS["java"]
     try:
         kind.language.ensure_built()
@@ -65,7 +65,7 @@ def java(program: Program, broker: RunningBroker) -> Client:
 
 
 def java_transactions(java: Client, topic: str) -> None:
-    """Two transactions that commit, and one between them that aborts."""
+    """Commit two transactions, and abort one between them."""
     producer = java.producer(transactional_id=topic)
     for value in (b"first", b"aborted", b"second"):
         producer.begin()
@@ -78,7 +78,7 @@ def java_transactions(java: Client, topic: str) -> None:
 
 
 def java_read(java: Client, topic: str) -> list[bytes | None]:
-    """Every committed record up to the last stable offset."""
+    """Return every committed record up to the last stable offset."""
     consumer = java.consumer(isolation="read_committed", auto_commit=False)
     place = (topic, 0)
     consumer.assign([place])
@@ -113,7 +113,7 @@ def test_what_one_client_commits_all_others_read(broker: RunningBroker, topic: s
 
 
 def test_java_goes_on_when_each_broker_of_a_cluster_dies_in_the_midst_of_a_transaction(program: Program) -> None:
-    """So that the leader dies, and the coordinator of the transactions, and that of the group."""
+    """So the leader dies, the transaction coordinator, and the group coordinator."""
     values = [b"order-%d" % number for number in range(9)]
     with InProcessCluster(settings={"min.insync.replicas": 2}).record() as cluster:
         cluster.topics.create("orders")
@@ -133,7 +133,7 @@ def test_java_goes_on_when_each_broker_of_a_cluster_dies_in_the_midst_of_a_trans
                 cluster.restart(victim)
                 cluster.wait_in_sync("orders")
         assert java_read(java, "orders") == values
-        # The marker among the group's offsets is another one than that among the records.
+        # The markers of the group's offsets and of the records are different ones.
         wait_until(lambda: java.admin.group_offsets("readers") == {("orders", 0): len(values)}, "the last offset is committed")
         for client in (producer, consumer):
             client.close()

@@ -1,4 +1,4 @@
-"""Two brokers in one loop, on a virtual clock and a network and disks in memory: everything that happens follows from the seed."""
+"""Two brokers on one loop, with a virtual clock, and a network and disks in memory: everything that happens follows from the seed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Node:
 
 
 class Run:
-    """One run: `frames` are all answers by node, in order; `files` what is on each disk at the end."""
+    """The result of one run: `frames` are all responses by node, in order; `files` the contents of each disk at the end."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -61,7 +61,7 @@ class Run:
     async def _go(self) -> None:
         for node in self.nodes:
             await node.broker.start()
-            for _ in range(2):  # one may wait in a join while the other goes on
+            for _ in range(2):  # one may wait in a join while the other continues
                 client = MemoryClient()
                 await self.network.connect(node.host, 9092, lambda client=client: client)
                 self.clients.append(client)
@@ -116,7 +116,7 @@ def test_the_same_seed_is_the_same_run_to_the_last_byte_and_another_seed_is_anot
     threads = threading.active_count()
     first, again, other = Run(7), Run(7), Run(8)
     assert sum(map(len, first.frames)) > STEPS / 2
-    for topic in ("t", "__consumer_offsets", "__transaction_state"):  # something of each kind did happen
+    for topic in ("t", "__consumer_offsets", "__transaction_state"):  # the run used all three
         assert any(data for path, data in first.files[0].items() if path.suffix == ".log" and path.parent.name.startswith(f"{topic}-"))
     assert first.frames == again.frames
     assert first.files == again.files

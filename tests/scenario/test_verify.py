@@ -50,7 +50,7 @@ def test_a_program_that_holds_ends_with_0(tmp_path: Path) -> None:
 
 def test_a_broken_guarantee_ends_with_1_and_is_told(tmp_path: Path) -> None:
     done = verify("--scenario", "lost-ack", "--junit", str(tmp_path / "verify.xml"), "--", *PROGRAM, "plain", code=1)
-    assert "switch idempotence on" in done.stdout
+    assert "enable idempotence" in done.stdout
     assert "1 held, 1 broken" in done.stdout
     (suite,) = JUnitXml.fromfile(str(tmp_path / "verify.xml"))
     assert (suite.tests, suite.failures) == (2, 1)
@@ -68,7 +68,7 @@ def test_a_consumer_is_judged_by_its_result_command() -> None:
     result = " ".join([*MEMBER, "consumer", "--result"])
     words = ("--role", "consumer", "--scenario", "crash-restart", "--records", "40", "--result", result, "--", *MEMBER, "consumer")
     broken = verify(*words, "--append", code=1)
-    assert "effects are there twice" in broken.stdout
+    assert "effects occur twice" in broken.stdout
 
 
 def test_exposed_is_broken_only_when_that_is_asked_for() -> None:
@@ -96,7 +96,7 @@ def test_the_number_of_records_is_what_the_program_is_asked_for(tmp_path: Path) 
     [
         (("--keep", ".", "--", "true"), "not an empty directory"),
         (("--", "/no/such/program"), "/no/such/program cannot be run: No such file"),
-        (("--", "true"), "wrote no record that can be read"),
+        (("--", "true"), "wrote no readable record"),
         (("--restarts", "1", "--", *PROGRAM, "fails"), "instance 1 ended with exit code 3: no such luck"),
         (("--timeout", "1", "--", *PROGRAM, "hangs"), "did not end within 1 s"),
     ],

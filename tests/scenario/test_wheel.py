@@ -1,4 +1,4 @@
-"""What `pip install ottla` brings into somebody's environment: one name, which no module of his own stands in the way of."""
+"""What `pip install ottla` adds to a user's environment: one package, which the user's own modules cannot hide."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ CONFIG = "[tool.pytest.ini_options]\nfilterwarnings = ['error']\nasyncio_default
 
 @dataclass(frozen=True)
 class Application:
-    """Somebody's own program: where his module stands, and how he starts pytest."""
+    """A user's program: where its module is, and how pytest is started."""
 
     module: str
     command: tuple[str, ...]
     pythonpath: str = ""
 
     def write(self, to: Path, suite: str) -> None:
-        """His module, his settings and his tests."""
+        """Write the module, the settings and the tests."""
         module = to / self.module
         name = module.parent.name if module.stem == "__init__" else module.stem
         files = {
@@ -81,7 +81,7 @@ def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An environment's `bin`: the wheel, and everything of this one but Ottla, which is an editable install here."""
+    """Make an environment with the wheel, and everything of this one except Ottla, which is an editable install here; return its `bin`."""
     home = tmp_path_factory.mktemp("environment")
     venv.create(home, symlinks=True)
     python = home / "bin" / "python"

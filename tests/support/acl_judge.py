@@ -1,4 +1,4 @@
-"""Apache Kafka's own authorizer in a Java process, `client_compat/kafka/AclJudge.java`, and what it is asked, from a seed."""
+"""Apache Kafka's own authorizer in a Java process (`client_compat/kafka/AclJudge.java`), and random cases for it from a seed."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ TIMEOUT_S = 60
 PRINCIPALS = ("User:ann", "User:bob", "User:CN=ann,OU=x:y", "Group:ann", "User:Ann", EVERYBODY)
 HOSTS = ("127.0.0.1", "10.0.0.1", "0:0:0:0:0:0:0:1", WILDCARD)
 NAMES = ("a", "ab", "abc", "abd", "b", "ba", "kafka-cluster", "a.b", "A", "é", "éa", WILDCARD, "*a", "zz")
-"""None begins before `*`: asked about `!b` where there is an ACL of `!a`, Kafka looks for ever (StandardAuthorizerData.checkSection)."""
+"""No name sorts before `*`: with an ACL for `!a`, Kafka loops for ever when it checks `!b` (StandardAuthorizerData.checkSection)."""
 OPERATIONS = tuple(operation for operation in Operation if operation is not Operation.ANY)
 RESOURCES = tuple(resource for resource in Resource if resource is not Resource.ANY)
 _AUDIT = re.compile(r"\bPrincipal = ")
 
 
 class Ask(NamedTuple):
-    """`name` is None where it is asked for any resource of the type."""
+    """A question; `name` is None if it is about any resource of the type."""
 
     principal: str
     host: str
@@ -51,7 +51,7 @@ class Ask(NamedTuple):
 
 
 class AclCase(NamedTuple):
-    """What an authorizer is, and what it is asked."""
+    """An authorizer's configuration and ACLs, and the questions for it."""
 
     super_users: Sequence[str]
     is_open: bool
@@ -60,7 +60,7 @@ class AclCase(NamedTuple):
 
 
 def random_acl_case(random: Random, acls: int, asks: int) -> AclCase:
-    """Few names, principals and operations, so that much is decided by several ACLs."""
+    """Make a case with few names, principals and operations, so that often several ACLs match."""
     operations = random.sample(OPERATIONS, random.randint(2, len(OPERATIONS)))
     resources = random.sample(RESOURCES, random.randint(1, 3))
 
@@ -82,19 +82,19 @@ def random_acl_case(random: Random, acls: int, asks: int) -> AclCase:
         return Ask(random.choice(PRINCIPALS[:-1]), random.choice(HOSTS[:-1]), operation, resource, name)
 
     is_open, super_users = random.random() < 0.3, ["User:bob"] if random.random() < 0.2 else []
-    several = {astuple(each)[1:]: each for each in map(acl, range(random.randint(0, acls)))}  # one ACL twice there cannot be
+    several = {astuple(each)[1:]: each for each in map(acl, range(random.randint(0, acls)))}  # equal ACLs cannot exist twice
     return AclCase(super_users, is_open, list(several.values()), [ask() for _ in range(asks)])
 
 
 class Judgement(NamedTuple):
-    """Whether it is allowed, and the rule that Kafka's log names; None where it was asked for any resource."""
+    """The verdict, and the rule that Kafka's log names; no rule for questions about any resource."""
 
     allowed: bool
     rule: str | None
 
 
 def kafkas_judgements(cases: Iterable[AclCase]) -> list[list[Judgement]]:
-    """Kafka's answer to every question. Raises `KafkaMissing`."""
+    """Return Kafka's verdict for every question. Raises `KafkaMissing`."""
     asked = list(cases)
     orders = "".join(json.dumps(_order(case)) + "\n" for case in asked)
     with tempfile.TemporaryDirectory() as directory:

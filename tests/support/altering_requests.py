@@ -1,6 +1,6 @@
-"""Hypothesis strategies for requests that alter something: well formed, malformed and with doubled elements, about things that exist.
+"""Hypothesis strategies for requests that alter something: well formed, malformed and with duplicate elements, about existing things.
 
-Fields are filled from small pools instead of at will: a request should pass every check but the one for rights.
+Fields are drawn from small pools, so that requests often pass every check except authorization.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ TOPIC: Final = "t"
 AT_BROKERS: Final = (0, 8, 11, 12, 13, 14, 19, 20, 21, 22, 24, 25, 26, 27, 28, 30, 31, 33, 34, 37, 38, 39, 40, 42, 43, 44, 45, 47, 49, 51)
 AT_BROKERS_OF_KRAFT: Final = (57, 64, 68, 80, 81)
 AT_CONTROLLERS: Final = (19, 20, 30, 31, 33, 37, 38, 39, 40, 43, 44, 45, 49, 51, 53, 54, 56, 57, 58, 59, 62, 63, 64, 67, 70, 73, 80, 81, 82)
-"""Every API by which a client, or a node, changes something."""
+"""Every API with which a client or a node changes something."""
 
 _NAMES: Final = (TOPIC, TOPIC, "", "1", "g", "a/b", "new", "*", "kafka-cluster", "User:ann", "ann", "user", "metadata.version")
 _SETTINGS: Final = ("retention.ms", "cleanup.policy", "log.retention.ms", "interval.ms", "consumer.session.timeout.ms", "root", "no.such")
@@ -32,7 +32,7 @@ _BATCHES: Final = tuple(batch(1, 0, 0, transactional=transactional) for transact
 
 @st.composite
 def requests(draw: st.DrawFn, keys: tuple[int, ...], topic_id: bytes) -> tuple[Message, int]:
-    """A request of one of these APIs, and its version."""
+    """Draw a request of one of these APIs, and its version."""
     cls = request_class(ApiKey(draw(st.sampled_from(keys))))
     version = draw(st.integers(cls.MIN_VERSION, cls.MAX_VERSION))
     return draw(_struct(cls, version, topic_id)), version

@@ -1,4 +1,4 @@
-"""A node in a network in memory that answers as it is told: what asks other nodes can be run against it."""
+"""A scripted node in a network in memory, to test components that send requests to other nodes."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResp
 from ottla.protocol.schema import Message
 
 HANG_UP = object()
-"""What an answer may be instead of a message."""
+"""A scripted answer that closes the connection instead of sending a response."""
 Answer = Callable[[Request], Any]
 
 
 class AnsweringNode:
-    """Listens at `host`:`port`. `answer(request)` gives a response, HANG_UP, None for silence, or a future of one of them. It serves
-    `versions`, ApiVersions among them; `asked` are the requests that came, those for versions left out."""
+    """A node that listens at `host`:`port`. `answer(request)` returns a response, HANG_UP, None for no response, or a future of one of
+    them. It supports `versions`, including ApiVersions; `asked` are the received requests, except ApiVersions."""
 
     def __init__(self, network: MemoryNetwork, host: str, port: int, answer: Answer, versions: dict[int, tuple[int, int]]) -> None:
         self.answer = answer
@@ -37,12 +37,12 @@ class AnsweringNode:
         return self
 
     def stop(self) -> None:
-        """Neither listen nor keep a connection."""
+        """Stop listening, and close all connections."""
         self._place.close()
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Cut every connection."""
+        """Close every connection."""
         connections, self.connections = self.connections, []
         for connection in connections:
             connection.transport.abort()
@@ -52,7 +52,7 @@ class AnsweringNode:
 
 
 class NodesEnd(asyncio.Protocol):
-    """One connection to an answering node."""
+    """The node's end of one connection."""
 
     def __init__(self, node: AnsweringNode) -> None:
         self._node = node

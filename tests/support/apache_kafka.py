@@ -1,4 +1,4 @@
-"""What a test beside Apache Kafka needs: its jars, which Maven fetches once. Where they cannot be had, the test says so and is skipped."""
+"""Apache Kafka's jars for tests, which Maven downloads once. If they cannot be had, the test is skipped with the reason."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from client_compat.kafka.jars import KafkaMissing, jars
 
 
 def jars_or_skip() -> Path:
-    """The directory of the reference version's jars."""
+    """Return the directory of the reference version's jars, or skip the test."""
     try:
         return jars()
     except KafkaMissing as missing:

@@ -1,5 +1,5 @@
-"""Apache Kafka's own reconciliation of a consumer group's member in a Java process, `client_compat/kafka/AssignmentJudge.java`, and the
-steps that it is asked to take, from a seed."""
+"""Apache Kafka's own reconciliation of group members in a Java process (`client_compat/kafka/AssignmentJudge.java`), and random steps for
+it from a seed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ OPTIONS = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf
 TIMEOUT_S = 120
 
 TOPICS = (1, 2, 3)
-"""Topics are numbers. Only the first two exist: the third was deleted, or nobody has created it."""
+"""Topic numbers. Only the first two exist: the third was deleted or never created."""
 PARTITIONS = [(topic, partition) for topic in TOPICS for partition in range(3)]
 
 Place = tuple[int, int]
 
 
 class Step(NamedTuple):
-    """A member, its target and its heartbeat. Partitions that a member has come with the epoch in which they were assigned."""
+    """A member, its target assignment and its heartbeat. A member's partitions have the epochs in which they were assigned."""
 
     state: MemberState
     epoch: int
@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 def random_step(random: Random) -> Step:
-    """Few partitions and epochs, so that each rule meets each other."""
+    """Make a step with few partitions and epochs, so that the rules interact."""
     epoch = random.randint(1, 4)
     places = random.sample(PARTITIONS, len(PARTITIONS))
     mine, waived = random.randint(0, 4), random.choice((0, 0, 1, 2))
@@ -67,7 +67,7 @@ def random_step(random: Random) -> Step:
 
 
 def kafkas_members(steps: Iterable[Step]) -> list[dict[str, Any] | None]:
-    """Each member after its step, None where it is fenced. Raises `KafkaMissing`."""
+    """Return each member after its step, None if it was fenced. Raises `KafkaMissing`."""
     orders = "".join(json.dumps(_order(step)) + "\n" for step in steps)
     with tempfile.TemporaryDirectory() as directory:
         argv = [java(), *OPTIONS, "-cp", f"{jars()}/*", str(SOURCE)]

@@ -1,7 +1,7 @@
-"""What a broker goes through before its directory is audited, the same for Ottla and Apache Kafka.
+"""A workload after which a broker's directory is audited, the same for Ottla and Apache Kafka.
 
 `python -m tests.support.audited_workload DIR` runs it on an Apache Kafka that it starts and kills, and copies the segments and checkpoints
-to DIR: so tests/golden/kafka_log was made.
+to DIR. This is how tests/golden/kafka_log was made.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _producer(bootstrap: str, **settings: Any) -> Producer:
 
 
 class _Rows:
-    """Values with a number of their own, so that a business key twice would be a duplicate."""
+    """Generates values with unique numbers, so that a repeated business key would be a duplicate."""
 
     def __init__(self) -> None:
         self._next = 0
@@ -40,7 +40,7 @@ class _Rows:
 
 
 def run(bootstrap: str) -> None:
-    """Idempotent producers with every codec, transactions that commit, abort, are fenced, and carry offsets; one is left open."""
+    """Run idempotent producers with every codec, and transactions that commit, abort, are fenced, and include offsets; leave one open."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(name, count, 1) for name, count in TOPICS.items()]).values():
         future.result(TIMEOUT_S)
@@ -74,7 +74,7 @@ def run(bootstrap: str) -> None:
 
 
 def _copy(bootstrap: str) -> None:
-    """Consume, transform, produce, with the offsets in the transaction."""
+    """Consume, transform and produce, with the offsets in the transaction."""
     settings = {"bootstrap.servers": bootstrap, "group.id": "copy", "enable.auto.commit": False, "isolation.level": "read_committed"}
     reader = Consumer(settings)
     place = TopicPartition("payments", 0, 0)
@@ -91,7 +91,7 @@ def _copy(bootstrap: str) -> None:
 
 
 def copy_logs(data_dir: Path, target: Path) -> None:
-    """Segments and text checkpoints: what an audit reads. Indexes, preallocated at 10 MB, stay behind, and the cluster's metadata."""
+    """Copy what an audit reads: segments and text checkpoints. Indexes (preallocated at 10 MB) and metadata are left out."""
     for file in sorted(data_dir.glob("*-*/*.log")):
         if not file.parent.name.startswith("__cluster_metadata"):
             (target / file.parent.name).mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def copy_logs(data_dir: Path, target: Path) -> None:
 
 
 def main() -> None:
-    """Make the golden directory anew."""
+    """Recreate the golden directory."""
     from client_compat.kafka.reference import ReferenceBroker
 
     with tempfile.TemporaryDirectory() as scratch, ReferenceBroker(Path(scratch) / "data") as kafka:

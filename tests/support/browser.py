@@ -1,4 +1,4 @@
-"""A real browser without a window: Chromium, driven over WebDriver. Tests that need it are skipped where it is not installed."""
+"""Headless Chromium, driven over WebDriver. Tests that need it are skipped if it is not installed."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 CHROMIUM, DRIVER = "chromium", "chromedriver"
 CSS, ID = "css selector", "id"
-"""How elements are found (WebDriver's own names)."""
+"""Locator strategies, under WebDriver's names."""
 ARGUMENTS = ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars")
-"""Tests may run as root and in containers, where Chromium's own sandbox cannot."""
+"""Without Chromium's sandbox, which does not work as root and in containers."""
 
 
 @contextmanager
 def browser() -> Iterator[webdriver.Chrome]:
-    """Chromium, ended with the block."""
+    """Run Chromium while the context lasts."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: run `make setup`")
     program, driver = shutil.which(CHROMIUM), shutil.which(DRIVER)
     if program is None or driver is None:
@@ -40,7 +40,7 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 
 def open_page(found: webdriver.Chrome, page: Path, *, width: int, dark: bool = False) -> None:
-    """As a reader with a screen of that width sees it, who likes it light or dark."""
+    """Open a page with the given screen width and colour scheme."""
     scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
     found.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
     found.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})

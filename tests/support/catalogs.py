@@ -1,4 +1,4 @@
-"""A catalog that carries out what the deciding functions say, without a log: for tests of decisions."""
+"""A catalog that applies the effects of decisions without a log, for tests of the deciding functions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NODE = 1
 
 
 class LiveCatalog:
-    """`run` applies the effects of a decision; `replayed` is a second catalog made from the bytes of all records so far."""
+    """A catalog. `run` applies the effects of a decision; `replayed` is a second catalog made from the bytes of all records so far."""
 
     def __init__(self) -> None:
         self.settings = BrokerSettings()
@@ -51,12 +51,12 @@ class LiveCatalog:
 
 
 def code_of(error: Rejected | None) -> ErrorCode:
-    """The error's code, NONE when there is no error."""
+    """Return the error's code, NONE without an error."""
     return ErrorCode.NONE if error is None else error.code
 
 
 def state_of(catalog: Catalog) -> object:
-    """Everything that a catalog can be asked, for comparing two of them."""
+    """Return all of a catalog's state, to compare two catalogs."""
     topics = catalog.topics()
     return (
         [

@@ -1,4 +1,4 @@
-"""Keys and certificates of a test, in every form in which users have them."""
+"""Keys and certificates for tests, in every file format that users have."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ KEYTOOL = shutil.which("keytool")
 
 
 class Certificates:
-    """An authority's, a server's and a client's. `of` issues another one; each file has the key, as PKCS#8, and its chain."""
+    """An authority with certificates for a server and a client. `of` issues another; each file has the PKCS#8 key and its chain."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ class Certificates:
         self.client = self.of("client", "ann@example.org", common_name="ann")
 
     def of(self, file: str, *names: str, common_name: str | None = None, unit: str | None = None, rsa: bool = False) -> Path:
-        """Without a unit its name is one that no other has. The key is of an elliptic curve, or else RSA's."""
+        """Issue a certificate. Without a unit its subject is unique. The key is elliptic, or RSA."""
         kind = trustme.KeyType.RSA if rsa else trustme.KeyType.ECDSA
         issued = self._authority.issue_cert(
             *names, common_name=common_name, organization_name="Ottla's, tests", organization_unit_name=unit, key_type=kind
@@ -39,7 +39,7 @@ class Certificates:
         return path
 
     def weak(self, file: str, digest: str, bits: int = 2048) -> Path:
-        """A server's RSA key and chain, the leaf signed with such a digest, and the authority as a file beside it, -ca.pem."""
+        """Issue a server's RSA certificate that is signed with the given digest; the authority is in a file beside it, -ca.pem."""
         made = {part: str(self._directory / f"{file}-{part}.pem") for part in ("ca", "ca-key", "key", "request", "leaf")}
         self_signed = ("-x509", "-newkey", "rsa:2048", "-nodes", "-days", "9", "-subj", "/CN=weak ca")
         _run("openssl", "req", *self_signed, "-keyout", made["ca-key"], "-out", made["ca"])
@@ -53,7 +53,7 @@ class Certificates:
         return path
 
     def pem_settings(self, prefix: str = "") -> dict[str, str]:
-        """A server's, with clients that this authority's certificates let in."""
+        """Return the settings of a server that accepts clients with this authority's certificates."""
         found = {
             "keystore.type": "PEM",
             "keystore.location": str(self.server),
@@ -63,17 +63,17 @@ class Certificates:
         return {f"{prefix}ssl.{name}": text for name, text in found.items()}
 
     def pkcs12(self, file: Path) -> Path:
-        """The server's key and chain in a store that OpenSSL made."""
+        """Write the server's key and chain to a PKCS#12 store with OpenSSL."""
         path = self._directory / f"{file.stem}.p12"
         _run("openssl", "pkcs12", "-export", "-in", str(file), "-out", str(path), "-passout", f"pass:{PASSWORD}", "-name", "server")
         return path
 
     def jks(self, file: Path, key_password: str = PASSWORD) -> Path:
-        """The same in Java's own kind of store."""
+        """Write the server's key and chain to a JKS store."""
         return self.of_keytool(file, "JKS", key_password)
 
     def of_keytool(self, file: Path, kind: str, key_password: str = PASSWORD) -> Path:
-        """The same in a store that keytool made."""
+        """Write the server's key and chain to a store with keytool."""
         path = self._directory / f"{file.stem}.{kind.lower()}"
         passwords = ("-srcstorepass", PASSWORD, "-deststorepass", PASSWORD, "-destkeypass", key_password)
         stores = ("-srckeystore", str(self.pkcs12(file)), "-destkeystore", str(path), "-deststoretype", kind)
@@ -81,19 +81,19 @@ class Certificates:
         return path
 
     def truststore(self, kind: str) -> Path:
-        """The authority's certificate in a store that keytool made."""
+        """Write the authority's certificate to a store with keytool."""
         path = self._directory / f"trust.{kind.lower()}"
         path.unlink(missing_ok=True)
         self.trust(path, kind)
         return path
 
     def trust(self, store: Path, kind: str) -> None:
-        """Puts the authority's certificate into a store, as one that is trusted."""
+        """Add the authority's certificate to a store as a trusted one."""
         where = ("-keystore", str(store), "-storetype", kind, "-storepass", PASSWORD)
         _run("keytool", "-importcert", "-noprompt", "-alias", "ca", "-file", str(self.ca), *where)
 
     def openssl_truststore(self) -> Path:
-        """The authority's certificate in a store that OpenSSL made."""
+        """Write the authority's certificate to a store with OpenSSL."""
         path = self._directory / "openssl.p12"
         _run("openssl", "pkcs12", "-export", "-nokeys", "-in", str(self.ca), "-out", str(path), "-passout", f"pass:{PASSWORD}")
         return path

@@ -1,4 +1,4 @@
-"""Plays the runtime's part for one classic group: applies what is decided and collects the answers by ticket."""
+"""Drives one classic group as the runtime does: applies decisions, and collects the responses by ticket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WALL_MS = 1_700_000_000_000
 
 
 def subscription(*topics: str) -> bytes:
-    """What a consumer sends to its leader, version 0 without user data."""
+    """Encode a consumer's subscription, version 0 without user data."""
     body = b"".join(pack(">h", len(topic)) + topic.encode() for topic in topics)
     return pack(">hi", 0, len(topics)) + body + pack(">i", -1)
 
@@ -25,7 +25,7 @@ RANGE = (JoinProtocol("range", subscription("t")),)
 
 
 class GroupDriver:
-    """One group under test. Tickets are numbers; `answers[ticket]` appears when the group answered."""
+    """A driver of one group. Tickets are numbers; `answers[ticket]` appears when the group has responded."""
 
     def __init__(self, *, initial_delay_ms: int = 0, max_size: int = 2**31 - 1) -> None:
         self.config = ClassicConfig(initial_rebalance_delay_ms=initial_delay_ms, max_size=max_size)
@@ -41,7 +41,7 @@ class GroupDriver:
         return Now(self.mono_ms, WALL_MS + self.mono_ms)
 
     def join(self, member_id: str = "", **changes: object) -> int:
-        """Send a JoinGroup; returns its ticket."""
+        """Send a JoinGroup; return its ticket."""
         self._ids += 1
         fields: dict[str, object] = {
             "member_id": member_id,
@@ -72,7 +72,7 @@ class GroupDriver:
         return errors
 
     def pass_ms(self, delta_ms: int) -> None:
-        """Let time pass as the runtime would: the group is woken at each of its deadlines."""
+        """Advance the time; the group is woken at each of its deadlines, as the runtime does."""
         end = self.mono_ms + delta_ms
         while (deadline := self.group.next_deadline()) is not None and deadline <= end:
             self.mono_ms = max(self.mono_ms, deadline)
@@ -99,7 +99,7 @@ class GroupDriver:
         return answer
 
     def stable(self, *instance_ids: str | None, **changes: object) -> list[str]:
-        """A stable group with one member for each argument (None: dynamic); each is assigned its own name. Returns the member ids."""
+        """Make a stable group with one member for each argument (None: dynamic); each is assigned its own name. Return the member ids."""
         tickets = [self.join(instance_id=instance_id, **changes) for instance_id in instance_ids]
         members = [member.member_id for member in self.group.members]
         for member_id in members:
@@ -111,7 +111,7 @@ class GroupDriver:
         return members
 
     def settle(self) -> None:
-        """Everybody syncs, the leader last."""
+        """Let all members sync, the leader last."""
         members = [member.member_id for member in self.group.members]
         leader = self.group.leader_id
         for member_id in sorted(members, key=lambda one: one == leader):

@@ -1,4 +1,4 @@
-"""A broker's requests handled as in a member of a cluster: what the controller decides goes through a channel."""
+"""Handles a broker's requests as a cluster broker does: controller requests go through a channel."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CONTROLLER = Node(3000, "controller", 9093)
 
 
 def inside(request: Request) -> Request:
-    """What an envelope holds."""
+    """Return the request inside an envelope."""
     return decode_request(request.body.request_data)
 
 
@@ -45,7 +45,7 @@ def enveloped(inner: Request, response: Message, correlation_id: int | None = No
 
 
 class Member:
-    """`broker` has started; what it would decide itself is asked of the channel."""
+    """A cluster broker. `broker` has started; what a standalone node would decide itself is sent to the channel."""
 
     def __init__(self, broker: Broker, channel: ControllerChannel) -> None:
         self.services = replace(broker.services, forwarding=Forwarding(channel))
@@ -53,7 +53,7 @@ class Member:
         self.peer = Peer("10.1.2.3", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
 
     async def ask(self, request: Message, version: int, client_id: str | None = "someone") -> Any:
-        """The answer to a client's request, CLOSE where its connection ends."""
+        """Return the response to a client's request, or CLOSE if the connection is closed."""
         frame = b"".join(encode_request(request.API_KEY, version, CORRELATION_ID, client_id, request))[4:]
         reply: Any = self._dispatcher.handle(self.peer, frame)
         reply = await reply if hasattr(reply, "__await__") else reply
@@ -65,7 +65,7 @@ class Member:
 
 
 class MemberInMemory(LinkedPlace):
-    """A member, and a controller that answers as the test says."""
+    """A cluster broker with a scripted controller."""
 
     async def begin(self, answer: Callable[[Request], Any], versions: dict[int, tuple[int, int]] | None = None) -> MemberInMemory:
         self.controller: AnsweringNode = await self.answering(CONTROLLER, answer, versions or {ApiKey.ENVELOPE: (0, 0)})

@@ -1,4 +1,4 @@
-"""Producing to one broker of a cluster, and nothing tried again."""
+"""Produces to one broker of a cluster, without retries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 def produce_to(
     broker: InProcessBroker, value: bytes, topic: str = "t", *, acks: int = -1, timeout_ms: int = 10_000, producer_id: int = -1
 ) -> PartitionProduceResponse:
-    """One record, as the first of its producer."""
+    """Produce one record, as the first of its producer."""
     sequence = -1 if producer_id < 0 else 0
     batch = build_batch(
         [SimpleRecord(None, value, time_ns() // 1_000_000)], producer_id=producer_id, producer_epoch=sequence, base_sequence=sequence

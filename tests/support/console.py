@@ -1,4 +1,4 @@
-"""A broker in this process with its console, and what its JSON says."""
+"""A broker in this process with its console, and access to the console's JSON API."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ HOST = "127.0.0.1"
 
 
 class Console:
-    """One broker's console."""
+    """The console of one broker."""
 
     def __init__(self, broker: InProcessBroker, port: int) -> None:
         self.broker, self.port = broker, port
 
     @property
     def url(self) -> str:
-        """Of the page."""
+        """The URL of the page."""
         return f"http://{HOST}:{self.port}/console"
 
     def client(self, client_id: str = "test") -> Client:
-        """A connection of the project's own blocking client to the broker."""
+        """Open a connection of the project's own blocking client to the broker."""
         return Client(HOST, self.broker.port, client_id=client_id)
 
     def answer(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers by their names in lower case, and body."""
+        """Send a request; return status, headers by lower-case name, and body."""
         connection = http.client.HTTPConnection(HOST, self.port, timeout=20)
         connection.request(
             method, path, None if body is None else json.dumps(body), {"Content-Type": "application/json", **(headers or {})}
@@ -47,7 +47,7 @@ class Console:
         return answer.status, {name.lower(): value for name, value in answer.getheaders()}, content
 
     def read(self, what: str, **query: Any) -> Any:
-        """The JSON at `/console/<what>`, which must be there."""
+        """Return the JSON at `/console/<what>`, which must exist."""
         status, _, content = self.answer("GET", f"/console/{what}" + (f"?{urlencode(query)}" if query else ""))
         assert status == 200, content
         return json.loads(content)
@@ -55,7 +55,7 @@ class Console:
 
 @contextmanager
 def served(broker: InProcessBroker, clock: MovableClock, *, open_local: bool = True) -> Iterator[Console]:
-    """The console of a broker that runs; reading needs the token without `open_local`."""
+    """Serve the console of a running broker; without `open_local`, reading needs the token."""
     serving = admin_port(broker.broker, broker.script, clock, 0, token=TOKEN, console=True, open_local=open_local)
     try:
         yield Console(broker, broker.call_async(serving.__aenter__()))
@@ -65,7 +65,7 @@ def served(broker: InProcessBroker, clock: MovableClock, *, open_local: bool = T
 
 @contextmanager
 def console() -> Iterator[Console]:
-    """A broker of its own with its console."""
+    """Run a broker with its console."""
     clock = MovableClock()
     with InProcessBroker(clock=clock) as broker, served(broker, clock) as found:
         yield found

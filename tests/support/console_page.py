@@ -1,4 +1,4 @@
-"""The console's page in a browser, as a reader uses it."""
+"""The console's page in a browser, used as a user would."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 PATIENCE_S = 15
 LARGE, SMALL = 1280, 390
 PICTURES = "OTTLA_CONSOLE_PICTURES"
-"""The environment's name for the directory that gets pictures; without it none are made."""
+"""Environment variable with a directory for screenshots; without it none are made."""
 READABLE = 4.5
-"""The least contrast of a text (WCAG 2, level AA)."""
+"""The minimum contrast of text (WCAG 2, level AA)."""
 CONTRAST = """
     const linear = v => v <= .04045 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
     const parts = c => c.match(/[\\d.]+/g).map(Number);
@@ -41,14 +41,14 @@ class ConsolePage:
         self.driver, self.room = driver, room
 
     def open(self, path: str, *, width: int = LARGE, dark: bool = False, host: str = "") -> None:
-        """A room, anew, as a reader with a screen of that width sees it, who likes it light or dark; under another name of the host."""
+        """Open a view with the given screen width, colour scheme and host name."""
         self.look(width=width, dark=dark)
         self.driver.get("about:blank")
         self.complaints()
         self.driver.get(f"{self.room.url.replace(HOST, host or HOST)}#{path}")
 
     def look(self, *, width: int = LARGE, height: int = 900, dark: bool = False) -> None:
-        """What the reader looks with; nothing moves, so that nothing is looked at half-way."""
+        """Set the window's size and the colour scheme; animations are off."""
         features = {"prefers-color-scheme": "dark" if dark else "light", "prefers-reduced-motion": "reduce"}
         media = [{"name": name, "value": value} for name, value in features.items()]
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
@@ -56,13 +56,13 @@ class ConsolePage:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def pictures(self, name: str, *, height: int) -> None:
-        """Of what is on the page: light, dark, and on a small screen."""
+        """Take screenshots: light, dark, and on a small screen."""
         self.picture(f"{name}-light", height=height)
         self.picture(f"{name}-dark", height=height, dark=True)
         self.picture(f"{name}-small", height=760, width=SMALL)
 
     def picture(self, name: str, *, height: int, width: int = LARGE, dark: bool = False) -> None:
-        """One picture, of few colours, so that it is small."""
+        """Take one screenshot, with a reduced palette to keep the file small."""
         if PICTURES not in os.environ:
             return
         from PIL import Image
@@ -76,22 +76,22 @@ class ConsolePage:
 
     @property
     def text(self) -> str:
-        """All that is to be read on it."""
+        """The visible text of the page."""
         shown: str = self.driver.execute_script("return document.body.innerText")
         return shown
 
     def texts(self, css: str) -> list[str]:
-        """What elements say, in one look."""
+        """Return the texts of the matching elements, read at one moment."""
         script = "return [...document.querySelectorAll(arguments[0])].map(each => each.innerText)"
         found: list[str] = self.driver.execute_script(script, css)
         return found
 
     def wait_for(self, text: str) -> None:
-        """Until it is to be read."""
+        """Wait until the text is visible."""
         self.until(lambda: text in self.text, text)
 
     def until(self, holds: Callable[[], object], what: str) -> None:
-        """Wait for it. Raises TimeoutError with all that is on the page."""
+        """Wait until `holds` returns true. Raises TimeoutError with the text of the page."""
         from selenium.common.exceptions import TimeoutException
         from selenium.webdriver.support.wait import WebDriverWait
 
@@ -101,7 +101,7 @@ class ConsolePage:
             raise TimeoutError(f"waited in vain for {what!r} on the page: {self.text}") from None
 
     def find(self, css: str, text: str = "") -> WebElement:
-        """The first element that says it in its first line; waits until there is one."""
+        """Return the first matching element whose first line contains the text; wait until there is one."""
         found: list[WebElement] = []
         script = (
             "return [...document.querySelectorAll(arguments[0])].find("
@@ -117,37 +117,37 @@ class ConsolePage:
         return found[0]
 
     def complaints(self, expected: str | None = None) -> list[str]:
-        """What the browser says of errors and of what the page's policy forbids, since it was asked last; but for what is expected."""
+        """Return errors and policy violations that the browser has logged since the last call, except for the expected one."""
         said = [entry["message"] for entry in self.driver.get_log("browser")]
         return [each for each in said if expected is None or expected not in each]
 
     def contrasts(self) -> list[tuple[float, str]]:
-        """Of each text that is to be seen."""
+        """Return the contrast of each visible text."""
         return [tuple(each) for each in self.driver.execute_script(CONTRAST)]
 
     def wait_for_room(self, name: str) -> None:
-        """Until the room of that name shows what there is."""
+        """Wait until the view of that name has loaded."""
         shown = f'return document.querySelector("main")?.dataset.room === "{name.lower()}" && !!document.querySelector("main section")'
         self.until(lambda: self.driver.execute_script(shown), name)
 
     def give_token(self, token: str) -> None:
-        """To the dialog that asks for it."""
+        """Enter the token in the dialog."""
         self.until(lambda: self.driver.execute_script("return document.querySelector('dialog').open"), "the dialog")
         self.driver.find_element(ID, "ask-token").send_keys(token)
         self.find("dialog button", "Use it").click()
 
     def forget_token(self) -> None:
-        """Whatever was given before."""
+        """Delete a token that was entered before."""
         self.driver.get(self.room.url)
         self.driver.execute_script("sessionStorage.clear()")
 
     def press(self, key: str) -> None:
-        """A key, wherever the focus is."""
+        """Press a key."""
         from selenium.webdriver.common.action_chains import ActionChains
 
         ActionChains(self.driver).send_keys(key).perform()
 
     def focused(self) -> str:
-        """What the element with the focus says."""
+        """Return the text of the focused element."""
         said: str = self.driver.execute_script("return document.activeElement.innerText ?? ''")
         return said

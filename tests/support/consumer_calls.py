@@ -14,20 +14,20 @@ from ottla.protocol.messages.k69_consumer_group_describe import ConsumerGroupDes
 
 
 def beat(client: Client, member_id: str, epoch: int, *, version: int = 1, **changes: Any) -> ConsumerGroupHeartbeatResponse:
-    """One heartbeat in group "g"."""
+    """Send one heartbeat in group "g"."""
     fields: dict[str, Any] = {"group_id": "g", "member_id": member_id, "member_epoch": epoch}
     response: ConsumerGroupHeartbeatResponse = client.call(ConsumerGroupHeartbeatRequest(**(fields | changes)), version=version)
     return response
 
 
 def join(client: Client, member_id: str, *, version: int = 1, **changes: Any) -> ConsumerGroupHeartbeatResponse:
-    """The first heartbeat of a member that reads topic "t"."""
+    """Send the first heartbeat of a member that subscribes to topic "t"."""
     fields: dict[str, Any] = {"subscribed_topic_names": ["t"], "rebalance_timeout_ms": 30_000, "topic_partitions": []}
     return beat(client, member_id, 0, version=version, **(fields | changes))
 
 
 def partitions(response: ConsumerGroupHeartbeatResponse) -> list[int]:
-    """The partitions of the one topic that was assigned; none without one."""
+    """Return the assigned partitions of the one topic; none without an assignment."""
     assert response.error_code == 0, response.error_message
     assert response.assignment is not None
     topics: list[TopicPartitions] = response.assignment.topic_partitions

@@ -1,4 +1,5 @@
-"""Plays the runtime's part for the groups of one partition: appends, applies, and lets time pass. Topics are what the test says."""
+"""Drives the groups of one coordinator partition as the runtime does: appends, applies, and advances the time. The test defines the
+topics."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ def topic_id(name: str) -> bytes:
 
 
 class FakeTopics:
-    """A TopicsView that tests change."""
+    """A TopicsView that tests can change."""
 
     def __init__(self, **partitions: int) -> None:
         self.version = 1
@@ -39,7 +40,7 @@ class FakeTopics:
         self._topics = {name: TopicInfo(name, topic_id(name), count) for name, count in partitions.items()}
 
     def set(self, name: str, partitions: int) -> None:
-        """Create or grow a topic; delete it with 0."""
+        """Create or grow a topic; delete it with 0 partitions."""
         self.version += 1
         self.created += name not in self._topics and partitions > 0
         if partitions:
@@ -58,13 +59,13 @@ class FakeTopics:
 
 
 def subscription(*topics: str, owned: Assignment | None = None, version: int = 3) -> bytes:
-    """What a classic consumer sends, with what it owns."""
+    """Encode a classic consumer's subscription, with its owned partitions."""
     partitions = [TopicPartition(one.rstrip(b"\0").decode(), sorted(of)) for one, of in (owned or {}).items()]
     return encode_prefixed(ConsumerProtocolSubscription(list(topics), None, partitions), version)
 
 
 class GroupsDriver:
-    """Groups under test. Every record goes through its bytes on its way."""
+    """A driver of the groups under test. Every record is encoded and decoded on its way."""
 
     def __init__(self, topics: FakeTopics | None = None, **config: Any) -> None:
         self.topics = FakeTopics(t=4) if topics is None else topics
@@ -75,9 +76,9 @@ class GroupsDriver:
         self.answers: dict[int, JoinAnswer | SyncAnswer] = {}
         self.refuses_writes = False
         self.resolves = True
-        """Whether regular expressions are resolved right after the request that plans it; otherwise `resolve` does."""
+        """Whether regular expressions are resolved right after the request that plans it; otherwise `resolve` does it."""
         self.last_ticket = 0
-        """What the latest JoinGroup or SyncGroup is known by in `answers`."""
+        """The ticket of the latest JoinGroup or SyncGroup, for `answers`."""
 
     @property
     def now(self) -> Now:
@@ -101,19 +102,19 @@ class GroupsDriver:
     # --- the consumer protocol ------------------------------------------------------------------------------------------------
 
     def beat(self, member_id: str, epoch: int, **changes: Any) -> HeartbeatAnswer:
-        """One heartbeat; raises Rejected."""
+        """Send one heartbeat. Raises Rejected."""
         effects = self.machine.consumer_heartbeat(Heartbeat(group_id="g", member_id=member_id, epoch=epoch, **changes), self.now)
         answer, replies = effects.response
         self.take(effects.records, replies)
         return answer
 
     def join(self, member_id: str, topics: Iterable[str] = ("t",), **changes: Any) -> HeartbeatAnswer:
-        """The first heartbeat of a member."""
+        """Send the first heartbeat of a member."""
         fields: dict[str, Any] = {"topic_names": frozenset(topics), "rebalance_timeout_ms": 30_000, "owned": {}}
         return self.beat(member_id, 0, **(fields | changes))
 
     def refused(self, member_id: str, epoch: int, **changes: Any) -> ErrorCode:
-        """The error of a heartbeat that must fail."""
+        """Return the error of a heartbeat that must fail."""
         try:
             answer = self.beat(member_id, epoch, **changes)
         except Rejected as rejected:
@@ -123,7 +124,7 @@ class GroupsDriver:
     # --- the classic protocol -------------------------------------------------------------------------------------------------
 
     def classic_join(self, member_id: str = "", **changes: Any) -> JoinAnswer | None:
-        """A JoinGroup; None while it waits."""
+        """Send a JoinGroup; return None while it is pending."""
         fields: dict[str, Any] = {
             "member_id": member_id,
             "new_member_id": f"classic-{self.last_ticket}",
@@ -143,14 +144,14 @@ class GroupsDriver:
         return answer
 
     def joined(self, member_id: str = "", **changes: Any) -> JoinAnswer:
-        """A JoinGroup that is answered at once, without an error."""
+        """Send a JoinGroup that must succeed at once."""
         answer = self.classic_join(member_id, **changes)
         assert answer is not None
         assert answer.error is ErrorCode.NONE, answer.error
         return answer
 
     def classic_sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer | None:
-        """A SyncGroup; None while it waits for the leader's."""
+        """Send a SyncGroup; return None while it waits for the leader's."""
         self.last_ticket += 1
         effects = self.machine.sync("g", Syncing(member_id=member_id, generation=generation, **changes), self.last_ticket, self.now)
         self.take(effects.records, effects.response)
@@ -159,7 +160,7 @@ class GroupsDriver:
         return answer
 
     def sync(self, member_id: str, generation: int, **changes: Any) -> SyncAnswer:
-        """A SyncGroup that is answered at once."""
+        """Send a SyncGroup that must be answered at once."""
         answer = self.classic_sync(member_id, generation, **changes)
         assert answer is not None
         return answer
@@ -175,7 +176,7 @@ class GroupsDriver:
     # --- time and the log -----------------------------------------------------------------------------------------------------
 
     def pass_ms(self, delta_ms: int) -> None:
-        """Let time pass; the group is woken at each of its deadlines."""
+        """Advance the time; the group is woken at each of its deadlines."""
         end = self.mono_ms + delta_ms
         while (deadline := self.machine.next_deadline("g")) is not None and deadline <= end:
             self.mono_ms = max(self.mono_ms, deadline)
@@ -184,7 +185,7 @@ class GroupsDriver:
         self.mono_ms = end
 
     def restored(self) -> GroupCoordinator:
-        """What a restart reads from the log."""
+        """Return a coordinator that was restored from the log, as after a restart."""
         machine = GroupCoordinator(self.config, self.topics)
         for offset, (key, value) in enumerate(self.log):
             record = decode_record(key, value)
@@ -197,7 +198,7 @@ class GroupsDriver:
         self.machine.on_loaded(self.now)
 
     def take(self, records: Sequence[GroupRecord], replies: Sequence[Reply]) -> None:
-        """What an operation decided: its records are appended and applied, its replies given."""
+        """Append and apply the records of an operation, and send its replies."""
         if self.refuses_writes and records:
             self.machine.abandon("g", self.now)
             raise Rejected(ErrorCode.NOT_COORDINATOR)
@@ -223,13 +224,13 @@ class GroupsDriver:
         for _ in resolution.steps(self.topics, self.now.wall_ms):
             pass
         effects = self.machine.end_resolution(resolution, self.now)
-        with suppress(Rejected):  # the log refuses it: a later heartbeat plans another one
+        with suppress(Rejected):  # the log rejects it: a later heartbeat plans another resolution
             self.take(effects.records, effects.response)
         return True
 
 
 def facts_of(group: ConsumerGroup) -> dict[str, Any]:
-    """All that is persisted of a group, for comparison."""
+    """Return everything that is persisted of a group, to compare it."""
     names = ("epoch", "metadata_hash", "assignment_epoch", "members", "targets", "resolved", "state")
     held = {(topic, partition): group.holder(topic, partition) for member in group.members.values() for topic, partition in member.owned()}
     return {name: getattr(group, name) for name in names} | {"held": held}

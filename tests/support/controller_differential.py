@@ -1,10 +1,10 @@
-"""The same sequences of requests to Apache Kafka's own controller and to Ottla's decisions, and every difference between the two.
+"""Sends the same sequences of requests to Apache Kafka's own controller and to Ottla's decisions, and reports every difference.
 
     python -m tests.support.controller_differential --seeds 200
 
-Compared are the records, byte for byte, in the version in which they are written, and the responses. Not told apart is what Kafka leaves
-to the order of its hash tables: records of one kind that follow each other are compared as a set, and so are the parts of a response.
-The texts of errors are counted apart. A sequence with a difference is cut down to a short one that still has it, and printed.
+Records are compared byte for byte in the version in which they are written, and so are the responses. An order that Kafka leaves to its
+hash tables is ignored: adjacent records of one kind are compared as a set, and so are the parts of a response. Differences of error texts
+are only counted. A sequence with a difference is reduced to a short one that still shows it, and printed.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ UNORDERED = (
     UserScramCredentialRecord,
     RemoveUserScramCredentialRecord,
 )
-"""Records of these kinds that follow each other come in the order of a hash table."""
+"""Adjacent records of these kinds come in the order of a hash table."""
 MESSAGES = ("error_message",)
 UNCOMPARED = ()
 
 
 class Difference(NamedTuple):
-    """What an order came to with Kafka and with us; `kind` names the order's API and what differs."""
+    """The outcomes of an order with Kafka and with Ottla; `kind` names the order's API and what differs."""
 
     kind: str
     step: int
@@ -78,7 +78,7 @@ class Difference(NamedTuple):
 
 @dataclass
 class Tally:
-    """Figures of many sequences."""
+    """Totals over many sequences."""
 
     sequences: int = 0
     orders: int = 0
@@ -108,7 +108,7 @@ class Tally:
 
 
 def name_of(order: Order) -> str:
-    """What an order is called in a report."""
+    """Return the name of an order for reports."""
     if isinstance(order, Ask):
         return type(order.message).__name__.removesuffix("Request")
     return type(order).__name__ if isinstance(order, Start) else f"{type(order).__name__} {order[0]}"
@@ -117,7 +117,7 @@ def name_of(order: Order) -> str:
 def differences(
     plan: Plan, judge: ControllerJudge, tally: Tally, judged: Callable[[], OttlasController] = OttlasController
 ) -> Iterator[Difference]:
-    """Runs a sequence with both, and gives each difference as it comes."""
+    """Run a sequence with both, and yield each difference."""
     known, ottla = Known(), judged()
     tally.sequences += 1
     for number, order in orders(plan, known):
@@ -126,7 +126,7 @@ def differences(
         known.learn(order, theirs)
         name = name_of(order)
         tally.orders += 1
-        if theirs.faults:  # what Kafka decides after that is of no interest
+        if theirs.faults:  # Kafka's controller failed; its later decisions mean nothing
             tally.faults.update(theirs.faults)
             return
         tally.requests += isinstance(order, Ask)
@@ -149,7 +149,7 @@ def differences(
 
 
 def orders(plan: Plan, known: Known) -> Iterator[tuple[int, Order]]:
-    """The orders of a sequence with the number of their step; each is made when those before it are known."""
+    """Yield the orders of a sequence with the number of their step; each is made when the results of those before are known."""
     yield 0, plan.start
     for number, step in enumerate(plan.steps, 1):
         for order in KINDS[step.kind](known, Random(step.seed)):
@@ -157,22 +157,22 @@ def orders(plan: Plan, known: Known) -> Iterator[tuple[int, Order]]:
 
 
 def outcome(answer: Answer) -> object:
-    """For people."""
+    """Format an outcome for people."""
     return [*answer.decoded(), answer.response]
 
 
 def forgiven(order: Order, known: Known) -> Set[bytes]:
-    """Topics of whose partitions Kafka decides more than it should, when a broker restarts or is taken out.
+    """Return topics whose partitions are ignored, because of a bug in Kafka when a broker restarts or is unregistered.
 
-    Its index `BrokersToElrs` is not told when eligible leader replicas are cleared: it names partitions, and partitions of the same topic,
-    that have nothing to do with the broker.
+    Kafka's index `BrokersToElrs` is not updated when eligible leader replicas are cleared: it then names partitions that have nothing to do
+    with the broker, and Kafka changes partitions of the same topic.
     """
     is_of_index = isinstance(order, Ask) and isinstance(order.message, BrokerRegistrationRequest | UnregisterBrokerRequest)
     return known.cleared if is_of_index else frozenset()
 
 
 def of_records(found: Difference, theirs: Answer, ours: Verdict, level: int, but: Set[bytes]) -> Iterator[Difference]:
-    """A difference where the records are not the same bytes; but for partitions of these topics."""
+    """Yield a difference if the records differ, except for partitions of these topics."""
     try:
         written = [encode_record(record, version_of(record, level)) for record in ours.records]
     except (NotWritable, EncodeError, ValueError) as error:
@@ -183,7 +183,7 @@ def of_records(found: Difference, theirs: Answer, ours: Verdict, level: int, but
 
 
 def in_order(frames: Sequence[bytes], but: Set[bytes] = frozenset()) -> list[bytes]:
-    """The records, those of one unordered kind that follow each other in the order of their bytes."""
+    """Return the records, with adjacent ones of an unordered kind sorted by their bytes."""
     read = [(frame, decode_record(frame)[0]) for frame in frames]
     left = [(frame, record) for frame, record in read if not (isinstance(record, PartitionChangeRecord) and record.topic_id in but)]
     ordered: list[bytes] = []
@@ -194,13 +194,13 @@ def in_order(frames: Sequence[bytes], but: Set[bytes] = frozenset()) -> list[byt
 
 
 def told(frames: Sequence[bytes]) -> str:
-    """Records for people."""
+    """Format records for people."""
     records: list[tuple[MetadataRecord, int]] = [decode_record(frame) for frame in in_order(frames)]
     return "".join(f"\n    v{version} {brief(record)}" for record, version in records) or "no records"
 
 
 def brief(part: object) -> str:
-    """For people: structs without what is as by default, ids in short."""
+    """Format a struct for people: without defaults, and with short ids."""
     if isinstance(part, bytes):
         return f"#{part.hex()[-8:]}"
     if isinstance(part, list):
@@ -215,7 +215,7 @@ def brief(part: object) -> str:
 
 
 def of_response(found: Difference, tally: Tally) -> Iterator[Difference]:
-    """A difference where the responses do not say the same; where only their texts differ it is counted, no more."""
+    """Yield a difference if the responses differ; if only error texts differ, count it."""
     assert isinstance(found.order, Ask)
     theirs, ours = (as_sent(response, found.order.version) for response in (found.theirs, found.ours))
     if plain(theirs, texts=False) != plain(ours, texts=False):
@@ -227,12 +227,12 @@ def of_response(found: Difference, tally: Tally) -> Iterator[Difference]:
 
 
 def as_sent(response: object, version: int) -> object:
-    """What a client reads of it."""
+    """Encode and decode a response, to get what a client reads."""
     return decode(type(response), encode(response, version), version) if isinstance(response, Message) else response
 
 
 def plain(part: object, *, texts: bool) -> Any:
-    """A part of a response that equals another one if they say the same; structs are in no order, and said twice is said."""
+    """Convert a part of a response to a value that is equal for equal contents; the order of structs is ignored, duplicates are not."""
     if isinstance(part, list):
         parts = [plain(each, texts=texts) for each in part]
         return sorted({repr(each) for each in parts}) if part and is_struct(part[0]) else parts
@@ -245,20 +245,20 @@ def plain(part: object, *, texts: bool) -> Any:
 
 
 def slots(part: object) -> list[str]:
-    """The fields of a struct; none of anything else."""
+    """Return the fields of a struct; none for anything else."""
     return [name for kind in type(part).__mro__ for name in getattr(kind, "__slots__", ())] if is_struct(part) else []
 
 
 def is_struct(part: object) -> bool:
-    """Whether it is a message, a record, or a part of one."""
+    """Return whether it is a message, a record, or a part of one."""
     return type(part).__module__.startswith("ottla.") and not isinstance(part, tuple | int | Exception)
 
 
-# --- cutting down ------------------------------------------------------------------------------------------------------------------------
+# --- reducing ----------------------------------------------------------------------------------------------------------------------------
 
 
 def shrunk(plan: Plan, judge: ControllerJudge, kind: str, judged: Callable[[], OttlasController] = OttlasController) -> Plan:
-    """A sequence with as few of the steps as will do for a difference of this kind."""
+    """Reduce a sequence to as few steps as possible that still show a difference of this kind."""
 
     def has_it(steps: Sequence[Step]) -> bool:
         return any(found.kind == kind for found in differences(plan._replace(steps=tuple(steps)), judge, Tally(), judged))
@@ -277,7 +277,7 @@ def shrunk(plan: Plan, judge: ControllerJudge, kind: str, judged: Callable[[], O
 
 
 def first_of(plan: Plan, judge: ControllerJudge, kind: str) -> tuple[Difference, list[Order]]:
-    """The difference of that kind in a sequence that has one, and all orders up to it."""
+    """Return the first difference of that kind in a sequence that has one, and all orders up to it."""
     asked = []
     known, numbers = Known(), Tally()
     for found in differences(plan, judge, numbers):
@@ -292,7 +292,7 @@ def first_of(plan: Plan, judge: ControllerJudge, kind: str) -> tuple[Difference,
 
 
 def main() -> int:
-    """The number of differences decides."""
+    """Run the comparison; the exit code depends on the number of differences."""
     parser = argparse.ArgumentParser(description="Kafka's controller and Ottla's, told the same")
     parser.add_argument("--seeds", type=int, default=20, help="how many sequences")
     parser.add_argument("--first-seed", type=int, default=0)
@@ -318,7 +318,7 @@ def main() -> int:
 
 
 def report(sequence: Plan, judge: ControllerJudge, found: Difference, *, shrink: bool) -> None:
-    """Prints a difference, and the fewest orders that lead to it."""
+    """Print a difference, and the fewest orders that lead to it."""
     print(f"--- seed {sequence.seed}, {sequence.start}")
     if shrink:
         short = shrunk(sequence, judge, found.kind)

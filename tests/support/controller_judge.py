@@ -1,7 +1,7 @@
-"""Apache Kafka's own controller in a Java process, asked one order after the other: `client_compat/kafka/ControllerJudge.java` is it.
+"""Apache Kafka's own controller in a Java process, which executes one order after the other (`client_compat/kafka/ControllerJudge.java`).
 
-A controller decides over a metadata log in memory, and on a clock that stands until it is moved. What it is made of is compiled once into
-the directory of Kafka's jars.
+The controller has a metadata log in memory, and a clock that only orders advance. The program is compiled once into the directory of
+Kafka's jars.
 """
 
 from __future__ import annotations
@@ -39,21 +39,21 @@ NODE_ID = 3000
 START_MS = 1_000_000
 SESSION_MS = 9_000
 FIRST_OFFSET = 1
-"""A leader's first record is a control record, which is no concern of the controller's."""
+"""The offset of the first record: a leader's first record is a control record, which the controller ignores."""
 ANSWER_TIMEOUT_S = 60
 JVM_OPTIONS = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
 MARKS = (BeginTransactionRecord, EndTransactionRecord, AbortTransactionRecord)
 
 
 class Start(NamedTuple):
-    """A new controller, which bootstraps an empty log with these features; `settings` are of its configuration file."""
+    """Start a new controller, which bootstraps an empty log with these features; `settings` are its configuration."""
 
     features: Mapping[str, int]
     settings: Mapping[str, str]
 
 
 class Ask(NamedTuple):
-    """A request in a version. `draw` is what every random number of it is made of: n % bound."""
+    """Send a request in a version. All random numbers are derived from `draw`: n % bound."""
 
     message: Message
     version: int
@@ -61,13 +61,13 @@ class Ask(NamedTuple):
 
 
 class Advance(NamedTuple):
-    """The clock moves."""
+    """Advance the clock."""
 
     milliseconds: int
 
 
 class Task(NamedTuple):
-    """What a timer of the controller does, once: `fence`, `elect-preferred` or `elect-unclean`."""
+    """Run one timer of the controller once: `fence`, `elect-preferred` or `elect-unclean`."""
 
     name: str
 
@@ -77,7 +77,7 @@ Order: TypeAlias = Start | Ask | Advance | Task
 
 @dataclass
 class Answer:
-    """What came of an order: frames of records, the response to a request; `more` is a task's wish to run again at once."""
+    """The result of an order: record frames, and the response to a request; `more`: a timer wants to run again at once."""
 
     records: Sequence[bytes] = ()
     response: Message | None = None
@@ -85,24 +85,24 @@ class Answer:
     faults: Sequence[str] = ()
 
     def decoded(self) -> list[MetadataRecord]:
-        """The records."""
+        """The decoded records."""
         return [decode_record(record)[0] for record in self.records]
 
 
 @dataclass
 class Known:
-    """What Kafka's controller has decided so far."""
+    """The state that follows from Kafka's decisions so far."""
 
     image: MetadataImage = field(default_factory=MetadataImage)
     end_offset: int = FIRST_OFFSET
     now_ms: int = START_MS
     contacts: dict[tuple[int, int], int] = field(default_factory=dict)
-    """By broker and epoch when it beat last; until it is fenced for its silence."""
+    """Time of the last heartbeat by broker and epoch, until the broker is fenced for missing heartbeats."""
     cleared: set[bytes] = field(default_factory=set)
     """Topics that had eligible leader replicas when these were cleared."""
 
     def learn(self, order: Order, answer: Answer) -> None:
-        """Adds what came of an order."""
+        """Update the state with the result of an order."""
         match order:
             case Advance(milliseconds):
                 self.now_ms += milliseconds
@@ -125,12 +125,12 @@ class Known:
                 yield topic.topic_id
 
     def silent(self) -> list[tuple[int, int]]:
-        """Who beat last before the last session's time began."""
+        """Return the brokers whose last heartbeat is older than the session timeout."""
         return [contact for contact, at_ms in self.contacts.items() if at_ms + SESSION_MS < self.now_ms]
 
 
 class ControllerJudge:
-    """One Java process; a context manager. Raises `KafkaMissing` where there cannot be one."""
+    """One Java process, used as a context manager. Raises `KafkaMissing` if it cannot be run."""
 
     def __init__(self) -> None:
         classpath = f"{compiled('ControllerJudge')}{os.pathsep}{jars()}/*"
@@ -159,7 +159,7 @@ class ControllerJudge:
                 end.close()
 
     def carry_out(self, order: Order) -> Answer:
-        """What comes of the order. Raises RuntimeError when the process gives none."""
+        """Execute an order. Raises RuntimeError if the process gives no result."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(as_json(order)) + "\n")
         self._process.stdin.flush()
@@ -184,7 +184,7 @@ class ControllerJudge:
 
 
 def as_json(order: Order) -> dict[str, Any]:
-    """The order as the process reads it."""
+    """Convert an order to the process's input."""
     match order:
         case Start(features, settings):
             return {"do": "start", "features": dict(features), "settings": dict(settings), "first": FIRST_OFFSET}

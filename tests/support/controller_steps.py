@@ -1,8 +1,8 @@
-"""Sequences of orders for a controller that mean something: brokers come, beat, fall silent and return, topics are made, led and moved.
+"""Meaningful random sequences of orders for a controller: brokers register, send heartbeats, stop and return; topics are created and moved.
 
-A sequence is a seed's `Plan`: what the controller begins with, and steps. A step is a kind and a seed of its own; what it orders is made
-of that seed and of what Kafka's controller has decided by then (`Known`). So a step means something still when others before it are left
-out, and a long sequence that fails can be cut down to a short one.
+A seed gives a `Plan`: the controller's initial configuration, and steps. A step is a kind and its own seed; its orders are derived from
+that seed and from what Kafka's controller has decided so far (`Known`). So a step is still meaningful if earlier ones are left out, and a
+long failing sequence can be reduced to a short one.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ FEATURES = {
     "streams.version": (0, 1),
     "transaction.version": (0, 2),
 }
-"""What a broker of Kafka 4.3 supports."""
+"""Features that a broker of Kafka 4.3 supports."""
 RACKS = (None, "a", "b", "b", "c")
 
 
 class Step(NamedTuple):
-    """One of `KINDS`, and what its random numbers begin with."""
+    """One of `KINDS`, and the seed of its random numbers."""
 
     kind: str
     seed: int
 
 
 class Plan(NamedTuple):
-    """A sequence."""
+    """A sequence of steps."""
 
     seed: int
     start: Start
@@ -52,28 +52,28 @@ Making: TypeAlias = Callable[[Known, Random], Iterator[Order]]
 
 
 def often(random: Random, percent: int = 85) -> bool:
-    """True in so many of a hundred cases."""
+    """Return True with the given probability."""
     return random.randrange(100) < percent
 
 
 def some(random: Random, items: list[int], most: int = 99) -> list[int]:
-    """At least one of the items, in an order of its own; none where there is none."""
+    """Return at least one of the items in random order; none if there are none."""
     return random.sample(items, random.randint(1, min(most, len(items)))) if items else []
 
 
 def topics(known: Known) -> list[TopicImage]:
-    """By name, since ids are Kafka's own."""
+    """Return the topics by name, because Kafka chooses their ids."""
     return sorted(known.image.topics.values(), key=lambda topic: topic.name)
 
 
 def a_topic(known: Known, random: Random) -> TopicImage | None:
-    """One of the topics that there are."""
+    """Return a random existing topic."""
     found = topics(known)
     return random.choice(found) if found else None
 
 
 def a_partition(known: Known, random: Random) -> tuple[TopicImage, int, PartitionRegistration] | None:
-    """One of the partitions that there are."""
+    """Return a random existing partition."""
     topic = a_topic(known, random)
     if topic is None:
         return None
@@ -82,12 +82,12 @@ def a_partition(known: Known, random: Random) -> tuple[TopicImage, int, Partitio
 
 
 def live(known: Known) -> list[BrokerRegistration]:
-    """Brokers that are not fenced."""
+    """Return the brokers that are not fenced."""
     return [broker for _, broker in sorted(known.image.brokers.items()) if not broker.fenced]
 
 
 def epoch_of(known: Known, random: Random, broker_id: int) -> int:
-    """The broker's epoch, or now and then another one."""
+    """Return the broker's epoch, or sometimes a wrong one."""
     broker = known.image.brokers.get(broker_id)
     if broker is None or not often(random, 96):
         return random.choice([-1, 0, known.end_offset])
@@ -95,7 +95,7 @@ def epoch_of(known: Known, random: Random, broker_id: int) -> int:
 
 
 def directory(broker_id: int, number: int) -> bytes:
-    """The id of one of a broker's directories."""
+    """Return the id of one of a broker's directories."""
     return bytes([1, broker_id, number]) + bytes(12) + b"\x01"
 
 
@@ -103,12 +103,12 @@ def directory(broker_id: int, number: int) -> bytes:
 
 
 def register(known: Known, random: Random) -> Iterator[Order]:
-    """A broker starts, or starts again."""
+    """Register a broker, or register it again."""
     yield registration(known, random, random.choice(BROKERS))
 
 
 def registration(known: Known, random: Random, broker_id: int) -> Ask:
-    """The request of a broker that starts; as the same process as before, as one that was stopped cleanly, as one of an older version."""
+    """Make the registration of the same process, of one after a clean shutdown, or of one with an older version."""
     before = known.image.brokers.get(broker_id)
     incarnation = before.incarnation_id if before is not None and not often(random, 70) else random.randbytes(16)
     rack = before.rack if before is not None and often(random, 80) else random.choice(RACKS)
@@ -128,7 +128,7 @@ def registration(known: Known, random: Random, broker_id: int) -> Ask:
 
 
 def features_of(known: Known, random: Random) -> list[k62.Feature]:
-    """What a broker says that it supports."""
+    """Return the features that a broker claims to support."""
     ranges = dict(FEATURES)
     if not often(random, 93):
         name = random.choice(sorted(ranges))
@@ -142,7 +142,7 @@ def features_of(known: Known, random: Random) -> list[k62.Feature]:
 
 
 def directories_of(broker_id: int, random: Random) -> list[bytes]:
-    """A broker has two directories; now and then it has lost one, has a third, or says nonsense."""
+    """Return a broker's two directories; sometimes one is missing, a third is there, or they are invalid."""
     both = [directory(broker_id, 1), directory(broker_id, 2)]
     if often(random, 85):
         return both
@@ -151,9 +151,9 @@ def directories_of(broker_id: int, random: Random) -> list[bytes]:
 
 
 def move(known: Known, milliseconds: int, *, fence: bool = True) -> Iterator[Order]:
-    """Time goes by, and whoever was silent for too long is fenced at once; but for the last one, if that is said.
+    """Advance the clock, and fence each broker at once when its session expires, except for the last one if `fence` is False.
 
-    So there is one at a time, for which one Kafka takes first of several hangs on a hash table.
+    So only one broker is fenced at a time: of several, Kafka takes first whichever its hash table has first.
     """
     until = known.now_ms + milliseconds
     while known.now_ms < until:
@@ -166,13 +166,13 @@ def move(known: Known, milliseconds: int, *, fence: bool = True) -> Iterator[Ord
 
 
 def beat(known: Known, random: Random) -> Iterator[Order]:
-    """A heartbeat, of whatever kind."""
+    """Send a heartbeat of any kind."""
     yield from move(known, 1)
     yield heartbeat(known, random, random.choice(sorted(known.image.brokers) or list(BROKERS)))
 
 
 def heartbeat(known: Known, random: Random, broker_id: int, *, plain: bool = False) -> Ask:
-    """A heartbeat; `plain` says nothing but that the broker is there and has read all."""
+    """Make a heartbeat; a `plain` one says only that the broker is alive and has read all metadata."""
     request = k63.BrokerHeartbeatRequest(broker_id=broker_id, current_metadata_offset=known.end_offset - 1)
     broker = known.image.brokers.get(broker_id)
     if plain and broker is not None:
@@ -191,7 +191,7 @@ def heartbeat(known: Known, random: Random, broker_id: int, *, plain: bool = Fal
 
 
 def beat_all(known: Known, random: Random) -> Iterator[Order]:
-    """All brokers, or all but one, are there, and have read all."""
+    """Send heartbeats of all brokers, or of all but one, that have read all metadata."""
     silent = random.choice(BROKERS) if often(random, 50) else None
     for broker_id in sorted(known.image.brokers):
         if broker_id != silent:
@@ -199,13 +199,13 @@ def beat_all(known: Known, random: Random) -> Iterator[Order]:
 
 
 def beat_of(known: Known, random: Random, broker_id: int) -> Iterator[Order]:
-    """A broker is there; no two at the same moment."""
+    """Send a heartbeat of one broker; no two at the same time."""
     yield from move(known, 1)
     yield heartbeat(known, random, broker_id, plain=True)
 
 
 def pass_time(known: Known, random: Random) -> Iterator[Order]:
-    """Some seconds go by, in which most brokers beat; who did not is fenced."""
+    """Advance the clock by seconds, during which most brokers send heartbeats; the others are fenced."""
     silent = {broker_id for broker_id in known.image.brokers if not often(random, 80)}
     for _ in range(random.choice((1, 2, 4))):
         yield from move(known, random.choice((2_000, 3_000, SESSION_MS, SESSION_MS - 20, 1)), fence=often(random, 70))
@@ -215,12 +215,12 @@ def pass_time(known: Known, random: Random) -> Iterator[Order]:
 
 
 def fall_silent(known: Known, random: Random) -> Iterator[Order]:
-    """Nobody beats for as long as it takes to be fenced; or almost."""
+    """Advance the clock without heartbeats until all brokers are fenced, or almost."""
     yield from move(known, random.choice((SESSION_MS - 3, SESSION_MS, SESSION_MS + 3)), fence=often(random, 70))
 
 
 def shut_down(known: Known, random: Random) -> Iterator[Order]:
-    """A broker is stopped as one should: it asks until it may, while the others read on."""
+    """Perform a controlled shutdown: the broker asks until it may stop, while the others continue."""
     brokers = live(known)
     if not brokers:
         return
@@ -233,12 +233,12 @@ def shut_down(known: Known, random: Random) -> Iterator[Order]:
 
 
 def leave(known: Known, broker_id: int) -> k63.BrokerHeartbeatRequest:
-    """A heartbeat that asks to be let go."""
+    """Make a heartbeat that requests a controlled shutdown."""
     return k63.BrokerHeartbeatRequest(broker_id, known.image.brokers[broker_id].epoch, known.end_offset - 1, False, True)
 
 
 def return_all(known: Known, random: Random) -> Iterator[Order]:
-    """Every broker that is fenced or was never there starts, and is let in."""
+    """Register and unfence every broker that is fenced or was never there."""
     for broker_id in BROKERS:
         broker = known.image.brokers.get(broker_id)
         if broker is None or (broker.in_controlled_shutdown and broker.fenced):
@@ -247,23 +247,23 @@ def return_all(known: Known, random: Random) -> Iterator[Order]:
 
 
 def unregister(known: Known, random: Random) -> Iterator[Order]:
-    """A broker is taken out."""
+    """Unregister a broker."""
     yield Ask(UnregisterBrokerRequest(random.choice([*BROKERS, 77])), 0)
 
 
 def producer_ids(known: Known, random: Random) -> Iterator[Order]:
-    """A broker wants ids for producers."""
+    """Allocate producer ids for a broker."""
     broker_id = random.choice([*BROKERS, 77])
     yield Ask(AllocateProducerIdsRequest(broker_id, epoch_of(known, random, broker_id)), 0)
 
 
 def rebalance(known: Known, random: Random) -> Iterator[Order]:
-    """The timer of preferred elections."""
+    """Run the timer of preferred elections."""
     yield Task("elect-preferred")
 
 
 def elect_uncleanly(known: Known, random: Random) -> Iterator[Order]:
-    """The timer of unclean elections."""
+    """Run the timer of unclean elections."""
     yield Task("elect-unclean")
 
 
@@ -280,4 +280,4 @@ KINDS_OF_BROKERS: dict[Making, int] = {
     rebalance: 3,
     elect_uncleanly: 3,
 }
-"""How often each is taken, against the others."""
+"""Relative frequency of each kind."""

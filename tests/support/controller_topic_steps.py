@@ -1,4 +1,4 @@
-"""The other half of `controller_steps`: what is asked of topics, their partitions and settings, and of features."""
+"""Steps of `controller_steps` for topics, partitions, settings and features."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ TOPIC_CONFIGS = {
     "compression.type": ("zstd", "none"),
     "no.such.setting": ("1",),
 }
-# Of values that cannot be read Kafka's controller keeps some and tells them of new topics; Ottla's tells the value in force.
+# Kafka's controller stores some values that cannot be parsed, and describes them for new topics; Ottla's describes the value in force.
 BROKER_CONFIGS = {
     "min.insync.replicas": ("1", "2", "3", "0"),
     "unclean.leader.election.enable": ("true", "false", "FALSE"),
@@ -66,7 +66,7 @@ METRICS_CONFIGS = {"interval.ms": ("1000", "1"), "metrics": ("a.b,c", ""), "matc
 
 
 def create_topics(known: Known, random: Random) -> Iterator[Order]:
-    """One topic, or some."""
+    """Create one or several topics."""
     names = random.choices(NAMES, k=random.choice((1, 1, 2, 3)))
     if not often(random, 92):
         names.append(random.choice(BAD_NAMES))
@@ -75,7 +75,7 @@ def create_topics(known: Known, random: Random) -> Iterator[Order]:
 
 
 def new_topic(known: Known, random: Random, name: str) -> k19.CreatableTopic:
-    """By hand, mostly, or with counts."""
+    """Make a topic, mostly with manual assignments, or with counts."""
     topic = k19.CreatableTopic(name, -1, -1)
     if often(random, 65):
         factor = random.choice((1, 2, 3, 3, 3, 4, 5))
@@ -95,7 +95,7 @@ def new_topic(known: Known, random: Random, name: str) -> k19.CreatableTopic:
 
 
 def replicas(known: Known, random: Random, factor: int) -> list[int]:
-    """So many brokers, registered ones mostly."""
+    """Return so many brokers, mostly registered ones."""
     there = sorted(known.image.brokers)
     if len(there) < factor or not often(random, 95):
         return random.choice(([], [1, 1], random.sample(BROKERS, min(factor, 6)), [77], [-1]))
@@ -103,7 +103,7 @@ def replicas(known: Known, random: Random, factor: int) -> list[int]:
 
 
 def settings(random: Random, kinds: dict[str, tuple[str, ...]], valid: int) -> list[tuple[str, str]]:
-    """One setting or two; of `valid` in a hundred cases such as can be."""
+    """Return one or two settings, which are valid in `valid` percent of the cases."""
     names = random.sample(sorted(kinds), random.choice((1, 1, 2)))
     if often(random, valid):
         names = [name for name in names if name in list(kinds)[:2]] or [list(kinds)[random.randrange(2)]]
@@ -112,7 +112,7 @@ def settings(random: Random, kinds: dict[str, tuple[str, ...]], valid: int) -> l
 
 
 def delete_topics(known: Known, random: Random) -> Iterator[Order]:
-    """By name or by id, and now and then by nothing that there is."""
+    """Delete topics by name or id, sometimes unknown ones."""
     wanted = [each.name for each in random.sample(topics(known), min(len(topics(known)), random.choice((1, 1, 2))))]
     if not often(random, 80):
         wanted.append(random.choice([*NAMES, *wanted, "unknown"]))
@@ -131,7 +131,7 @@ def delete_topics(known: Known, random: Random) -> Iterator[Order]:
 
 
 def create_partitions(known: Known, random: Random) -> Iterator[Order]:
-    """A topic grows, or does not. Of one with partitions of several sizes Kafka takes any for the measure: that is left alone."""
+    """Grow a topic, or fail to. Topics whose partitions differ in size are left out: Kafka takes an arbitrary one as the standard."""
     topic = a_topic(known, random)
     if topic is not None and len({len(each.replicas) for each in topic.partitions.values()}) > 1:
         return
@@ -153,7 +153,7 @@ def create_partitions(known: Known, random: Random) -> Iterator[Order]:
 
 
 def alter_partition(known: Known, random: Random) -> Iterator[Order]:
-    """A leader proposes another in-sync set; with anything wrong in it that can be, now and then."""
+    """Let a leader propose another ISR, sometimes with any possible mistake."""
     found = a_partition(known, random)
     if found is None:
         return
@@ -178,7 +178,7 @@ def alter_partition(known: Known, random: Random) -> Iterator[Order]:
 
 
 def in_sync(random: Random, partition: PartitionRegistration) -> list[int]:
-    """Some of the replicas, the leader among them mostly."""
+    """Return some of the replicas, mostly with the leader."""
     isr = some(random, list(partition.replicas))
     if partition.leader in partition.replicas and partition.leader not in isr and often(random, 90):
         isr.append(partition.leader)
@@ -186,7 +186,7 @@ def in_sync(random: Random, partition: PartitionRegistration) -> list[int]:
 
 
 def join_in_sync(known: Known, random: Random) -> Iterator[Order]:
-    """Leaders propose, one after the other, that every replica that is there be in sync: what ends reassignments, too."""
+    """Let leaders propose, one after the other, that every live replica join the ISR, which also ends reassignments."""
     for topic in topics(known):
         for index in sorted(topic.partitions):
             partition = known.image.topics[topic.topic_id].partitions[index]
@@ -199,13 +199,13 @@ def join_in_sync(known: Known, random: Random) -> Iterator[Order]:
 
 
 def is_there(known: Known, broker_id: int) -> bool:
-    """Whether the broker may be in sync."""
+    """Return whether the broker may be in an ISR."""
     broker = known.image.brokers.get(broker_id)
     return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
 
 
 def elect_leaders(known: Known, random: Random) -> Iterator[Order]:
-    """Someone asks for elections."""
+    """Request elections."""
     wanted: list[k43.TopicPartitions] | None = None
     if often(random, 70):
         wanted = [k43.TopicPartitions(each.name, some(random, sorted(each.partitions), 3)) for each in topics(known) if often(random, 60)]
@@ -216,7 +216,7 @@ def elect_leaders(known: Known, random: Random) -> Iterator[Order]:
 
 
 def reassign(known: Known, random: Random) -> Iterator[Order]:
-    """Partitions are to be moved, or not any more."""
+    """Start or cancel reassignments."""
     request = k45.AlterPartitionReassignmentsRequest(10_000, often(random, 85))
     for _ in range(random.choice((1, 1, 2))):
         found = a_partition(known, random)
@@ -231,7 +231,7 @@ def reassign(known: Known, random: Random) -> Iterator[Order]:
 
 
 def target(known: Known, random: Random, partition: PartitionRegistration) -> list[int] | None:
-    """Where a partition is to be; None: stays where it is."""
+    """Return a partition's target replicas; None cancels the reassignment."""
     is_moved = bool(partition.adding_replicas or partition.removing_replicas)
     if (is_moved and often(random, 35)) or not often(random, 92):
         return None
@@ -240,13 +240,13 @@ def target(known: Known, random: Random, partition: PartitionRegistration) -> li
 
 
 def list_reassignments(known: Known, random: Random) -> Iterator[Order]:
-    """Which partitions are moved."""
+    """List reassignments."""
     some_topics = [k46.ListPartitionReassignmentsTopics(each.name, [*sorted(each.partitions), 99]) for each in topics(known)[:2]]
     yield Ask(k46.ListPartitionReassignmentsRequest(10_000, None if often(random, 70) else some_topics), 0)
 
 
 def assign_directories(known: Known, random: Random) -> Iterator[Order]:
-    """A broker tells where its replicas lie."""
+    """Let a broker report the directories of its replicas."""
     broker_id = random.choice(BROKERS)
     request = k73.AssignReplicasToDirsRequest(broker_id, epoch_of(known, random, broker_id))
     numbers = (1, 2) if often(random, 80) else (1, 3)
@@ -265,7 +265,7 @@ def assign_directories(known: Known, random: Random) -> Iterator[Order]:
 
 
 def resources(known: Known, random: Random) -> tuple[int, str, dict[str, tuple[str, ...]]]:
-    """What settings belong to, by type and name, and which there are."""
+    """Return a resource's type and name, and its possible settings."""
     match random.randrange(12):
         case 0:
             return 4, random.choice([*map(str, BROKERS), "3000", "77", "x", "-1"]), BROKER_CONFIGS
@@ -281,7 +281,7 @@ def resources(known: Known, random: Random) -> tuple[int, str, dict[str, tuple[s
 
 
 def alter_configs(known: Known, random: Random) -> Iterator[Order]:
-    """Settings are changed one by one."""
+    """Change settings incrementally."""
     request = k44.IncrementalAlterConfigsRequest([], not often(random, 93))
     for _ in range(random.choice((1, 1, 1, 2))):
         kind, name, kinds = resources(known, random)
@@ -294,7 +294,7 @@ def alter_configs(known: Known, random: Random) -> Iterator[Order]:
 
 
 def replace_configs(known: Known, random: Random) -> Iterator[Order]:
-    """All settings of something are replaced."""
+    """Replace all settings of a resource."""
     kind, name, kinds = resources(known, random)
     changes = [k33.AlterableConfig(*each) for each in settings(random, kinds, valid=80)]
     resource = k33.AlterConfigsResource(kind, name, changes if often(random) else [])
@@ -302,7 +302,7 @@ def replace_configs(known: Known, random: Random) -> Iterator[Order]:
 
 
 def update_features(known: Known, random: Random) -> Iterator[Order]:
-    """A feature is raised, lowered or asked about."""
+    """Raise, lower or validate a feature."""
     request = k57.UpdateFeaturesRequest(10_000, [], not often(random, 88))
     version = random.choice((0, 1, 1, 2, 2))
     for name in random.sample(sorted(FEATURES), random.choice((1, 1, 1, 2))):
@@ -338,7 +338,7 @@ WEIGHTS: dict[str, int] = {kind.__name__: weight for kind, weight in OF_ALL.item
 
 
 def plan(seed: int, length: int) -> Plan:
-    """The sequence of a seed. It begins with brokers that are let in, and some topics."""
+    """Make the sequence of a seed. It begins with unfenced brokers and some topics."""
     random = Random(seed)
     level = random.choice((*METADATA_LEVELS, 30, 30, 25))
     features = {"metadata.version": level}

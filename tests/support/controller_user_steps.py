@@ -1,4 +1,4 @@
-"""A part of `controller_steps`: what is asked of users' and clients' quotas and credentials."""
+"""Steps of `controller_steps` for quotas and SCRAM credentials."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def quota_of(random: Random, kinds: tuple[str, ...]) -> k49.OpData:
 
 
 def alter_quotas(known: Known, random: Random) -> Iterator[Order]:
-    """Quotas are set and removed."""
+    """Set and remove quotas."""
     request = k49.AlterClientQuotasRequest([], not often(random, 93))
     for _ in range(random.choice((1, 1, 2, 3))):
         kinds = random.choice(ENTITIES if often(random, 93) else WRONG_ENTITIES)
@@ -38,7 +38,7 @@ def alter_quotas(known: Known, random: Random) -> Iterator[Order]:
 
 
 def alter_users(known: Known, random: Random) -> Iterator[Order]:
-    """Credentials are set and removed."""
+    """Set and remove credentials."""
 
     def who() -> tuple[str, int]:
         return random.choice("abc") if often(random, 97) else "", random.choice((1, 2)) if often(random, 95) else random.choice((0, 3))

@@ -1,4 +1,4 @@
-"""The state of a controller that carries out what the deciding functions say, with a log in memory: for tests of decisions."""
+"""A controller's state that applies the effects of decisions, with a log in memory, for tests of the deciding functions."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ CLUSTER_ID = "EJgV4vlvRp2rkrbxMwJ3xg"
 
 
 def directory(number: int) -> bytes:
-    """The id of a directory: none of the reserved ones."""
+    """Return the id of a directory, not a reserved one."""
     return (number + 1000).to_bytes(16, "big")
 
 
 class LiveController:
-    """`run` carries out a decision. `log` is every record so far; `now_ms` is the time, moved by hand."""
+    """A controller's state. `run` applies a decision. `log` is every record so far; `now_ms` is the time, which tests set."""
 
     def __init__(self, level: int = METADATA_LEVEL, features: Mapping[str, int] | None = None, seed: int = 1) -> None:
         settings = BrokerSettings(node_id=CONTROLLER)
@@ -50,7 +50,7 @@ class LiveController:
         return len(self.log)
 
     def run(self, effects: Effects[MetadataRecord, T]) -> T:
-        """The answer to what was decided, with its records as readers of the log at its level get them."""
+        """Return the response of a decision, after applying its records in the version of the metadata level."""
         written = self._through_the_log(effects.records)
         assert written == list(effects.records)
         self.state.carry_out(effects, self.next_offset)
@@ -58,7 +58,7 @@ class LiveController:
         return effects.response
 
     def write(self, *records: MetadataRecord) -> None:
-        """These are decided by nobody."""
+        """Apply records that no decision made."""
         self.state.carry_out(Effects(records, None), self.next_offset)
         self.log += records
 
@@ -66,7 +66,7 @@ class LiveController:
         return self.state.image.brokers[broker_id]
 
     def add_broker(self, broker_id: int, *, fenced: bool = False, rack: str | None = None, directories: int = 1) -> BrokerRegistration:
-        """A broker with directories of its own; its epoch is the offset of its registration."""
+        """Add a broker with its own directories; return its epoch, the offset of its registration."""
         record = RegisterBrokerRecord(
             broker_id=broker_id,
             incarnation_id=(broker_id * 7 + self.next_offset).to_bytes(16, "big"),
@@ -81,7 +81,7 @@ class LiveController:
         return self.broker(broker_id)
 
     def add_topic(self, name: str, *partitions: PartitionRegistration) -> bytes:
-        """Its id."""
+        """Add a topic; return its id."""
         topic_id = (len(self.state.image.topics) + 1).to_bytes(16, "little")
         self.write(TopicRecord(name, topic_id))
         for index, partition in enumerate(partitions):
@@ -111,7 +111,7 @@ class LiveController:
 
 
 def replicas(*brokers: int, isr: tuple[int, ...] | None = None, leader: int | None = None) -> PartitionRegistration:
-    """A partition on the first directories of these brokers (`add_broker`), all of them in sync, led by the first."""
+    """Make a partition on the first directories of these brokers (`add_broker`); by default all are in sync and the first leads."""
     in_sync = brokers if isr is None else isr
     return PartitionRegistration(
         replicas=brokers,

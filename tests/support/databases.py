@@ -1,4 +1,4 @@
-"""Private PostgreSQL and Redis servers for tests: on unix sockets in directories of their own, stopped by process id."""
+"""Private PostgreSQL and Redis servers for tests, on unix sockets in their own directories, stopped by process id."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOOK_S = 0.02
 
 
 def _postgres_bin() -> Path | None:
-    """Debian keeps the server's programs beside each other, by version."""
+    """Return the directory of the server's programs; Debian keeps one for each version."""
     versions = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     if versions:
         return versions[-1].parent
@@ -30,7 +30,7 @@ def _postgres_bin() -> Path | None:
 
 
 def _servers_user() -> str | None:
-    """PostgreSQL refuses to run as root; None: as whoever runs the tests."""
+    """Return the user to run PostgreSQL as, because it refuses to run as root; None: the current user."""
     if os.geteuid() != 0:
         return None
     try:
@@ -41,7 +41,7 @@ def _servers_user() -> str | None:
 
 @contextmanager
 def _directory(user: str | None) -> Iterator[Path]:
-    # Not pytest's tmp_path: another user must get in, and a socket's path must be short.
+    # Not pytest's tmp_path: another user needs access, and a socket's path must be short.
     directory = Path(tempfile.mkdtemp(prefix="ottla-db-"))
     try:
         if user is not None:
@@ -60,7 +60,7 @@ def _running(argv: list[str], ready: Callable[[], bool], log: Path, user: str | 
         while not ready():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, f"not ready in time: {log.read_text()}"
-            time.sleep(LOOK_S)  # a server of somebody else's gives no other sign
+            time.sleep(LOOK_S)  # a foreign server gives no other sign of readiness
         yield
     finally:
         process.send_signal(signal.SIGINT)
@@ -73,7 +73,7 @@ def _running(argv: list[str], ready: Callable[[], bool], log: Path, user: str | 
 
 @contextmanager
 def postgres() -> Iterator[str]:
-    """A new PostgreSQL; gives libpq's connection string. Skips the test where there is none."""
+    """Run a new PostgreSQL; yield its libpq connection string. Skip the test if it is not installed."""
     programs = _postgres_bin()
     if programs is None:
         pytest.skip("PostgreSQL is not installed (Debian, Ubuntu: 'sudo apt-get install postgresql', or 'make databases')")
@@ -95,7 +95,7 @@ def postgres() -> Iterator[str]:
 
 @contextmanager
 def redis_server() -> Iterator[str]:
-    """A new Redis; gives the path of its socket. Skips the test where there is none."""
+    """Run a new Redis; yield the path of its socket. Skip the test if it is not installed."""
     program = shutil.which("redis-server")
     if program is None:
         pytest.skip("Redis is not installed (Debian, Ubuntu: 'sudo apt-get install redis-server', or 'make databases')")

@@ -1,10 +1,10 @@
-"""A Docker engine for the container tests: the one that answers, or a private one that lives as long as a command.
+"""A Docker engine for the container tests: a running one, or a private one that lives as long as a command.
 
     python -m tests.support.docker_engine COMMAND…
 
-Rules: the private engine keeps everything under `.container`, listens on a unix socket only and is ended by its process; where the base
-image of the Dockerfile cannot be pulled, one is made of Debian's packages, and the wheels that the build needs lie in it; its tag says what
-it was made of, so that another pin makes another one. (`make clean` removes those that the private engine has.)
+Rules: the private engine keeps everything under `.container`, listens only on a unix socket, and is stopped by its process id. If the base
+image of the Dockerfile cannot be pulled, a substitute is made of Debian's packages, with the wheels that the build needs. Its tag depends
+on its contents, so that another pin makes another image. (`make clean` removes the private engine's substitutes.)
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _BUILD_PACKAGES = "python3-venv python3-pip python3-dev gcc libc6-dev"
 
 
 def answers() -> bool:
-    """Whether an engine answers at DOCKER_HOST or at the default socket."""
+    """Return whether an engine answers at DOCKER_HOST or at the default socket."""
     scheme, _, address = os.environ.get("DOCKER_HOST", "unix:///var/run/docker.sock").partition("://")
     try:
-        if scheme == "unix":  # asked first, because docker-py leaves its own socket open where nobody answers
+        if scheme == "unix":  # checked first, because docker-py leaves its own socket open if nothing listens
             with socket.socket(socket.AF_UNIX) as there:
                 there.connect(address)
         client = docker.from_env()
@@ -58,7 +58,7 @@ def answers() -> bool:
 
 @contextmanager
 def engine() -> Iterator[dict[str, str]]:
-    """The environment of a process that is to find an engine. Raises RuntimeError where none answers and none can be started."""
+    """Yield environment variables with which a process finds an engine. Raises RuntimeError if none answers and none can be started."""
     if answers():
         yield dict(os.environ)
         return
@@ -87,7 +87,7 @@ def _until_it_answers(process: subprocess.Popen[bytes]) -> None:
 
 
 def base_images() -> dict[str, str]:
-    """The build arguments that name the base images: none where the Dockerfile's own can be had, stand-ins elsewhere."""
+    """Return the build arguments for the base images: none if the Dockerfile's own can be pulled, else the substitutes."""
     client, tag = docker.from_env(), stand_in_tag()
     stand_ins = {"BASE_IMAGE": f"{STAND_IN}:{tag}", "BUILD_IMAGE": f"{STAND_IN_BUILD}:{tag}"}
     try:
@@ -109,15 +109,15 @@ def base_images() -> dict[str, str]:
 
 
 def stand_in_tag(root: Path = ROOT) -> str:
-    """Changes with everything that the stand-ins of this checkout are made of."""
+    """Return a tag that depends on everything that this checkout's substitutes are made of."""
     made_of = [SUITE, SUITE_PYTHON, _PACKAGES, _BUILD_PACKAGES, *_wheels_wanted(root), (root / "constraints.txt").read_text()]
     return hashlib.sha256("\n".join(made_of).encode()).hexdigest()[:12]
 
 
 def build_images(client: docker.DockerClient) -> dict[str, Any]:
-    """Both targets of the Dockerfile, as `ottla` and `ottla-audit`.
+    """Build both targets of the Dockerfile, as `ottla` and `ottla-audit`.
 
-    Raises ImageNotFound without a base image, RuntimeError with the end of a failed build's log.
+    Raises ImageNotFound without a base image, RuntimeError with the end of the log if a build fails.
     """
     arguments = {name: os.environ[name] for name in ("BASE_IMAGE", "BUILD_IMAGE") if name in os.environ}
     base = client.images.get(arguments.get("BASE_IMAGE", BASE))
@@ -133,14 +133,14 @@ def build_images(client: docker.DockerClient) -> dict[str, Any]:
 
 
 def compose_command() -> list[str] | None:
-    """What runs Docker Compose here; None where it is not installed."""
+    """Return the command of Docker Compose; None if it is not installed."""
     if subprocess.run(["docker", "compose", "version"], capture_output=True, check=False).returncode == 0:
         return ["docker", "compose"]
     return ["docker-compose"] if shutil.which("docker-compose") else None
 
 
 def _make_stand_ins(tag: str) -> None:
-    """One image with Python, and one with a compiler and the wheels too, whose pip looks nowhere else."""
+    """Make one image with Python, and one that also has a compiler and the wheels, whose pip uses nothing else."""
     WORK.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=WORK) as directory:
         root = Path(directory) / "root"
@@ -154,7 +154,7 @@ def _make_stand_ins(tag: str) -> None:
 
 
 def _wheels_wanted(root: Path) -> list[str]:
-    """What the Dockerfile installs, as pip is told of it."""
+    """Return the requirements that the Dockerfile installs."""
     project = tomllib.loads((root / "pyproject.toml").read_text())
     chosen = re.findall(r"ottla-\*\.whl\)\[([a-z,]+)\]", (root / "Dockerfile").read_text())
     extras = [project["project"]["optional-dependencies"][name] for name in ",".join(chosen).split(",")]
@@ -183,7 +183,7 @@ def _run(*argv: str, env: dict[str, str] | None = None) -> None:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a command where an engine answers and the base images are there; its exit code."""
+    """Run a command with an engine and the base images; return its exit code."""
     try:
         with engine() as environment:
             return subprocess.run(argv, check=False, env={**environment, **base_images()}).returncode

@@ -1,4 +1,5 @@
-"""A client program without a client: speaks the control protocol and does what its requests say, for the tests of who drives it."""
+"""A client program without a client: it speaks the control protocol and does what its requests say, to test the code that drives
+programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short forms of the group requests, and members that wait for their answers on connections of their own."""
+"""Short forms of the group requests, and members that wait for responses on their own connections."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.running_broker import RunningBroker
 
 
 def find_coordinator(client: Client, group_id: str = "g") -> None:
-    """The first thing a client asks; it makes the offsets topic."""
+    """Send FindCoordinator, which also creates the offsets topic."""
     (found,) = client.call(FindCoordinatorRequest(coordinator_keys=[group_id]), version=6).coordinators
     assert found.error_code == 0
 
@@ -40,7 +40,7 @@ def join_request(member_id: str = "", group_id: str = "g", **changes: Any) -> Jo
 
 
 def join(client: Client, member_id: str = "", *, version: int = 9, **changes: Any) -> JoinGroupResponse:
-    """Join, the second round that version 4 and later ask for included."""
+    """Join, including the second round that version 4 and later need."""
     response: JoinGroupResponse = client.call(join_request(member_id, **changes), version=version)
     if response.error_code == 79:
         response = client.call(join_request(response.member_id, **changes), version=version)
@@ -50,7 +50,7 @@ def join(client: Client, member_id: str = "", *, version: int = 9, **changes: An
 def sync(
     client: Client, member_id: str, generation: int, assignments: dict[str, bytes] | None = None, *, version: int = 5, **changes: Any
 ) -> SyncGroupResponse:
-    """What a consumer that assigns by range sends."""
+    """Send what a consumer with range assignment sends."""
     handed_out = [SyncGroupRequestAssignment(name, assignment) for name, assignment in (assignments or {}).items()]
     protocol = {"protocol_type": "consumer", "protocol_name": "range"} if version >= 5 else {}
     request = SyncGroupRequest("g", generation, member_id, assignments=handed_out, **(protocol | changes))
@@ -59,7 +59,7 @@ def sync(
 
 
 def stable_member(client: Client, **changes: Any) -> tuple[str, int]:
-    """A group "g" of one member, stable; its member id and generation."""
+    """Make a stable group "g" with one member; return its member id and generation."""
     joined = join(client, **changes)
     assert joined.error_code == 0
     assert sync(client, joined.member_id, joined.generation_id, {joined.member_id: b"all"}, version=4).error_code == 0
@@ -74,7 +74,7 @@ def heartbeat(client: Client, member_id: str, generation: int, *, version: int =
 def commit(
     client: Client, offset: int, *, topic: str = "t", partition: int = 0, metadata: str | None = None, version: int = 9, **changes: Any
 ) -> int:
-    """Commit one offset; its error code."""
+    """Commit one offset; return the error code."""
     topics = [OffsetCommitRequestTopic(topic, partitions=[OffsetCommitRequestPartition(partition, offset, 2, metadata)])]
     fields: dict[str, Any] = {"group_id": "g", "topics": topics}
     response = client.call(OffsetCommitRequest(**(fields | changes)), version=version)
@@ -83,7 +83,7 @@ def commit(
 
 
 def fetch(client: Client, *, topic: str = "t", partition: int = 0, group_id: str = "g") -> tuple[int, int, str | None, int]:
-    """The committed offset of one partition: offset, leader epoch, metadata, error."""
+    """Return the committed offset of one partition: offset, leader epoch, metadata, error."""
     asked = [OffsetFetchRequestGroup(group_id, topics=[OffsetFetchRequestTopics(topic, partition_indexes=[partition])])]
     (group,) = client.call(OffsetFetchRequest(groups=asked, require_stable=True), version=9).groups
     assert group.error_code == 0
@@ -98,12 +98,12 @@ def describe(client: Client, group_id: str = "g", *, version: int = 6) -> Descri
 
 
 def wait_for_state(client: Client, state: str) -> None:
-    """Until group "g" is in that state, for at most a minute: a limit that only a hang reaches, also on a busy machine."""
+    """Wait until group "g" has that state, for at most a minute: even a busy machine reaches the limit only if something hangs."""
     wait_until(lambda: describe(client).group_state == state, f"the group is {state}")
 
 
 def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    """Look again until it holds."""
+    """Poll until the condition holds."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
@@ -111,7 +111,7 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) 
 
 
 async def wait_until_async(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
-    """The same without holding up the loop, on which the client under test lives."""
+    """Poll until the condition holds, without blocking the loop that the client under test runs on."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
@@ -119,7 +119,7 @@ async def wait_until_async(condition: Callable[[], bool], what: str, timeout_s: 
 
 
 class Waiting:
-    """A request that may have to wait, on a connection of its own."""
+    """A pending request on its own connection."""
 
     def __init__(self, broker: RunningBroker, request: Message, version: int) -> None:
         self._client = broker.client()
@@ -128,10 +128,10 @@ class Waiting:
         self._client.send(request, version)
 
     def response(self) -> Any:
-        """Its response, when it comes; the connection is closed then."""
+        """Wait for its response, and close the connection."""
         with self._client as client:
             return decode_response(self._request.API_KEY, self._version, client.read_frame())[1]
 
     def hang_up(self) -> None:
-        """Go away without an answer."""
+        """Close the connection without waiting."""
         self._client.close()

@@ -1,4 +1,4 @@
-"""Sends and stored records as a history and a log hold them, with everything but what a test is about filled in."""
+"""Sends and stored records as in a history and a log, with defaults for everything that a test does not care about."""
 
 from __future__ import annotations
 

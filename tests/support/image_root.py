@@ -1,8 +1,9 @@
-"""The image's root without an engine: this machine's files with those of `container/` over them, each container in namespaces of its own.
+"""The image's root without a container engine: this machine's files with those of `container/` over them, each container in its own
+namespaces.
 
-What an engine would do is done by the kernel's own means: an overlay whose changes vanish, a network with nothing but loopback, a host
-name, process ids, and user 1000 of group 0. `container/install` makes the root, as in the Dockerfile. What only an engine has is not
-shown: the base image, published ports, and the metadata of the image (tests/scenario/test_container.py has them).
+The kernel does what an engine would do: an overlay file system whose changes are discarded, a network with only loopback, a host name,
+process ids, and user 1000 of group 0. `container/install` makes the root, as in the Dockerfile. Not covered are the base image, published
+ports, and the image's metadata (tests/scenario/test_container.py covers them).
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ exec env -i PATH="$IMAGE_PATH" PYTHONUNBUFFERED=1 chroot --userspec=1000:0 --gro
 
 
 def possible() -> str | None:
-    """Why it cannot be had here; None where it can."""
+    """Return why this is not possible here, or None if it is."""
     if os.geteuid() != 0:
         return "only root may make such a root"
     if missing := [name for name in ("unshare", "nsenter", "chroot", "mount") if shutil.which(name) is None]:
@@ -62,7 +63,7 @@ def possible() -> str | None:
 
 
 def made_layer(directory: Path) -> Path:
-    """What the image has beside its base; made by `container/install`, with this checkout's Ottla in the place of the wheel's."""
+    """Make the image's files beside its base with `container/install`, with this checkout in place of the wheel."""
     layer = directory / "layer"
     (layer / "opt").mkdir(parents=True)
     (layer / "opt/ottla").symlink_to(sys.prefix)
@@ -71,7 +72,7 @@ def made_layer(directory: Path) -> Path:
 
 
 class Container:
-    """A running one. `env` and `command` are as an image's user gives them; without a command the entry point is alone."""
+    """A running container. `env` and `command` are as a user of the image gives them; without a command the entry point runs alone."""
 
     def __init__(
         self,
@@ -113,17 +114,17 @@ class Container:
 
     @property
     def output(self) -> str:
-        """What it wrote, both streams."""
+        """What it has written to both streams."""
         return self._output.read_text(errors="replace")
 
     @property
     def seconds(self) -> float:
-        """Since its start."""
+        """Seconds since its start."""
         return time.monotonic() - self.began
 
     def end(self) -> None:
-        """Kills it, and what is in it: its first process, with which its namespace of processes ends. (--kill-child alone spares one that
-        has changed its user.)"""
+        """Kill its first process, and with it the process namespace. (--kill-child alone does not kill a process that has changed its
+        user.)"""
         if self._process.poll() is None:
             for child in psutil.Process(self._process.pid).children():
                 with contextlib.suppress(psutil.NoSuchProcess):
@@ -132,7 +133,7 @@ class Container:
         self._process.wait()
 
     def put(self, path: str, text: str, mode: int) -> None:
-        """As `docker cp` puts a file into a running container."""
+        """Write a file in the running container, like `docker cp`."""
         self.wait_until(self._is_up, "its root")
         there = Path(f"/proc/{self._init}/root{path}")
         partial = there.with_name(f".{there.name}")
@@ -141,22 +142,22 @@ class Container:
         partial.rename(there)
 
     def exec(self, *command: str, stdin: str = "", user: int = 1000, timeout_s: float = PATIENCE_S) -> subprocess.CompletedProcess[str]:
-        """As `docker exec` runs a command: with the container's variables, in the image's working directory."""
+        """Run a command like `docker exec`: with the container's variables, in the image's working directory."""
         variables = [f"{key}={value}" for key, value in {"PATH": _PATH, "PYTHONUNBUFFERED": "1", **self.env}.items()]
         argv = ["nsenter", f"--target={self._init}", *_NAMESPACES, "--root", "--wd", f"--setuid={user}", "--setgid=0", "env", "-i"]
         return subprocess.run([*argv, *variables, *command], input=stdin, capture_output=True, text=True, check=False, timeout=timeout_s)
 
     def stop(self) -> int:
-        """SIGTERM to its first process; its exit code."""
+        """Send SIGTERM to its first process; return its exit code."""
         os.kill(self._init, signal.SIGTERM)
         return self._process.wait(PATIENCE_S)
 
     def wait(self) -> int:
-        """Until it ends by itself; its exit code."""
+        """Wait until it ends by itself; return its exit code."""
         return self._process.wait(PATIENCE_S)
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Raises AssertionError with its output, as soon as it has ended or after PATIENCE_S."""
+        """Wait until the condition holds. Raises AssertionError with its output when it has ended, or after PATIENCE_S."""
         while not condition():
             if self._process.poll() is not None or time.monotonic() - self.began > PATIENCE_S:
                 raise AssertionError(f"{what} is not there:\n{self.output}")
@@ -167,7 +168,7 @@ class Container:
 
     @property
     def _init(self) -> int:
-        """Its first process, as this machine numbers it."""
+        """The process id of its first process on this machine."""
         while not (children := psutil.Process(self._process.pid).children()):
             if self._process.poll() is not None:
                 raise AssertionError(f"it did not start:\n{self.output}")
@@ -176,7 +177,7 @@ class Container:
 
 
 def _closed_parents() -> list[str]:
-    """The directories above Python and this checkout, which others than root may not be allowed to enter."""
+    """Return the directories above Python and this checkout that only root may enter."""
     found: list[str] = []
     for path in (Path(sys.base_prefix), ROOT):
         found += [str(parent) for parent in [*reversed(path.parents), path] if parent != Path("/") and str(parent) not in found]

@@ -1,4 +1,4 @@
-"""Java's random numbers, for comparing what is drawn with what Kafka draws."""
+"""Java's random numbers, to compare random choices with Kafka's."""
 
 from __future__ import annotations
 

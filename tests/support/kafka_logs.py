@@ -1,4 +1,4 @@
-"""The writer of small logs, under the name that the tests know."""
+"""Re-exports the writer of small logs for tests."""
 
 from ottla.spark_jobs.corpus.writer import T0, PartitionWriter, checkpoint, flip, numbered, reheaded
 

@@ -1,4 +1,4 @@
-"""Apache Kafka's own tools against a running broker: short forms that see to it that a tool ended well."""
+"""Runs Apache Kafka's own tools against a running broker, and checks their exit codes."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ SHELL_TRIES = 10
 
 
 class Bootstrap(Protocol):
-    """Something that serves."""
+    """Anything with bootstrap servers."""
 
     @property
     def bootstrap(self) -> str: ...
 
 
 def good(done: Done) -> str:
-    """Its output; it must have ended well."""
+    """Return the tool's output, after asserting that it succeeded."""
     assert done.code == 0, f"{done.out}\n{done.err}"
     assert "Exception" not in done.err, done.err
     return done.out
 
 
 def run(tools: Tools, broker: Bootstrap, tool: str, *arguments: str, text: str = "") -> str:
-    """The output of a tool at the broker; it must end well."""
+    """Run a tool that must succeed; return its output."""
     return good(tools.run(tool, "--bootstrap-server", broker.bootstrap, *arguments, text=text))
 
 
 def refused(tools: Tools, broker: Bootstrap, tool: str, *arguments: str) -> str:
-    """All that a tool says that ends with an error."""
+    """Run a tool that must fail; return its output."""
     done = tools.run(tool, "--bootstrap-server", broker.bootstrap, *arguments)
     assert done.code == 1, done.out
     return done.out + done.err
 
 
 def metadata_shell(tools: Tools, path: Path, look: str, wanted: str) -> str:
-    """What it shows of a metadata log or snapshot in a directory that nobody uses. It may show something before it has read all: it is
-    asked again until `wanted` is in that."""
+    """Return what the metadata shell prints about a metadata log or snapshot in an unused directory. It may answer before it has read
+    everything, so it is run again until `wanted` is in its output."""
     shown = ""
     for _ in range(SHELL_TRIES):
         shown = good(tools.run("kafka-metadata-shell", "--snapshot", str(path), *look.split()))
@@ -52,7 +52,7 @@ def create(tools: Tools, broker: Bootstrap, topic: str, partitions: int = 1) -> 
 
 
 def table(told: str, first: str) -> list[dict[str, str]]:
-    """The rows under the head line that begins with the column `first`, by the head's names; lines of another length are no rows."""
+    """Parse the rows under the header that begins with the column `first`; lines of another length are ignored."""
     lines = [line.split() for line in told.splitlines() if line.strip()]
     head = next(index for index, line in enumerate(lines) if line[0] == first)
     return [dict(zip(lines[head], line, strict=True)) for line in lines[head + 1 :] if len(line) == len(lines[head])]

@@ -1,4 +1,4 @@
-"""A Kerberos realm for tests; where it, or python-gssapi, is not installed, the test says so and is skipped."""
+"""A Kerberos realm for tests. If Kerberos or python-gssapi is not installed, the test is skipped with the reason."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from client_compat.support.kerberos import KerberosMissing, Realm, in_environmen
 
 
 def why_missing() -> str | None:
-    """What there is not, if anything; for a test that goes on without."""
+    """Return what is missing, or None; for a test that continues without it."""
     try:
-        import gssapi  # noqa: F401 # whether it is there
+        import gssapi  # noqa: F401 # only to check that it is installed
     except ImportError:
         return "python-gssapi is not installed ('make kerberos')"
     try:
@@ -26,7 +26,7 @@ def why_missing() -> str | None:
 
 @contextmanager
 def realm_or_skip(directory: Path, principals: Sequence[str]) -> Iterator[Realm]:
-    """Running, and this process is in it."""
+    """Run a realm, and configure this process for it."""
     if (missing := why_missing()) is not None:
         pytest.skip(missing)
     with Realm(directory, principals) as realm, in_environment(realm.environment):

@@ -1,6 +1,6 @@
-"""The controller of a cluster in memory: it serves its metadata log, and decides by KRaft's rules as much as brokers need to live by.
+"""A controller in memory: it serves its metadata log, and decides by KRaft's rules as far as brokers need it.
 
-Source: KAFKA ClusterControlManager, BrokerHeartbeatManager, ReplicationControlManager, ProducerIdControlManager.
+Sources: KAFKA ClusterControlManager, BrokerHeartbeatManager, ReplicationControlManager, ProducerIdControlManager.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ PRODUCER_IDS = 1_000
 
 @dataclass
 class Heard:
-    """What is known of a broker by its heartbeats."""
+    """What a broker's heartbeats say."""
 
     offset: int = -1
     shut_down_offset: int | None = None
@@ -65,7 +65,7 @@ class Heard:
 
 
 class KraftController:
-    """One controller, whose log is committed at once. `image` is what it has decided; `asked` are the brokers' requests, Fetch left out."""
+    """A controller whose log is committed at once. `image` is what it has decided; `asked` are the brokers' requests, except Fetch."""
 
     def __init__(self, clock: Clock, timers: Timers, random: Random) -> None:
         self.quorum = MemoryQuorum(clock, timers, size=1, first=CONTROLLER)
@@ -103,11 +103,11 @@ class KraftController:
 
     @property
     def links(self) -> list[NodesEnd]:
-        """The connections to it."""
+        """The connections to the controller."""
         return [link for link in self.node.connections if not link.transport.is_closing()]
 
     def write(self, *records: MetadataRecord) -> None:
-        """These are decided, and committed."""
+        """Append and commit these records."""
         self.quorum.write(*records)
         self.quorum.commit()
         self.image = made_of(*records, image=self.image)
@@ -115,24 +115,24 @@ class KraftController:
     def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
         return self.image.topics[self.image.topic_ids[topic]].partitions[index]
 
-    # --- what somebody else decides ----------------------------------------------------------------------------------------------
+    # --- changes that tests make -------------------------------------------------------------------------------------------------
 
     def change(self, topic: str, index: int = 0, **fields: Any) -> None:
-        """Changes a partition; fields by name (`PartitionChangeRecord`)."""
+        """Change a partition; fields by name (`PartitionChangeRecord`)."""
         self.write(PartitionChangeRecord(index, self.image.topic_ids[topic], **fields))
 
     def configure(self, kind: int, name: str, **values: str | None) -> None:
-        """Sets, or with None removes, settings of a resource; `_` stands for `.`."""
+        """Set, or with None remove, settings of a resource; `_` stands for `.`."""
         self.write(*(ConfigRecord(kind, name, key.replace("_", "."), value) for key, value in values.items()))
 
     def delete(self, topic: str) -> None:
         self.write(RemoveTopicRecord(self.image.topic_ids[topic]))
 
     def fence(self, broker: int) -> None:
-        """Its session is over."""
+        """Fence a broker, as if its session had expired."""
         self._change_broker(broker, fenced=1)
 
-    # --- what is asked -----------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------------------
 
     def _answer(self, request: Request) -> Any:
         body = request.body
@@ -283,7 +283,7 @@ class KraftController:
             index, topic_id, list(replicas), isr, leader=isr[0], leader_epoch=0, partition_epoch=0, directories=directories
         )
 
-    # --- what follows from it ----------------------------------------------------------------------------------------------------
+    # --- consequences ------------------------------------------------------------------------------------------------------------
 
     @property
     def _end(self) -> int:
@@ -293,7 +293,7 @@ class KraftController:
         return [node for node, broker in self.image.brokers.items() if not broker.fenced]
 
     def _alive(self, image: MetadataImage) -> list[int]:
-        """Those that may lead and be in sync."""
+        """Return the brokers that may lead and be in sync."""
         return [node for node, broker in image.brokers.items() if not broker.fenced and not broker.in_controlled_shutdown]
 
     def _leads(self, node: int) -> bool:
@@ -315,11 +315,11 @@ class KraftController:
         known = self.image.brokers[node].directories
         left = [directory for directory in known if directory not in failed]
         if list(known) != left:
-            # A record without directories changes none: the broker is told apart from one that has not said any.
+            # A record without directories changes none: this differs from a broker that has not reported any.
             self._decide(BrokerRegistrationChangeRecord(node, self.image.brokers[node].epoch, fenced=1, log_dirs=left))
 
     def _decide(self, *records: MetadataRecord) -> None:
-        """These, and what follows of them for leaders and in-sync sets."""
+        """Append these records, and what follows from them for leaders and ISRs."""
         after = ImageDelta(self.image)
         for record in records:
             after.apply(record)
@@ -338,7 +338,7 @@ class KraftController:
 
 
 def _is_online(image: MetadataImage, partition: PartitionRegistration, replica: int) -> bool:
-    """Whether it lies in a directory that its broker has."""
+    """Return whether the replica is in a directory that its broker has."""
     return replica not in partition.replicas or (
         partition.directories[partition.replicas.index(replica)] in {*image.brokers[replica].directories, MIGRATING}
     )

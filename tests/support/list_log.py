@@ -1,4 +1,4 @@
-"""A log of single records in a list, with a real history of its epochs: what replication asks of a log, without a disk."""
+"""A log of single records in a list, with real leader epochs: the interface that replication needs, without a disk."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Entry(NamedTuple):
 
 
 class ListLog:
-    """`entries[i]` is at offset `log_start_offset + i`."""
+    """A log; `entries[i]` is at offset `log_start_offset + i`."""
 
     def __init__(self, *epochs: int, start: int = 0, high_watermark: int = 0) -> None:
-        """One record of each of `epochs`, in this order."""
+        """Make a log with one record of each of `epochs`, in this order."""
         self.log_start_offset = start
         self.high_watermark = high_watermark
         self.entries: list[Entry] = []

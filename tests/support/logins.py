@@ -1,4 +1,4 @@
-"""Logging in by hand: tokens of clients, and a connection that sends whatever a test wants."""
+"""SASL by hand: clients' tokens, and a connection that sends whatever a test wants."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCRAM_JAAS = f"{MODULES}.scram.ScramLoginModule required;"
 
 
 def secured(protocol: str = "SASL_PLAINTEXT", **others: str) -> dict[str, str]:
-    """The settings of a broker with one listener, SECURE, where users log in by PLAIN and by SCRAM."""
+    """Return the settings of a broker with one listener, SECURE, where users authenticate by PLAIN or SCRAM."""
     return {
         "listeners": f"SECURE://{HOST}:0",
         "listener.security.protocol.map": f"SECURE:{protocol}",
@@ -38,7 +38,7 @@ def plain(user: str = "ann", password: str = "pass word", other: str = "") -> by
 
 
 class ScramClient:
-    """The client's half, written from RFC 5802."""
+    """The client side of SCRAM, written from RFC 5802 independently of the project's own."""
 
     def __init__(self, user: str, password: str, name: str = "sha256", extensions: str = "") -> None:
         self._password, self._name = password, name
@@ -74,13 +74,13 @@ def authenticate(client: Client, token: bytes, version: int = 2) -> SaslAuthenti
 
 
 def log_in(client: Client, token: bytes | None = None) -> SaslAuthenticateResponse:
-    """By PLAIN."""
+    """Authenticate by PLAIN."""
     handshake(client)
     return authenticate(client, plain() if token is None else token)
 
 
 class BareConnection:
-    """Frames without a header, or any bytes at all."""
+    """A connection that sends frames without a header, or any bytes."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection((HOST, port), 10)
@@ -95,12 +95,12 @@ class BareConnection:
         self.socket.sendall(struct.pack(">i", len(frame)) + frame)
 
     def receive(self) -> bytes | None:
-        """The next frame; None where the broker hung up."""
+        """Return the next frame; None if the broker closed the connection."""
         head = self._exactly(4)
         return None if head is None else self._exactly(struct.unpack(">i", head)[0])
 
     def ask(self, request: Any, version: int) -> Any:
-        """A request with its header."""
+        """Send a request with its header, and return the response."""
         from ottla.protocol.codec import encode_request
 
         self.socket.sendall(b"".join(encode_request(request.API_KEY, version, 7, "t", request)))

@@ -1,4 +1,4 @@
-"""One partition's log in a directory, and ways to end and begin it again."""
+"""One partition's log in a directory, which can be crashed and restarted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def batch(
     size: int = 10,
     transactional: bool = False,
 ) -> bytes:
-    """A batch of `count` records of `size` bytes, one ms apart."""
+    """Make a batch of `count` records of `size` bytes, one ms apart."""
     records = [SimpleRecord(b"k", bytes(size), timestamp + i) for i in range(count)]
     return build_batch(records, producer_id=producer_id, producer_epoch=epoch, base_sequence=sequence, transactional=transactional)
 
@@ -48,7 +48,7 @@ def marker(producer_id: int, epoch: int, *, committed: bool, coordinator_epoch: 
 
 @dataclass
 class LogBox:
-    """`log` is the open log; `crash` and `restart` replace it."""
+    """A log. `log` is the open log; `crash` and `restart` replace it."""
 
     directory: Path
     config: LogConfig = field(default_factory=LogConfig)
@@ -83,13 +83,13 @@ class LogBox:
         return self.log
 
     def crash(self, *, now_ms: int = NOW_MS) -> PartitionLog:
-        """SIGKILL and a new start: nothing was saved that was not saved already."""
+        """Open the log again as after SIGKILL: nothing more is saved."""
         old = self.log
         old.release()
         return self.open(clean=False, recovery_point=old.recovery_point, log_start=old.log_start_offset, now_ms=now_ms)
 
     def restart(self, *, now_ms: int = NOW_MS) -> PartitionLog:
-        """A clean stop and a new start."""
+        """Close the log cleanly, and open it again."""
         old = self.log
         old.close()
         return self.open(clean=True, recovery_point=old.recovery_point, log_start=old.log_start_offset, now_ms=now_ms)
@@ -100,7 +100,7 @@ class LogBox:
         return info
 
     def headers(self) -> list[BatchHeader]:
-        """Every batch from the log's start, read as a replica reads."""
+        """Return every batch from the log's start, read as a replica reads."""
         found: list[BatchHeader] = []
         offset = self.log.log_start_offset
         while offset < self.log.log_end_offset:
@@ -116,13 +116,13 @@ class LogBox:
 
 
 def remove_doomed(owner: PartitionLog | LogDir, now_ms: int) -> None:
-    """As the background work does it."""
+    """Remove files marked for deletion, as the background task does."""
     for remove in owner.doomed(now_ms):
         remove()
 
 
 def producers(log: PartitionLog) -> dict[int, tuple[int, int, int, int, int]]:
-    """What every reload must keep of each producer: epoch, last sequence, last offset, coordinator epoch, start of its transaction."""
+    """Return what every reload must keep of each producer: epoch, last sequence, last offset, coordinator epoch, transaction start."""
     return {
         e.producer_id: (e.producer_epoch, e.last_sequence, e.last_offset, e.coordinator_epoch, e.current_txn_first_offset)
         for e in log.producers()
@@ -130,7 +130,7 @@ def producers(log: PartitionLog) -> dict[int, tuple[int, int, int, int, int]]:
 
 
 def windows(log: PartitionLog) -> dict[int, Sequence[tuple[int, int]]]:
-    """(first, last) sequence of each batch remembered of each producer, those that only the log remembers included."""
+    """Return the (first, last) sequences of each producer's remembered batches, including those found only in the log."""
     for entry in log.producers():
         if entry.older_in_log and entry.batches:
             recall_window(entry, log.segments)

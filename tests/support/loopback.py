@@ -1,4 +1,4 @@
-"""Which loopback addresses this machine has: in many containers there is no IPv6."""
+"""The loopback addresses of this machine: many containers have no IPv6."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A cluster of whole members on one loop, with virtual time, disks and a network in memory, under a controller with KRaft's rules."""
+"""A cluster of whole brokers on one loop, with virtual time, disks and a network in memory, under a controller with KRaft's rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PATIENCE_MS = 120_000
 
 
 class Member:
-    """One broker's place: its disk outlives the broker. `exit_codes` is what its process would have ended with."""
+    """A broker with its disk, which outlives the process. `exit_codes` are the codes with which its process would have ended."""
 
     def __init__(self, node_id: int, cluster: MemberCluster, settings: dict[str, str]) -> None:
         self.node_id = node_id
@@ -54,7 +54,7 @@ class Member:
         self.format(cluster)
 
     def format(self, cluster: MemberCluster) -> None:
-        """It has a new disk, with nothing on it but a directory of a new id."""
+        """Give it a new disk with a formatted directory of a new id."""
         self.files = MemoryFiles()
         directory, levels = Path(self._settings["log.dir"]), bootstrap_levels({}, None, dynamic_quorum=True)
         format_directory(directory, CLUSTER_ID, self.node_id, levels, 0, files=self.files, random_bytes=cluster.random.randbytes)
@@ -70,7 +70,7 @@ class Member:
         await broker.stop()
 
     def crash(self, *, power_loss: bool = False) -> None:
-        """As SIGKILL does it; with `power_loss` what was not synced is gone, too."""
+        """Kill it, as SIGKILL does; with `power_loss` also lose what was not synced."""
         broker, self.broker = self._running(), None
         broker.crash()
         if power_loss:
@@ -83,7 +83,7 @@ class Member:
         return self._running().services.partitions.get(topic, index)
 
     def records_of(self, topic: str, index: int = 0) -> bytes:
-        """What is in its log, to the last byte."""
+        """Return the bytes of its log of a partition."""
         log = self.partition(topic, index).log
         return b"".join(bytes(self.files.read_bytes(segment.path)) for segment in log.segments)
 
@@ -93,7 +93,7 @@ class Member:
 
 
 class MemberCluster:
-    """`size` members, with ids from 1, and one controller. Everything follows from the seed."""
+    """A cluster of `size` brokers, with ids from 1, and one controller. Everything follows from the seed."""
 
     def __init__(self, size: int = 3, seed: int = 1, **settings: str) -> None:
         self.random = Random(seed)
@@ -112,7 +112,7 @@ class MemberCluster:
         await self.all(member.start() for member in self.members.values())
 
     async def stop(self) -> None:
-        """Stops what runs, one after the other."""
+        """Stop the running brokers one after the other."""
         for member in self.members.values():
             if member.broker is not None:
                 await self.done(member.stop())
@@ -130,7 +130,7 @@ class MemberCluster:
     # --- time --------------------------------------------------------------------------------------------------------------------
 
     async def until(self, holds: Callable[[], bool], what: str) -> None:
-        """Lets time pass, from one thing that is due to the next, until it holds."""
+        """Advance the time from one timer to the next, until the condition holds."""
         end_ms = self.clock.mono_ms() + PATIENCE_MS
         await settle()
         while not holds():
@@ -145,7 +145,7 @@ class MemberCluster:
             await settle()
 
     async def stall(self, ms: int) -> None:
-        """All nodes stand still, as the processes of one loop do, and then go on."""
+        """Stall all nodes, as a blocked loop would."""
         loop = asyncio.get_running_loop()
         assert isinstance(loop, TimelessLoop)
         loop.stalled_ms += ms
@@ -153,7 +153,7 @@ class MemberCluster:
         await settle()
 
     async def done(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """What the work gives, for which time passes."""
+        """Advance the time until the work is done; return its result."""
         task = asyncio.ensure_future(work)
         await self.until(task.done, "it is done")
         return task.result()
@@ -167,17 +167,17 @@ class MemberCluster:
         self.clock.advance(max(1, min([end_ms, *due]) - now_ms))
 
     def all_timers(self) -> list[Timers]:
-        """Those of everybody in the cluster."""
+        """Return the timers of all nodes."""
         return [self.timers, *(member.broker.timers for member in self.members.values() if member.broker is not None)]
 
     # --- clients -----------------------------------------------------------------------------------------------------------------
 
     async def ask(self, node_id: int, request: Message, version: int | None = None) -> Any:
-        """A client's request to one member, and its answer."""
+        """Send a client's request to one broker, and return the response."""
         return await self.done(self.asking(node_id, request, version))
 
     async def asking(self, node_id: int, request: Message, version: int | None = None) -> Any:
-        """As `ask`, while somebody else lets time pass. Raises LinkBroken."""
+        """Send a request while the caller's surroundings advance the time. Raises LinkBroken."""
         client = self._clients.get(node_id)
         if client is None:
             node = Node(node_id, self.members[node_id].host, 9092)
@@ -191,7 +191,7 @@ async def _gathered(works: Iterable[Awaitable[object]]) -> None:
 
 
 def in_a_cluster(scene: Callable[[MemberCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
-    """Runs the scene in a cluster that has started, and stops what is left of it. No member may have ended its process."""
+    """Run the scene in a started cluster, and stop the cluster. No broker may have ended its process."""
 
     run_in_a_cluster(lambda: MemberCluster(size, seed, **settings), scene)
 
@@ -200,7 +200,7 @@ C = TypeVar("C", bound=MemberCluster)
 
 
 def run_in_a_cluster(make: Callable[[], C], scene: Callable[[C], Awaitable[None]]) -> None:
-    """As `in_a_cluster`."""
+    """Run the scene in a cluster that `make` makes, like `in_a_cluster`."""
 
     async def run() -> None:
         cluster = make()

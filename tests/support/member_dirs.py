@@ -1,4 +1,4 @@
-"""A data directory of a cluster's member, without sockets: what it is told of the metadata, it carries out."""
+"""A data directory of a cluster broker, without sockets: it applies the metadata that a test publishes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Place = tuple[str, int]
 
 
 class NotedFetchers:
-    """Fetches nothing, and says from where it was to be fetched."""
+    """A stand-in for the fetchers, which only records from where it was to fetch."""
 
     def __init__(self) -> None:
         self.leaders: dict[Place, int] = {}
@@ -66,13 +66,13 @@ class MemberDir:
         return found is not None and (index is None or index in found.partitions)
 
     async def told(self, *records: MetadataRecord) -> None:
-        """These come next, as one batch."""
+        """Publish these records as one batch."""
         base = self._loader.published.provenance.offset + 1
         for published in self._loader.load([MetadataBatch(base, base + max(len(records), 1) - 1, 1, 0, records)]):
             await self.publisher.take(published)
 
     def roles(self) -> dict[Place, bool]:
-        """What is served, and whether it is led."""
+        """Return the served partitions, and whether each is led here."""
         return {(partition.topic, partition.index): partition.leads for partition in self.partitions}
 
     def close(self) -> None:
@@ -81,17 +81,17 @@ class MemberDir:
 
 
 def partition(topic_id: bytes, index: int, replicas: list[int], *, leader: int | None = None, epoch: int = 0) -> PartitionRecord:
-    """A partition whose replicas are all in sync; without `leader` the first one leads."""
+    """Make a partition whose replicas are all in sync; by default the first one leads."""
     leads = replicas[0] if leader is None else leader
     return PartitionRecord(index, topic_id, replicas, list(replicas), leader=leads, leader_epoch=epoch, partition_epoch=epoch)
 
 
 def change(topic_id: bytes, index: int, **fields: object) -> PartitionChangeRecord:
-    """Fields by name; what is not named stays."""
+    """Make a change of a partition; fields that are not named stay."""
     return PartitionChangeRecord(index, topic_id, **fields)  # type: ignore[arg-type]  # fields by name
 
 
 def broker(node: int, *, epoch: int = 1, fenced: bool = False, listeners: dict[str, tuple[str, int]] | None = None) -> RegisterBrokerRecord:
-    """A registration; without `listeners` at PLAINTEXT, host `h<node>`, port 9092."""
+    """Make a registration; by default it listens with PLAINTEXT at host `h<node>`, port 9092."""
     ends = [Endpoint(name, host, port) for name, (host, port) in (listeners or {"PLAINTEXT": (f"h{node}", 9092)}).items()]
     return RegisterBrokerRecord(node, broker_epoch=epoch, end_points=ends, fenced=fenced)

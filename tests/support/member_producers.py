@@ -1,4 +1,4 @@
-"""Clients of a cluster in memory: a transactional producer made of single steps, and a group's offsets; and what partitions hold."""
+"""Clients of a cluster in memory: a transactional producer made of single steps, a group's offsets, and the contents of partitions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ ID, GROUP = "tx", "g"
 
 @dataclass
 class Producer:
-    """Of transaction version 2, unless a step says otherwise. Every step names the broker that it goes to."""
+    """A producer of transaction version 2, unless a step says otherwise. Every step names the broker that it is sent to."""
 
     cluster: MemberCluster
     producer_id: int = -1
     epoch: int = -1
 
     async def init(self, at: int) -> Producer:
-        """A new epoch; asked again while the coordinator is not ready."""
+        """Get a new epoch; retry while the coordinator is not ready."""
         while True:
             answer = await self.cluster.ask(at, InitProducerIdRequest(ID, 60_000), 5)
             if answer.error_code == ErrorCode.NONE:
@@ -47,7 +47,7 @@ class Producer:
             await self.cluster.pass_ms(100)
 
     async def write(self, at: int, place: Place, sequence: int = 0, version: int = 12) -> int:
-        """A record to the partition's leader; the error."""
+        """Write a record to the partition's leader; return the error."""
         batch = build_batch(
             [SimpleRecord(None, b"x", self.cluster.clock.now_ms())],
             producer_id=self.producer_id,
@@ -61,7 +61,7 @@ class Producer:
         return error
 
     async def add(self, at: int, *places: Place) -> list[int]:
-        """In the words of transaction version 0; the errors."""
+        """Add partitions with the request of transaction version 0; return the errors."""
         topics = [AddPartitionsToTxnTopic(topic, [index]) for topic, index in places]
         request = AddPartitionsToTxnRequest([], ID, self.producer_id, self.epoch, topics)
         answer = await self.cluster.ask(at, request, 3)
@@ -71,7 +71,7 @@ class Producer:
         return await sent(self.cluster, at, EndTxnRequest(ID, self.producer_id, self.epoch, commit), 5)
 
     async def end(self, at: int, *, commit: bool = True) -> int:
-        """The error; without one it goes on in the next epoch."""
+        """End the transaction; return the error. Without one, continue in the next epoch."""
         answer = await self.cluster.ask(at, EndTxnRequest(ID, self.producer_id, self.epoch, commit), 5)
         if answer.error_code == ErrorCode.NONE:
             self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
@@ -79,7 +79,7 @@ class Producer:
         return error
 
     async def commit_offset(self, at: int, offset: int) -> int:
-        """Of `t-0`, in the transaction; the error."""
+        """Commit an offset of `t-0` in the transaction; return the error."""
         topic = k28.TxnOffsetCommitRequestTopic("t", [k28.TxnOffsetCommitRequestPartition(0, offset)])
         request = k28.TxnOffsetCommitRequest(ID, GROUP, self.producer_id, self.epoch, topics=[topic])
         answer = await self.cluster.ask(at, request, 5)
@@ -88,20 +88,20 @@ class Producer:
 
 
 async def sent(cluster: MemberCluster, at: int, request: Message, version: int) -> Callable[[], Any]:
-    """Send a request; the result gives the answer, None while there is none."""
+    """Send a request; the result is a function that returns the response, or None while there is none."""
     asking = asyncio.ensure_future(cluster.asking(at, request, version))
     await settle()
     return lambda: asking.result() if asking.done() else None
 
 
 def offset_commit(offset: int) -> k08.OffsetCommitRequest:
-    """Of `t-0`, by nobody in particular."""
+    """Make a commit of an offset of `t-0` without a member id."""
     topic = k08.OffsetCommitRequestTopic("t", partitions=[k08.OffsetCommitRequestPartition(0, offset)])
     return k08.OffsetCommitRequest(GROUP, topics=[topic])
 
 
 async def committed_offset(cluster: MemberCluster, at: int) -> tuple[int, int]:
-    """The group's error, and its offset for `t-0`."""
+    """Return the group's error, and its offset for `t-0`."""
     topics = [k09.OffsetFetchRequestTopics("t", partition_indexes=[0])]
     request = k09.OffsetFetchRequest(groups=[k09.OffsetFetchRequestGroup(GROUP, topics=topics)])
     (group,) = (await cluster.ask(at, request, 8)).groups
@@ -109,7 +109,7 @@ async def committed_offset(cluster: MemberCluster, at: int) -> tuple[int, int]:
 
 
 def markers(broker: Member, place: Place) -> list[Marker]:
-    """All that the broker's replica has, in their order."""
+    """Return all markers in the broker's replica, in order."""
     log = broker.partition(*place).log
     records = bytes(log.read(0, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records) if log.log_end_offset else b""
     found = [records[position : position + header.size_bytes] for position, header in split_batches(records) if header.is_control]
@@ -117,11 +117,11 @@ def markers(broker: Member, place: Place) -> list[Marker]:
 
 
 def outcomes(broker: Member, place: Place) -> list[tuple[ControlType | None, int]]:
-    """Each marker's kind and coordinator epoch."""
+    """Return each marker's kind and coordinator epoch."""
     return [(marker.type, marker.coordinator_epoch) for marker in markers(broker, place)]
 
 
 def is_stable(broker: Member, place: Place) -> bool:
-    """No transaction holds readers of committed records back."""
+    """Return whether no transaction holds read_committed consumers back."""
     log = broker.partition(*place).log
     return log.last_stable_offset == log.log_end_offset

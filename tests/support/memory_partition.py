@@ -1,4 +1,4 @@
-"""A partition in memory, for coordinators: real batches, a disk that can refuse, and writes that are committed when the test says so."""
+"""A partition in memory, for coordinators: real batches, a disk that can fail, and writes that are committed when the test says so."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Read:
 
 
 class MemoryLog:
-    """The batches, back to back. `read` gives whole batches from the one that holds the offset, to the end or to `high_watermark`."""
+    """A log in memory. `read` returns whole batches from the one that contains the offset, to the end or to `high_watermark`."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -51,7 +51,7 @@ class MemoryLog:
 
 
 class MemoryPartition:
-    """Stands in for `ottla.broker.runtime.replicas.partition.Partition`. With `holds_back`, nothing is committed before
+    """A stand-in for `ottla.broker.runtime.replicas.partition.Partition`. With `holds_back`, nothing is committed before
     `make_committed`."""
 
     topic = "__consumer_offsets"
@@ -105,7 +105,7 @@ class MemoryPartition:
         self._waiting.clear()
 
     def lose(self, error: Rejected) -> None:
-        """What waits to be committed never will be."""
+        """Fail everything that waits to be committed."""
         for future in self._waiting:
             future.set_exception(error)
         self._waiting.clear()

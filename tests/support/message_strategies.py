@@ -1,7 +1,7 @@
-"""Hypothesis strategies for messages of the protocol: any value that a message can carry at a version.
+"""Hypothesis strategies for messages of the protocol: any value that a message can hold in a version.
 
-What a version lacks keeps its default, so that a message equals itself after a round trip. Values are narrowed where the libraries that
-serve as oracles hold more than the wire does: error codes are known ones, times lie between 1970 and 2200, text has no NUL.
+Fields that a version lacks keep their defaults, so that a message equals itself after a round trip. Values are restricted where the
+libraries that serve as oracles accept less than the wire: error codes are known, times are between 1970 and 2200, text has no NUL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RANGES = {"b": 8, "h": 16, "i": 32, "q": 64}
 
 
 def messages(cls: type[Message], version: int) -> st.SearchStrategy[Any]:
-    """Instances of a message class with every field of the version filled in at will."""
+    """Draw instances of a message class with arbitrary values in every field of the version."""
     return _struct(cls, version, 0)
 
 
@@ -56,7 +56,7 @@ def _value(type_: Any, name: str, version: int, depth: int) -> st.SearchStrategy
 
 
 _NEVER_BEFORE_1970 = {"transaction_start_time_ms", "issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"}
-"""Times that a library refuses where they are negative, though Kafka sends -1 for none."""
+"""Times that a library rejects if they are negative, although Kafka sends -1 for none."""
 
 
 def _number(fmt: str, name: str) -> st.SearchStrategy[Any]:

@@ -1,4 +1,4 @@
-"""Images of the cluster's metadata, made of records."""
+"""Metadata images made of records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ottla.broker.cluster.metadata_records import FeatureLevelRecord, MetadataRe
 
 
 def made_of(*records: MetadataRecord, image: MetadataImage = EMPTY) -> MetadataImage:
-    """The image after these records."""
+    """Return the image after these records."""
     delta = ImageDelta(image)
     for record in records:
         delta.apply(record)
@@ -17,5 +17,5 @@ def made_of(*records: MetadataRecord, image: MetadataImage = EMPTY) -> MetadataI
 
 
 def level(metadata_version: int) -> MetadataRecord:
-    """The record that a log begins with."""
+    """Make the record that a log begins with."""
     return FeatureLevelRecord(METADATA_VERSION, metadata_version)

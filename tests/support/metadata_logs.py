@@ -1,4 +1,4 @@
-"""Random logs of a cluster's metadata that hold together: nothing changes before it is there, or after it is gone."""
+"""Random consistent metadata logs: nothing changes before it is created, or after it is removed."""
 
 from __future__ import annotations
 
@@ -44,22 +44,22 @@ NODES = range(4)
 NAMES = ("a", "b", "c.d", "__consumer_offsets")
 USERS = ("ann", "bob")
 BEGINNING = 4
-"""How many records each log begins with: the levels of two features, and a credential that stays for each mechanism."""
+"""Number of records that each log begins with: the levels of two features, and a permanent credential for each mechanism."""
 
 
 class LogOfMetadata:
-    """Makes one record after the other; knows only what it needs to make valid ones."""
+    """Generates one valid record after the other, and keeps only the state that it needs for that."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.topics: dict[str, bytes] = {}
         self.partitions: dict[tuple[bytes, int], int] = {}
-        """How many replicas each has."""
+        """Number of replicas of each partition."""
         self.brokers: dict[int, int] = {}
         self.acls: list[bytes] = []
 
     def records(self, count: int) -> list[MetadataRecord]:
-        """A log of so many records after the `BEGINNING` that each has."""
+        """Return a log of so many records after the initial `BEGINNING`."""
         kinds: list[Callable[[], MetadataRecord]] = [
             *(
                 self.topic,
@@ -260,7 +260,7 @@ class LogOfMetadata:
 
 
 def cut(records: list[MetadataRecord], seed: int) -> list[list[MetadataRecord]]:
-    """The records in order, in pieces of random lengths."""
+    """Split the records into pieces of random lengths."""
     source, pieces, at = random.Random(seed), [], 0
     while at < len(records):
         length = source.randint(1, 9)
@@ -270,10 +270,10 @@ def cut(records: list[MetadataRecord], seed: int) -> list[list[MetadataRecord]]:
 
 
 def as_lines(seed: int, logs: int, count: int) -> str:
-    """So many logs as `client_compat/kafka/MetadataImages.java` reads them.
+    """Return so many logs in the format that `client_compat/kafka/MetadataImages.java` reads.
 
-    A delta ends after the beginning and before a topic is removed, because what Kafka makes depends on that: its `ScramDelta` loses what it
-    adds after it took out the only credential of a mechanism, its `ConfigurationsDelta` keeps settings that were made in the same delta.
+    A delta ends after the beginning, and before a topic is removed, because Kafka's result depends on it: its `ScramDelta` loses what it
+    adds after it removed the only credential of a mechanism, and its `ConfigurationsDelta` keeps settings that were made in the same delta.
     """
     lines: list[str] = []
     for each in range(seed, seed + logs):

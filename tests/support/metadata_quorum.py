@@ -1,6 +1,6 @@
-"""A quorum of controllers in memory that serves its metadata log to observers, with the rules of a Kafka's leader (`KafkaRaftClient`).
+"""A quorum of controllers in memory that serves its metadata log to observers by the rules of Kafka's leader (`KafkaRaftClient`).
 
-It elects, diverges, loses what was not committed, makes snapshots, loses requests: whatever a test wants, when the test wants it.
+Tests make it elect, diverge, lose uncommitted records, make snapshots, and lose requests.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class LogEntry:
 
 @dataclass
 class QuorumMember:
-    """One member. `entries` are all that it ever had and still believes in; it serves those from `start` on."""
+    """One controller. `entries` are all that it ever had and still considers valid; it serves those from `start` on."""
 
     node: Node
     epoch: int = 0
@@ -58,7 +58,7 @@ class QuorumMember:
     snapshots: dict[SnapshotId, bytes] = field(default_factory=dict)
     is_up: bool = True
     high_watermark: int = -1
-    """What it tells while it leads, or believes to: -1 until something of its epoch is committed."""
+    """The high watermark that it reports as leader: -1 until something of its epoch is committed."""
 
     @property
     def end(self) -> int:
@@ -69,7 +69,7 @@ class QuorumMember:
         return self.entries[-1].epoch if self.entries else 0
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """The greatest epoch at most `epoch`, and where it ends."""
+        """Return the greatest epoch at most `epoch`, and where it ends."""
         known = [entry for entry in self.entries if entry.epoch <= epoch]
         return (known[-1].epoch, known[-1].end_offset) if known else (0, 0)
 
@@ -94,7 +94,7 @@ class QuorumMember:
 
 
 class MemoryQuorum:
-    """`size` controllers with ids from `first` on. `answers` counts what was answered."""
+    """A quorum of `size` controllers with ids from `first` on. `answers` counts the responses."""
 
     def __init__(self, clock: Clock, timers: Timers, size: int = 3, first: int = 1) -> None:
         self.clock = clock
@@ -115,10 +115,10 @@ class MemoryQuorum:
     def leader(self) -> QuorumMember:
         return max(self.members.values(), key=lambda member: (member.leader_id == member.node.node_id, member.epoch))
 
-    # --- what happens to it --------------------------------------------------------------------------------------------------------
+    # --- changes that tests make ---------------------------------------------------------------------------------------------------
 
     def elect(self, node_id: int) -> None:
-        """It leads from now on, and begins its epoch with a LeaderChange. The first of a cluster also writes its level."""
+        """Make it the leader; it begins its epoch with a LeaderChange. A cluster's first leader also writes the level."""
         winner = self.members[node_id]
         epoch = max(member.epoch for member in self.members.values()) + 1
         for member in self.members.values():
@@ -147,7 +147,7 @@ class MemoryQuorum:
         self.write(ConfigRecord(2, "topic", name, None))
 
     def replicate(self, node_id: int) -> None:
-        """It has the leader's log now, and what most have is committed."""
+        """Copy the leader's log to it, and commit what a majority has."""
         leader, member = self.leader, self.members[node_id]
         if member.is_up:
             member.epoch, member.leader_id = leader.epoch, leader.leader_id
@@ -165,7 +165,7 @@ class MemoryQuorum:
             self.replicate(node_id)
 
     def snapshot(self, *, drop_log: bool) -> SnapshotId:
-        """The leader makes one of what is committed; with `drop_log` what it contains goes."""
+        """Let the leader make a snapshot of what is committed; with `drop_log`, remove that part of the log."""
         leader = self.leader
         contained = [entry for entry in leader.entries if entry.end_offset <= self.high_watermark]
         made = SnapshotId(self.high_watermark, contained[-1].epoch)
@@ -183,14 +183,14 @@ class MemoryQuorum:
         return b"".join(entry.data for entry in self.leader.entries if start <= entry.base_offset and entry.end_offset <= end)
 
     def wake(self) -> None:
-        """What waits for something new is answered."""
+        """Answer requests that wait for something new."""
         for event in list(self._waiting):
             event.set()
 
-    # --- what it serves --------------------------------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------------------------
 
     def connect(self, node: Node) -> MemoryLink:
-        """A link to the member at that address; where none is, to one that is down."""
+        """Return a link to the controller at that address, or to one that is down if there is none."""
         nobody = QuorumMember(node, is_up=False)
         return MemoryLink(self, next((member for member in self.members.values() if member.node[1:] == node[1:]), nobody))
 
@@ -211,7 +211,7 @@ class MemoryQuorum:
         return response
 
     async def _wait(self, ms: int, among: dict[asyncio.Event, None] | None = None) -> None:
-        """Until that time is over, or `wake` for those who wait for that."""
+        """Wait until the time is over, or until `wake` for requests that wait for it."""
         event = asyncio.Event()
         timer = self.timers.schedule(self.clock.mono_ms() + ms, event.set)
         waiting = {} if among is None else among
@@ -264,7 +264,7 @@ class MemoryQuorum:
 
 
 class MemoryLink:
-    """One link to a member. What is under way when it closes is broken."""
+    """One link to a controller. Pending requests fail when it closes."""
 
     def __init__(self, quorum: MemoryQuorum, member: QuorumMember) -> None:
         self._quorum = quorum

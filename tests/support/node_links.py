@@ -17,7 +17,7 @@ from tests.support.simulation import settle
 
 
 class LinkedPlace:
-    """Make it on a running loop."""
+    """A clock, timers and a network in memory. Make it on a running loop."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -27,11 +27,11 @@ class LinkedPlace:
         self.driver.start()
 
     def connect(self, node: Node) -> NodeClient:
-        """A link to a node, which is not connected yet."""
+        """Return a link to a node, which is not connected yet."""
         return NodeClient(node, self.network, clock=self.clock, timers=self.timers, random=Random(1), client_id="broker-1")
 
     async def answering(self, node: Node, answer: Answer, versions: dict[int, tuple[int, int]]) -> AnsweringNode:
-        """Something that answers at the address of `node`."""
+        """Run a scripted node at the address of `node`."""
         return await AnsweringNode(self.network, node.host, node.port, answer, versions).start()
 
     async def pass_ms(self, ms: int) -> None:
@@ -39,6 +39,6 @@ class LinkedPlace:
         await settle()
 
     async def outcome(self, call: asyncio.Task[Any]) -> Any:
-        """What became of a call, None if it waits."""
+        """Return the result of a call, None while it is pending."""
         await settle()
         return None if not call.done() else (call.exception() or call.result())

@@ -18,14 +18,14 @@ TRIES = 200
 
 
 def find_server() -> str | None:
-    """The server's program, if it is there."""
+    """Return the server's program, or None if it is not built."""
     built = ROOT / ".tools" / "versitygw"
     return str(built) if built.exists() else shutil.which("versitygw")
 
 
 @contextmanager
 def s3_server(program: str, directory: Path) -> Iterator[str]:
-    """The server's endpoint, whose buckets are the directories in `directory`; it ends with the block. Sets the keys' environment."""
+    """Run the server, whose buckets are the directories in `directory`; yield its endpoint. Sets environment variables with the keys."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
@@ -41,7 +41,7 @@ def s3_server(program: str, directory: Path) -> Iterator[str]:
 
 
 def _wait_until_it_answers(endpoint: str) -> None:
-    """Raises OSError when it does not within TRIES of the client's own retries."""
+    """Wait until the server answers. Raises OSError if it does not within TRIES of the client's own retries."""
     client = pyarrow.fs.S3FileSystem(
         endpoint_override=endpoint, scheme="http", region="us-east-1", access_key=ACCESS_KEY, secret_key=SECRET_KEY
     )

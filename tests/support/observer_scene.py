@@ -1,4 +1,4 @@
-"""An observer over a directory of its own and a quorum in memory, on a loop where time passes only when the test lets it."""
+"""An observer with its own directory and a quorum in memory, on a loop where time passes only when the test advances it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ME = Observer(7, b"d" * 16, "cluster")
 
 
 class ObserverScene:
-    """`published` is all that it was told, over restarts; `failures` what it could not go on with."""
+    """An observer. `published` is everything that was published, over restarts; `failures` are its fatal errors."""
 
     def __init__(self, *, seed: int = 0, settings: ObserverSettings | None = None, size: int = 3, config: LogConfig | None = None) -> None:
         self.clock = VirtualClock()
@@ -61,7 +61,7 @@ class ObserverScene:
         )
 
     async def _heard(self, published: Published) -> None:
-        """Changes are those from the image before; the first of a life are all."""
+        """Check that changes start from the image before; after a start, from nothing."""
         before = self.published[-1].image if self.published and self.observer.applied_offset >= 0 else EMPTY
         assert published.changes == difference(before, published.image)
         assert published.provenance.offset > self.observer.applied_offset
@@ -69,7 +69,7 @@ class ObserverScene:
 
     @property
     def log_bytes(self) -> bytes:
-        """All of its copy."""
+        """Return the bytes of its copy of the log."""
         log, data, offset = self.log, b"", self.log.log_start_offset
         while offset < log.log_end_offset:
             read = log.read(offset, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records
@@ -78,7 +78,7 @@ class ObserverScene:
         return data
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Let it go on, without time, until that is so."""
+        """Run without advancing the time until the condition holds."""
         for _ in range(1000):
             if condition():
                 return
@@ -86,7 +86,7 @@ class ObserverScene:
         raise AssertionError("that never came")
 
     async def pass_time(self, ms: int, step_ms: int = 20) -> None:
-        """Let it go on for so long."""
+        """Advance the time in steps."""
         await settle()
         for _ in range(ms // step_ms):
             self.clock.advance(step_ms)
@@ -94,7 +94,7 @@ class ObserverScene:
             await settle()
 
     async def restart(self, *, clean: bool = True) -> None:
-        """Ends it and begins it again over what it had; unclean: as after a kill, when nobody noted how far the log was committed."""
+        """Restart it on the same files; unclean: as after a kill, without a checkpoint of the high watermark."""
         await self.observer.stop()
         old = self.log
         if clean:

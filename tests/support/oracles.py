@@ -1,8 +1,7 @@
-"""Two independent implementations of Kafka's protocol behind one face, to compare our bytes with theirs.
+"""Two independent implementations of Kafka's protocol behind one interface, to compare our bytes with theirs.
 
-Messages are carried over field by field, in the order of the wire, so that a field of ours that stands elsewhere, is called otherwise or
-exists in other versions than in the library is a difference that shows. kio's native decoder aborts the process when it is fed a hostile
-array length: give it only bytes that one of the encoders made.
+Messages are copied field by field in wire order, so that a field of ours with another position, name or versions than in the library is
+noticed. kio's native decoder aborts the process for a malicious array length, so it only gets bytes that one of the encoders made.
 """
 
 from __future__ import annotations
@@ -25,29 +24,29 @@ _MILLISECOND = datetime.timedelta(milliseconds=1)
 
 
 class Oracle(Protocol):
-    """A library that knows the protocol too."""
+    """A library that implements the protocol."""
 
     name: str
 
     def knows(self, cls: type[Message], version: int) -> bool:
-        """Whether the library has this message at this version."""
+        """Return whether the library has this message at this version."""
         ...
 
     def encode(self, msg: Message, version: int) -> bytes:
-        """The library's bytes for the same message."""
+        """Return the library's bytes for the same message."""
         ...
 
     def header(self, cls: type[Message], version: int, correlation_id: int, client_id: str | None) -> bytes:
-        """The library's header of a request or response of this class."""
+        """Return the library's header of a request or response of this class."""
         ...
 
     def decode(self, cls: type[Message], data: bytes, version: int) -> Message:
-        """What the library reads from the bytes, as a message of ours."""
+        """Decode the bytes with the library, and convert the result to a message of ours."""
         ...
 
 
 class Kio:
-    """kio: classes generated per version from Kafka's schemas, decoded in Rust."""
+    """kio: classes generated from Kafka's schemas for each version, decoded in Rust."""
 
     name = "kio"
 
@@ -93,7 +92,7 @@ class Kio:
     def _pairs(self, cls: type, entity_type: Any, version: int) -> list[tuple[WireField, Any]]:
         ours = [field for field in wire_fields(cls) if version in field.versions]
         theirs = dataclasses.fields(entity_type)
-        # kio drops the unit from the name of a duration and makes it a timedelta, and keeps clear of Python's own `id`.
+        # kio drops the unit from the name of a duration and makes it a timedelta, and avoids the name of Python's `id`.
         assert [field.name.removesuffix("_ms") for field in ours] == [field.name.removesuffix("_ms").removesuffix("_") for field in theirs]
         return list(zip(ours, theirs, strict=True))
 
@@ -141,7 +140,7 @@ class Kio:
 
 
 class KafkaPython:
-    """kafka-python 3: one class per message, encoders compiled from Kafka's schemas."""
+    """kafka-python 3: one class per message, with encoders compiled from Kafka's schemas."""
 
     name = "kafka-python"
 
@@ -165,7 +164,7 @@ class KafkaPython:
     def _pairs(self, cls: type, data_class: Any, version: int) -> list[tuple[WireField, Any]]:
         ours = [field for field in wire_fields(cls) if version in field.versions]
         theirs = [field for field in data_class._struct.fields.values() if field.for_version_q(version)]
-        # It makes sets of bits of most authorized operations, and calls them all by one name.
+        # It makes most authorized operations sets of bits, all with the same name.
         assert [field.name for field in theirs] == [
             "authorized_operations" if _is_bits(their) else our.name for our, their in zip(ours, theirs, strict=True)
         ]
@@ -176,7 +175,7 @@ class KafkaPython:
         given = {}
         for our, their in self._pairs(type(value), data_class, version):
             item = getattr(value, our.name)
-            # It writes every tagged field that it is given; the rule that defaults are not written is left to its user.
+            # It writes every tagged field that it is given; the caller has to leave out defaults.
             if our.name not in tagged or item != (our.default() if callable(our.default) else our.default):
                 given[their.name] = self._value_to(item, our.type, their, version)
         return data_class(version=version, **given)
@@ -197,7 +196,7 @@ class KafkaPython:
         tagged = {field.name for field in fields_at(cls, version)[1]}
         out = cls()
         for our, their in self._pairs(cls, type(item), version):
-            # A tagged field that was not on the wire has no value of its own there.
+            # A tagged field that was not on the wire has no value.
             if our.name not in tagged or their.name in (item.tags or ()):
                 setattr(out, our.name, self._value_from(getattr(item, their.name), our.type, version, bits=_is_bits(their)))
         return out
@@ -217,7 +216,7 @@ class KafkaPython:
 
 
 def _entity_type(annotation: Any) -> Any:
-    """The dataclass inside `X`, `X | None` or `tuple[X, ...]`."""
+    """Return the dataclass inside `X`, `X | None` or `tuple[X, ...]`."""
     if dataclasses.is_dataclass(annotation):
         return annotation
     return next((found for found in map(_entity_type, typing.get_args(annotation)) if found is not None), None)
@@ -228,10 +227,10 @@ def _is_bits(field: Any) -> bool:
 
 
 def _kafka_python_classes() -> dict[str, Any]:
-    global _classes  # noqa: PLW0603 # read once, when the first oracle test runs
+    global _classes  # noqa: PLW0603 # loaded once, when the first oracle test runs
     if not _classes:
         with warnings.catch_warnings():
-            # kafka-python reads its schemas with importlib.resources.read_text, which Python 3.11 calls deprecated and 3.13 does not.
+            # kafka-python uses importlib.resources.read_text, which is deprecated in Python 3.11 but not in 3.13.
             warnings.simplefilter("ignore", DeprecationWarning)
             from kafka.protocol import admin, consumer, metadata, producer, sasl
 

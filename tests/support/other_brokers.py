@@ -1,4 +1,4 @@
-"""Broker 1 of a cluster, as far as it asks the others, and others that answer as a test says."""
+"""Broker 1 of a cluster and its requests to others, with scripted other brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SERVED = {ApiKey.WRITE_TXN_MARKERS: (1, 2), ApiKey.ADD_PARTITIONS_TO_TXN: (0, 5)
 
 
 class BrokerOne(LinkedPlace):
-    """`t-0` is led here, `t-1` by broker 2, `t-2` by broker 3, `t-3` by nobody; `__transaction_state-0`, the only one, by broker 2."""
+    """Broker 1. It leads `t-0`, broker 2 leads `t-1` and the only `__transaction_state-0`, broker 3 leads `t-2`; `t-3` has no leader."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class BrokerOne(LinkedPlace):
         self.peers = Peers(self.connect, self.addresses.get, 1_000)
 
     async def other(self, node: int, answer: Answer, versions: dict[int, tuple[int, int]] | None = None) -> AnsweringNode:
-        """A broker that is registered now."""
+        """Run and register a scripted broker."""
         self.addresses[node] = Node(node, f"h{node}", 9092)
         return await self.answering(self.addresses[node], answer, versions or dict(SERVED.items()))
 

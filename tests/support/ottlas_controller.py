@@ -1,8 +1,8 @@
-"""Ottla's decisions as a controller that is asked in the protocol's messages, beside Kafka's (`controller_judge`).
+"""Ottla's decisions as a controller that takes the protocol's messages, to compare with Kafka's (`controller_judge`).
 
-Its state follows what Kafka's controller wrote, not what it would have written itself: after a difference it goes on from the same state.
-Topic ids are Kafka's too, and the random numbers of a request are one number, as there. Between the messages and the decisions are the
-handlers that a controller serves its listeners with.
+Its state follows the records that Kafka's controller wrote, not its own, so that after a difference both continue from the same state.
+Topic ids are Kafka's, and the random numbers of a request are one number, as there. Between the messages and the decisions are the
+controller's real handlers.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ NOTHING: Final[Decided] = Effects([], None)
 
 
 class Verdict(NamedTuple):
-    """What Ottla decided; nothing where it does not decide such an order at all."""
+    """Ottla's result; empty if it does not support such an order."""
 
     records: Sequence[MetadataRecord]
     response: Message | None
@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
 
 class Draw(Random):
-    """`number` for all draws, as Kafka's side has it; for topic ids those that Kafka gave."""
+    """A random generator that returns `number` for all draws, as Kafka's side does, and Kafka's topic ids."""
 
     number = 0
 
@@ -57,16 +57,16 @@ class Draw(Random):
         super().__init__(0)
         self.topic_ids: deque[bytes] = deque()
 
-    def _randbelow(self, n: int) -> int:  # what every choice and every shuffle of Random goes through
+    def _randbelow(self, n: int) -> int:  # used by every choice and shuffle of Random
         return self.number % n
 
     def randbytes(self, n: int) -> bytes:
-        """A topic id."""
+        """Return a topic id."""
         return self.topic_ids.popleft() if self.topic_ids else bytes([7] * n)
 
 
 class OttlasController:
-    """`carry_out` takes an order and what Kafka's controller made of it, and gives what Ottla makes of it."""
+    """Ottla's controller; `carry_out` executes an order, given the result of Kafka's controller."""
 
     def __init__(self) -> None:
         self._draw = Draw()
@@ -78,7 +78,7 @@ class OttlasController:
         }
 
     def carry_out(self, order: Order, theirs: Answer) -> Verdict | None:
-        """What comes of the order; None where Ottla does not serve it. Raises whatever a decision raises that is not a refusal."""
+        """Return the result of the order; None if Ottla does not support it. Raises any exception of a decision but a rejection."""
         self._decided = NOTHING
         response: Message | None = None
         served = True
@@ -99,7 +99,7 @@ class OttlasController:
         return Verdict(self._decided.records, response, more) if served else None
 
     async def run(self, decide: Callable[[ControllerState], Effects[MetadataRecord, T]], *, validate_only: bool = False) -> T:
-        """What handlers ask of an `ActiveController`; what is written is Kafka's business."""
+        """Implement what handlers need of an `ActiveController`; records are not written, because Kafka's are."""
         effects = decide(self.state)
         self._decided = NOTHING if validate_only else effects
         return effects.response
@@ -132,7 +132,7 @@ class OttlasController:
         self.state.carry_out(SoftEffects(written, None, settle), self.end_offset)
         self.end_offset += len(written)
         if any(isinstance(record, ConfigRecord) for record in written):
-            self._decisions.broker_configs.refresh()  # as a controller does when they are committed
+            self._decisions.broker_configs.refresh()  # as a controller does after a commit
 
     def _start(self, order: Start) -> Decided:
         settings = load({**MEMBER, **order.settings}, {}, None).settings
@@ -145,7 +145,7 @@ class OttlasController:
 
 
 def topic_ids(answer: Answer) -> deque[bytes]:
-    """The ids of new topics; of topics that were only validated those in the response."""
+    """Return the ids of new topics; for topics that were only validated, those in the response."""
     ids = deque(record.topic_id for record in answer.decoded() if isinstance(record, TopicRecord))
     if not ids and isinstance(answer.response, CreateTopicsResponse):
         ids = deque(topic.topic_id for topic in answer.response.topics if topic.topic_id != bytes(16))

@@ -1,4 +1,4 @@
-"""A cluster of whole members on one loop, as `member_cluster`, under Ottla's own controller."""
+"""A cluster of whole brokers on one loop, like `member_cluster`, under Ottla's own controller."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIRECTORY = Path("/controller")
 
 
 class ControllerPlace:
-    """The controller's place: its disk outlives it. `exit_codes` is what its process would have ended with."""
+    """The controller with its disk, which outlives the process. `exit_codes` are the codes with which its process would have ended."""
 
     def __init__(self, cluster: MemberCluster, settings: dict[str, str], release: str | None = None) -> None:
         self.exit_codes: list[int] = []
@@ -56,7 +56,7 @@ class ControllerPlace:
         await node.stop()
 
     def crash(self, *, power_loss: bool = False) -> None:
-        """As SIGKILL does it; with `power_loss` what was not synced is gone, too."""
+        """Kill it, as SIGKILL does; with `power_loss` also lose what was not synced."""
         node, self.node = self.running, None
         node.crash()
         if power_loss:
@@ -69,7 +69,7 @@ class ControllerPlace:
 
     @property
     def image(self) -> MetadataImage:
-        """What is committed."""
+        """The committed metadata."""
         return self.running.role.newest.image
 
     def partition(self, topic: str, index: int = 0) -> PartitionRegistration:
@@ -77,7 +77,7 @@ class ControllerPlace:
 
 
 class OwnedCluster(MemberCluster):
-    """`size` members, with ids from 1. `place` is the controller's, formatted for a release of Kafka's."""
+    """A cluster of `size` brokers, with ids from 1. `place` is the controller, formatted for a Kafka release."""
 
     def __init__(
         self, size: int = 3, seed: int = 1, controller: dict[str, str] | None = None, release: str | None = None, **settings: str
@@ -98,12 +98,12 @@ class OwnedCluster(MemberCluster):
 
 
 def in_an_owned_cluster(scene: Callable[[OwnedCluster], Awaitable[None]], size: int = 3, seed: int = 1, **settings: str) -> None:
-    """Runs the scene in a cluster that has started, and stops what is left of it. No node may have ended its process."""
+    """Run the scene in a started cluster, and stop the cluster. No node may have ended its process."""
     run_in_a_cluster(lambda: OwnedCluster(size, seed, **settings), scene)
 
 
 def run_owned(
     scene: Callable[[OwnedCluster], Awaitable[None]], size: int, controller: dict[str, str] | None = None, release: str | None = None
 ) -> None:
-    """As `in_an_owned_cluster`, with settings of the controller, at the level of a release."""
+    """Run the scene like `in_an_owned_cluster`, with settings of the controller, at the level of a Kafka release."""
     run_in_a_cluster(lambda: OwnedCluster(size, controller=controller, release=release), scene)

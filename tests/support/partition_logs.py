@@ -1,4 +1,4 @@
-"""Real partition logs and partitions over a temporary directory, for tests of what stands above them."""
+"""Real partition logs and partitions over a temporary directory, for tests of the layers above."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def one_batch(*values: bytes, timestamp: int = 1_700_000_000_000) -> bytes:
 
 
 def append_verified(partition: Partition, batch: bytes) -> AppendInfo:
-    """Append a batch of a transaction that the coordinator has."""
+    """Append a batch of a transaction that the coordinator has verified."""
     header = read_header(batch)
     guard = partition.start_verification(header.producer_id, header.producer_epoch, header.base_sequence)
     return partition.append(batch, guard=guard)
 
 
 class PartitionScene:
-    """A data directory with the partitions of topic `t`, served by a registry."""
+    """A data directory with the partitions of topic `t`, and a registry that serves them."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Quotas set and asked for over the wire."""
+"""Sets and reads quotas over the wire."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ LOCAL: Target = (("ip", "127.0.0.1"),)
 
 
 def quota(target: Target, **values: float | None) -> EntryData:
-    """Sets quotas of a target, or with None removes them."""
+    """Make an entry that sets quotas of a target, or with None removes them."""
     ops = [OpData(key, value or 0.0, value is None) for key, value in values.items()]
     return EntryData([EntityData(*part) for part in target], ops)
 
 
 def set_quota(client: Client, target: Target, **values: float | None) -> None:
-    """The same, done."""
+    """Set quotas of a target; it must succeed."""
     for each in client.call(AlterClientQuotasRequest([quota(target, **values)])).entries:
         assert each.error_code == 0, each.error_message
 
 
 def quotas_of(client: Client, target: Target) -> dict[str, float]:
-    """Those of exactly this target."""
+    """Return the quotas of exactly this target."""
     parts = [ComponentData(kind, 1 if name is None else 0, name) for kind, name in target]
     entries = client.call(DescribeClientQuotasRequest(parts, strict=True)).entries
     return {value.key: value.value for entry in entries for value in entry.values}

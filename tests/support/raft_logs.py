@@ -1,4 +1,4 @@
-"""A log of the cluster's metadata in memory, and batches and snapshots to fill it with."""
+"""A metadata log in memory, and batches and snapshots to fill it with."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NOW_MS = 1_700_000_000_000
 
 
 def open_metadata_log(files: Files, config: LogConfig | None = None, *, clean: bool = True, recovery_point: int = 0) -> PartitionLog:
-    """What is in `DIRECTORY`, or a new one."""
+    """Open the log in `DIRECTORY`, or a new one."""
     files.make_dir(DIRECTORY)
     request = OpenRequest(
         directory=DIRECTORY,
@@ -41,12 +41,12 @@ def open_metadata_log(files: Files, config: LogConfig | None = None, *, clean: b
 
 
 def batches(start: int, end: int, epoch: int = 1) -> bytes:
-    """One record each."""
+    """Make batches of one record each."""
     return b"".join(build_batch([SimpleRecord(None, b"x" * 20, NOW_MS)], base_offset=n, leader_epoch=epoch) for n in range(start, end))
 
 
 def put_snapshot(log: RaftLog, snapshot: SnapshotId, append_time_ms: int = NOW_MS) -> None:
-    """One that this node made."""
+    """Store a snapshot that this node made."""
     content = Snapshot(append_time_ms, list(to_records(made_of(level(30)))))
     log.snapshots.write(snapshot, write_snapshot(content, snapshot.epoch, 30, append_time_ms))
     log.snapshots.add(snapshot)

@@ -1,4 +1,4 @@
-"""A hostile cluster: a proxy in front of a real broker that puts another topic name of the same length into every answer."""
+"""A malicious cluster: a proxy before a real broker that replaces a topic's name in every response by another one of the same length."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ HOST = "127.0.0.1"
 
 
 class RenamingProxy:
-    """Listens at `port` and forwards to `upstream`, a port that is set before the first connection comes. In answers `real` becomes `told`,
-    in requests `told` becomes `real`."""
+    """A proxy that listens at `port` and forwards to `upstream`, a port that is set before the first connection. In responses it replaces
+    `real` by `told`, in requests `told` by `real`."""
 
     def __init__(self, real: bytes, told: bytes) -> None:
         assert len(real) == len(told)
@@ -47,4 +47,4 @@ class RenamingProxy:
                 target.sendall(data.replace(before, after))
             target.shutdown(socket.SHUT_WR)
         except OSError:
-            return  # the test is over, or the client gave up
+            return  # the test is over, or the client closed the connection

@@ -1,6 +1,6 @@
-"""Real brokers on one loop that replicate one partition: over real frames, on disks and a network in memory, on one virtual clock.
+"""Real brokers on one loop that replicate one partition: with real frames, disks and a network in memory, and one virtual clock.
 
-Metadata is given to them by hand (`Cluster.elect`), as the controller's records would; a controller in memory answers what they propose.
+Tests publish metadata by hand (`Cluster.elect`), as the controller's records would; a controller in memory answers AlterPartition.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ LEVEL = 30
 
 
 class ControllerInMemory:
-    """Answers AlterPartition by the rules of KRaft, as far as the property of replication knows them, while it is `reachable`."""
+    """Answers AlterPartition by KRaft's rules, as far as the property test of replication needs them, while it is `reachable`."""
 
     def __init__(self, state: Registration) -> None:
         self.rules = Controller(state)
@@ -89,7 +89,7 @@ class ReplicaBroker:
         self.running = False
 
     async def start(self) -> None:
-        """Start, and learn all metadata."""
+        """Start it, and publish all metadata to it."""
         cluster = self.cluster
         wanted = {"log.dir": f"/{self.endpoint.host}", "node.id": str(self.node), "listeners": f"PLAINTEXT://{self.endpoint.host}:9092"}
         settings = load(wanted, {}, None).settings
@@ -109,7 +109,7 @@ class ReplicaBroker:
         self.log_dir = services.log_dir = LogDir.open(directory, settings, clock.now_ms(), files=self.files, threads=InlineThreads)
         log = self.log_dir.logs.get((TOPIC, 0)) or self.log_dir.create_log(TOPIC, 0, TOPIC_ID, cluster.config)
         log.config = cluster.config
-        if log.topic_id != TOPIC_ID:  # a power cut took the file that names it
+        if log.topic_id != TOPIC_ID:  # a power loss removed the file with the id
             self.log_dir.name_topic(log, TOPIC_ID)
         self.partition: Partition = partitions.add(log)
         connect = partial(
@@ -123,7 +123,7 @@ class ReplicaBroker:
         self.learn(cluster.controller.rules.state)
 
     def learn(self, state: Registration) -> None:
-        """Metadata says who lives and who leads."""
+        """Publish live brokers and the leader to it."""
         self.brokers.standings = self.cluster.controller.rules.standings
         if state.leader == self.node:
             self.fetchers.forget(self.partition)
@@ -136,7 +136,7 @@ class ReplicaBroker:
             self.fetchers.follow(self.partition, state.leader)
 
     async def crash(self, *, power: bool = False) -> None:
-        """The process dies; with `power` what was not synced is lost."""
+        """Kill the process; with `power`, also lose what was not synced."""
         self.running = False
         await self.proposals.stop()
         await self.fetchers.stop()
@@ -148,7 +148,7 @@ class ReplicaBroker:
 
     @property
     def values(self) -> list[bytes]:
-        """The values of all records of the log."""
+        """Return the values of all records of the log."""
         log, found = self.partition.log, []
         offset = log.log_start_offset
         while offset < log.log_end_offset:
@@ -161,7 +161,7 @@ class ReplicaBroker:
 
     @property
     def segments(self) -> dict[str, bytes]:
-        """The bytes of the log's segments and of its epochs, by file name."""
+        """Return the bytes of the log's segments and leader epochs, by file name."""
         names = (".log", "leader-epoch-checkpoint")
         files = self.files.nodes.items()
         return {
@@ -170,7 +170,7 @@ class ReplicaBroker:
 
 
 class Cluster:
-    """`nodes` replicate the partition. The controller elects none by itself."""
+    """A cluster of `nodes` that replicate the partition. The controller elects no leader by itself."""
 
     def __init__(self, nodes: tuple[int, ...] = (1, 2), config: LogConfig | None = None) -> None:
         self.clock = VirtualClock()
@@ -187,7 +187,7 @@ class Cluster:
 
     @property
     def state(self) -> Registration:
-        """What metadata says."""
+        """The current metadata."""
         return self.controller.rules.state
 
     def endpoint_of(self, node: int) -> Node | None:
@@ -199,7 +199,7 @@ class Cluster:
         await settle()
 
     async def elect(self, leader: int, isr: tuple[int, ...] | None = None, told: tuple[int, ...] | None = None) -> None:
-        """A new leader epoch; brokers that are `told` hear of it (None: all that run)."""
+        """Begin a new leader epoch; publish it to the brokers `told` (None: to all that run)."""
         state, rules = self.state, self.controller.rules
         rules.state = state._replace(
             leader=leader, isr=isr or state.isr, leader_epoch=state.leader_epoch + 1, partition_epoch=state.partition_epoch + 1
@@ -207,21 +207,21 @@ class Cluster:
         await self.tell(told)
 
     async def tell(self, told: tuple[int, ...] | None = None) -> None:
-        """Brokers hear what metadata says now."""
+        """Publish the current metadata to brokers."""
         for broker in self.brokers.values():
             if broker.running and (told is None or broker.node in told):
                 broker.learn(self.state)
         await settle()
 
     async def register(self, node: int) -> None:
-        """A new incarnation of the broker registers and starts."""
+        """Register and start a new incarnation of the broker."""
         rules = self.controller.rules
         rules.standings[node] = BrokerStanding(rules.standings[node].epoch + 100)
         await self.brokers[node].start()
         await settle()
 
     async def pass_time(self, ms: int, step: int = 500) -> None:
-        """Time passes, everybody does what is due, and leaders look for laggards."""
+        """Advance the time: run everything that becomes due, and let leaders check for lagging replicas."""
         for _ in range(0, ms, step):
             self.clock.advance(step)
             await settle()
@@ -231,7 +231,7 @@ class Cluster:
         await settle()
 
     async def fetch(self, node: int, offset: int, *, replica: int = -1, version: int = 17, rack: str = "", **fields: Any) -> PartitionData:
-        """What the broker answers to a fetch of a consumer, or of broker `replica`, that waits for nothing."""
+        """Return the broker's response to a fetch of a consumer, or of broker `replica`, that does not wait."""
         asked = FetchPartition(0, fetch_offset=offset, partition_max_bytes=1 << 20, **fields)
         state = ReplicaState(replica, self.controller.rules.standings[replica].epoch if replica in self.brokers else -1)
         topics = [FetchTopic(TOPIC, TOPIC_ID, [asked])]
@@ -241,13 +241,13 @@ class Cluster:
         return data
 
     async def call(self, node: int, request: Message, version: int) -> Any:
-        """What the broker answers at once."""
+        """Return the broker's immediate response."""
         waiting = await self.send(node, request, version)
         await settle()
         return waiting()
 
     async def send(self, node: int, request: Message, version: int) -> Callable[[], Any]:
-        """Send a request; the result gives the answer, or None while there is none."""
+        """Send a request; the result is a function that returns the response, or None while there is none."""
         client = MemoryClient()
         endpoint = self.brokers[node].endpoint
         await self.network.connect(endpoint.host, endpoint.port, lambda: client)
@@ -256,7 +256,7 @@ class Cluster:
         return lambda: decode_response(request.API_KEY, version, client.frames[0])[1] if client.frames else None
 
     async def produce(self, node: int, *values: bytes, acks: int = 1, **batch: Any) -> Callable[[], Any]:
-        """Send one batch; see `send`. The result gives the partition's answer."""
+        """Send one batch; the result is a function that returns the partition's response, or None while there is none."""
         data = build_batch([SimpleRecord(None, value, self.clock.now_ms()) for value in values], **batch)
         topic = TopicProduceData(topic_id=TOPIC_ID, partition_data=[PartitionProduceData(0, data)])
         waiting = await self.send(node, ProduceRequest(acks=acks, timeout_ms=5_000, topic_data=[topic]), 13)
@@ -274,7 +274,7 @@ class Cluster:
 
 
 def run(scene: Callable[[Cluster], Awaitable[None]], nodes: tuple[int, ...] = (1, 2), config: LogConfig | None = None) -> None:
-    """Play a scene on a loop without time."""
+    """Run a scene on a loop without time."""
 
     async def play() -> None:
         cluster = Cluster(nodes, config)

@@ -1,7 +1,8 @@
 """One partition on three brokers and its controller, in one process: real replicas and followers, logs in lists, a network that loses,
-delays and reorders, brokers that crash and come back with their disk or without.
+delays and reorders messages, and brokers that crash and restart with or without their disk.
 
-`step` does one thing at random; after each, `check` holds. The network never invents and a disk never loses a part of a log.
+`step` does one random action; after each, `check` must hold. The network never invents messages, and a disk never loses only a part of a
+log.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ LAG_MS = 300
 
 @dataclass
 class Controller:
-    """Elects from the in-sync set only, and writes down what it has decided: registrations, and standings by node id."""
+    """Elects only ISR members, and records its decisions: registrations, and broker states by node id."""
 
     state: Registration = field(default_factory=lambda: Registration(1, NODES, NODES, 0, 0))
     standings: dict[int, BrokerStanding] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class Controller:
         self.records.append(self.state)
 
     def elect(self, node: int) -> None:
-        """A clean election while the present leader lives, or of the same one again."""
+        """Elect a leader cleanly while the current one is alive, or elect the same one again."""
         self.state = self.state._replace(leader=-1)
         self.change(self.state.isr, node)
 
@@ -84,7 +85,7 @@ class Controller:
 
 
 class Broker:
-    """A broker while it runs; the log outlives it."""
+    """A running broker; the log outlives it."""
 
     def __init__(self, node: int, log: ListLog, epoch: int) -> None:
         self.node = node
@@ -95,13 +96,13 @@ class Broker:
         self.follower: Follower | None = None
         self.registration: Registration | None = None
         self.seen = 0
-        """How many of the controller's records it has seen."""
+        """How many of the controller's records it has applied."""
         self.led_to = 0
-        """While it leads: its high watermark when it was last looked at."""
+        """While it leads: its high watermark at the last check."""
 
 
 class ReplicatedPartition:
-    """See the module. Everything is decided by `seed`."""
+    """The partition, its brokers and its network. Everything is decided by `seed`."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)
@@ -112,7 +113,7 @@ class ReplicatedPartition:
         self.running: dict[int, Broker] = {}
         self.network: list[partial[None]] = []
         self.committed: list[Entry] = []
-        """What any leader's high watermark has passed."""
+        """Everything that a leader's high watermark has passed."""
         self.written = 0
         for node in NODES:
             self.controller.register(node)
@@ -120,10 +121,10 @@ class ReplicatedPartition:
         for node in NODES:
             self.start(node)
 
-    # --- what happens ------------------------------------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Time passes, and one thing happens."""
+        """Advance the time, and do one random action."""
         rng = self.rng
         self.now_ms += rng.randint(0, 20)
         node = rng.choice(NODES)
@@ -151,7 +152,7 @@ class ReplicatedPartition:
             self.controller.elect(node)
 
     def start(self, node: int) -> None:
-        """A broker that has registered comes up knowing all metadata."""
+        """Start a registered broker with all metadata."""
         broker = self.running[node] = Broker(node, self.logs[node], self.controller.epochs)
         broker.brokers.own_epoch = self.controller.standings[node].epoch
         broker.replica.min_in_sync_changed(self.min_in_sync, self.now_ms)
@@ -160,7 +161,8 @@ class ReplicatedPartition:
         self.apply(broker, self.controller.state)
 
     def crash(self, broker: Broker) -> None:
-        """The controller fences it at once. Its checkpoint may be old; its disk may be lost, unless it is the last that was in sync."""
+        """Kill a broker; the controller fences it at once. Its checkpoint may be old; its disk may be lost, unless it was the last in the
+        ISR."""
         del self.running[broker.node]
         broker.log.high_watermark = self.rng.randint(0, broker.replica.high_watermark)
         self.controller.fence(broker.node)
@@ -168,7 +170,7 @@ class ReplicatedPartition:
             self.logs[broker.node] = ListLog()
 
     def learn(self, broker: Broker) -> None:
-        """It sees the next record of the metadata."""
+        """Apply the next record of the metadata."""
         if broker.seen == len(self.controller.records):
             return
         record = self.controller.records[broker.seen]
@@ -206,7 +208,7 @@ class ReplicatedPartition:
     # --- messages ----------------------------------------------------------------------------------------------------------------
 
     def deliver(self, *, lost: bool = False) -> None:
-        """Any one message arrives, or is lost; but a change of the in-sync set is asked for until there is an answer."""
+        """Deliver or lose a random message; a proposed ISR change is repeated until it is answered."""
         if self.network:
             message = self.network.pop(self.rng.randrange(len(self.network)))
             if not lost:
@@ -241,7 +243,7 @@ class ReplicatedPartition:
             self.network.append(partial(self.fetch_answered, follower, asked, data, entries))
 
     def answer(self, broker: Broker, follower: Broker, asked: FetchPartition) -> tuple[PartitionData, list[Entry]]:
-        """What the leader does with a fetch, in Kafka's order."""
+        """Answer a fetch as the leader, in Kafka's order of checks."""
         log, replica, offset = broker.log, broker.replica, asked.fetch_offset
         try:
             replica.check_follower(follower.node, asked.current_leader_epoch)
@@ -302,10 +304,10 @@ class ReplicatedPartition:
     def is_up(self, broker: Broker) -> bool:
         return self.running.get(broker.node) is broker
 
-    # --- what must be so ---------------------------------------------------------------------------------------------------------
+    # --- invariants --------------------------------------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """After every step. Whoever leads is in the in-sync set."""
+        """Check the invariants after a step, such as that a leader is in the ISR."""
         for broker in self.running.values():
             self.check_leader(broker)
         for node in self.controller.state.isr:
@@ -328,7 +330,7 @@ class ReplicatedPartition:
         self.committed += mine[len(self.committed) :]
 
     def settle(self) -> None:
-        """Nothing fails any more, everybody comes back, and all that is under way arrives."""
+        """Stop all failures, restart all brokers, and deliver all messages."""
         for node in NODES:
             if node not in self.running:
                 self.controller.register(node)

@@ -1,6 +1,6 @@
-"""A real broker for tests: in a thread with a loop of its own, on a free port (`RunningBroker`), or as a process (`ServeProcess`).
+"""A real broker for tests: on a thread with its own loop and a free port (`RunningBroker`), or as a process (`ServeProcess`).
 
-`kill` of the threaded one is what SIGKILL leaves, as far as one process can show it: no checkpoint, no sync, no clean-shutdown marker.
+`kill` of the threaded one leaves what SIGKILL leaves, as far as one process allows: no checkpoint, no sync, no clean-shutdown marker.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TEST_SETTINGS = SMALL
 
 
 class RunningBroker(InProcessBroker):
-    """An in-process broker with the project's own blocking client, and with the machine's clocks unless a test brings one. Nothing is
-    synced."""
+    """An in-process broker with the project's own blocking client. It uses the machine's clocks unless a test gives one, and syncs nothing
+    to disk."""
 
     def __init__(
         self, data_dir: Path, settings: Mapping[str, str] | None = None, *, faults: Sequence[str] = (), clock: Clock | None = None
@@ -32,7 +32,7 @@ class RunningBroker(InProcessBroker):
         self.files = UnsyncedFiles()
 
     def client(self, client_id: str | None = "test", *, port: int | None = None) -> Client:
-        """A connection of the project's own blocking client."""
+        """Open a connection of the project's own blocking client."""
         return Client(HOST, port or self.port, client_id=client_id)
 
     def start(self) -> RunningBroker:
@@ -44,7 +44,7 @@ class RunningBroker(InProcessBroker):
 
 
 class ServeProcess:
-    """`ottla serve` as a process of its own: for signals, start-up lines and exit codes."""
+    """`ottla serve` as a process, to test signals, start-up lines and exit codes."""
 
     def __init__(self, data_dir: Path, *options: str) -> None:
         self.data_dir = data_dir
@@ -53,7 +53,7 @@ class ServeProcess:
         self.start_line = ""
 
     def start(self) -> ServeProcess:
-        """Start it and wait for the line that says where it listens. Raises RuntimeError with its output when it ends instead."""
+        """Start it, and wait for the line with its address. Raises RuntimeError with its output if it ends instead."""
         argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(self.data_dir), "--port", str(self.port), *self.options]
         self._log = self.data_dir.with_name(f"{self.data_dir.name}.log").open("ab")
         self.process = subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=self._log, env={**os.environ, "PYTHONUNBUFFERED": "1"})
@@ -74,25 +74,25 @@ class ServeProcess:
         return Client(HOST, self.port, client_id=client_id)
 
     def log_text(self) -> str:
-        """What it logged so far."""
+        """Return its log so far."""
         return self.data_dir.with_name(f"{self.data_dir.name}.log").read_text()
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
 
     def wait(self) -> int:
-        """Wait for its end; the exit code."""
+        """Wait for its end; return the exit code."""
         code = self.process.wait(STOP_TIMEOUT_S)
         self._close()
         return code
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL, and wait."""
         self.signal(signal.SIGKILL)
         self.wait()
 
     def stop(self) -> int:
-        """SIGTERM."""
+        """Send SIGTERM, and wait; return the exit code."""
         self.signal(signal.SIGTERM)
         return self.wait()
 

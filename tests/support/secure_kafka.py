@@ -1,4 +1,4 @@
-"""Apache Kafka with listeners that want TLS, client certificates, and passwords; and the properties with which clients come in."""
+"""Apache Kafka with listeners that require TLS, client certificates or passwords, and the client properties for them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Certificates(NamedTuple):
 
 
 class SecureKafka(NamedTuple):
-    """A running node: its plain listener, one with TLS and passwords, and one that wants a client's certificate."""
+    """A running node: its plain listener, one with TLS and passwords, and one that requires a client's certificate."""
 
     reference: ReferenceBroker
     sasl: str
@@ -37,7 +37,7 @@ class SecureKafka(NamedTuple):
 
 
 def certificates(directory: Path) -> Certificates:
-    """Made by an authority of their own."""
+    """Make the certificates, issued by their own authority."""
     authority = trustme.CA()
     directory.mkdir(parents=True, exist_ok=True)
     files = Certificates(directory / "ca.pem", directory / "server.pem", directory / "client.pem")
@@ -45,14 +45,14 @@ def certificates(directory: Path) -> Certificates:
     for file, name in ((files.server, HOST), (files.client, "ann@example.org")):
         issued = authority.issue_cert(name)
         key = load_pem_private_key(issued.private_key_pem.bytes(), None)
-        pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # the only form that Kafka reads
+        pkcs8 = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())  # the only format that Kafka reads
         file.write_bytes(pkcs8 + b"".join(pem.bytes() for pem in issued.cert_chain_pems))
     return files
 
 
 @contextmanager
 def secure_kafka(directory: Path) -> Iterator[SecureKafka]:
-    """A node that runs within the block. Raises `KafkaMissing`."""
+    """Run a node while the context lasts. Raises `KafkaMissing`."""
     files = certificates(directory / "tls")
     settings: dict[str, str] = {}
     reference = ReferenceBroker(directory / "kafka", settings)

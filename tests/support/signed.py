@@ -1,4 +1,4 @@
-"""Keys of an issuer of tokens, its set of them as JSON, and tokens that it signed or did not."""
+"""Keys of a token issuer, its key set as JSON, and signed or forged tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ CURVES = {"P-256": ec.SECP256R1, "P-384": ec.SECP384R1}
 
 @cache
 def rsa_key(bits: int = 2048, number: int = 0) -> rsa.RSAPrivateKey:
-    """The same for the same number: making one takes long."""
+    """Return a key, the same for the same number, because generating one takes long."""
     return rsa.generate_private_key(65537, bits)
 
 
@@ -25,7 +25,7 @@ def ec_key(curve: str = "P-256") -> ec.EllipticCurvePrivateKey:
 
 
 def jwk(key: Any, kid: str | None, **others: Any) -> dict[str, Any]:
-    """The public half."""
+    """Return the public key as a JWK."""
     kind = jwt.algorithms.RSAAlgorithm if isinstance(key, rsa.RSAPrivateKey) else jwt.algorithms.ECAlgorithm
     named = {} if kid is None else {"kid": kid}
     return {**kind.to_jwk(key.public_key(), as_dict=True), **named, **others}
@@ -36,7 +36,7 @@ def key_set(*keys: dict[str, Any]) -> bytes:
 
 
 def signed(key: Any, alg: str = "RS256", kid: str | None = "a", header: dict[str, Any] | None = None, **claims: Any) -> str:
-    """With `kid` in its header, unless that is None."""
+    """Sign a token, with `kid` in its header unless that is None."""
     return jwt.encode(claims, key, alg, {**({} if kid is None else {"kid": kid}), **(header or {})})
 
 
@@ -46,5 +46,5 @@ def part(value: Any) -> str:
 
 
 def first_message(token: str) -> bytes:
-    """The client's of OAUTHBEARER."""
+    """Make the client's first message of OAUTHBEARER."""
     return f"n,,\x01auth=Bearer {token}\x01\x01".encode()

@@ -1,4 +1,4 @@
-"""What a simulated run needs beside a virtual clock, a disk and a network in memory: a loop without time."""
+"""A loop without time, for tests with a virtual clock, a disk and a network in memory."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import NoReturn
 
 
 class TimelessLoop(asyncio.SelectorEventLoop):
-    """Whoever asks it for time or for the operating system's network is found out."""
+    """A loop that fails a test if code asks it for time or for the operating system's network."""
 
     def __init__(self) -> None:
         super().__init__(selectors.SelectSelector())
         self.stalled_ms = 0
-        """For so long it did nothing; whoever stalls it puts the clocks forward, too."""
+        """How long it was stalled; the code that stalls it also advances the clocks."""
 
     def time(self) -> float:
         return self.stalled_ms / 1_000
@@ -32,6 +32,6 @@ class TimelessLoop(asyncio.SelectorEventLoop):
 
 
 async def settle(turns: int = 50) -> None:
-    """Let everything happen that needs no time."""
+    """Run everything that needs no time."""
     for _ in range(turns):
         await asyncio.sleep(0)

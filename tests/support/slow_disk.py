@@ -8,7 +8,7 @@ from ottla.broker.storage.files import Files
 
 
 class SlowDisk(Files):
-    """Once armed, every sync of data waits until it is let through. `error` is what each then fails with."""
+    """Files whose syncs of data, once armed, wait until the test releases them; `error` lets each fail."""
 
     def __init__(self) -> None:
         self.gate = threading.Semaphore(1000)

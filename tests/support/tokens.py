@@ -1,4 +1,4 @@
-"""Delegation tokens over the wire: asked for, changed, and logged in with."""
+"""Delegation tokens over the wire: created, changed, and used to authenticate."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ WITH_TOKENS: Final = {
     "connections.max.idle.ms": "-1",
     "connection.failed.authentication.delay.ms": "0",
 }
-"""For a clock that moves by days, or not at all."""
+"""Settings for a clock that is advanced by days, or not at all."""
 
 
 def proof_of(token_id: str) -> bytes:
@@ -58,14 +58,14 @@ def expire_token(client: Client, proof: bytes, period_ms: int = -1, version: int
 
 
 def describe_tokens(client: Client, *owners: str, version: int = 3) -> DescribeDelegationTokenResponse:
-    """Without owners those of all."""
+    """Describe the tokens of these owners, by default of all."""
     named = [DescribeDelegationTokenOwner("User", name) for name in owners] or None
     answer: DescribeDelegationTokenResponse = client.call(DescribeDelegationTokenRequest(named), version)
     return answer
 
 
 def log_in_by_token(client: Client, token_id: str, proof: bytes, mechanism: str = "SCRAM-SHA-256") -> SaslAuthenticateResponse:
-    """The last answer of the log-in."""
+    """Authenticate with a token; return the last response."""
     name = "sha256" if mechanism == "SCRAM-SHA-256" else "sha512"
     scram = ScramClient(token_id, base64.b64encode(proof).decode(), name, ",tokenauth=true")
     handshake(client, mechanism)

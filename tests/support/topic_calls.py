@@ -13,7 +13,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 
 def create(client: Client, name: str, partitions: int = 1, configs: dict[str, str] | None = None) -> CreatableTopicResult:
-    """Creates a topic, which must succeed."""
+    """Create a topic; it must succeed."""
     wanted = CreatableTopic(name, partitions, -1, configs=[CreatableTopicConfig(key, value) for key, value in (configs or {}).items()])
     (result,) = client.call(CreateTopicsRequest([wanted])).topics
     assert (result.error_code, result.error_message) == (0, None)
@@ -21,20 +21,20 @@ def create(client: Client, name: str, partitions: int = 1, configs: dict[str, st
 
 
 def delete(client: Client, name: str) -> None:
-    """Deletes a topic, which must succeed."""
+    """Delete a topic; it must succeed."""
     (result,) = client.call(DeleteTopicsRequest([DeleteTopicState(name)]), version=6).responses
     assert result.error_code == 0
 
 
 def describe(client: Client, *names: str, create_missing: bool = False) -> list[MetadataResponseTopic]:
-    """Metadata of the named topics, in the order of the names."""
+    """Return metadata of the named topics, in the order of the names."""
     asked = [MetadataRequestTopic(name=name) for name in names]
     response = client.call(MetadataRequest(asked, allow_auto_topic_creation=create_missing))
     return sorted(response.topics, key=lambda topic: names.index(topic.name))
 
 
 def produce(client: Client, topic: str, *values: bytes, partition: int = 0, producer_id: int = -1, base_sequence: int = -1) -> int:
-    """Appends one batch with acks=all, which must succeed; its base offset."""
+    """Append one batch with acks=all, which must succeed; return its base offset."""
     epoch = -1 if producer_id == -1 else 0
     batch = build_batch(
         [SimpleRecord(None, value, time_ns() // 1_000_000) for value in values],

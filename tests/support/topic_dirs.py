@@ -1,4 +1,4 @@
-"""A data directory with its topics, without sockets: opened, crashed and opened again, over real files or a disk in memory."""
+"""A data directory with its topics, without sockets: opened, crashed and opened again, on real files or a disk in memory."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 
 class TopicDir:
-    """One opening of `path`. Needs a running loop for operations; `failed` hears of a sync that failed."""
+    """One opening of `path`. Operations need a running loop; `failed` is called when a sync fails."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.clock = VirtualClock()
@@ -48,17 +48,17 @@ class TopicDir:
         return sorted((partition.topic, partition.index) for partition in self.partitions)
 
     def append(self, topic: str, index: int, value: bytes = b"x") -> int:
-        """The offset of one record, appended now."""
+        """Append one record; return its offset."""
         batch = build_batch([SimpleRecord(None, value, self.clock.now_ms())])
         return self.partitions.get(topic, index).append(batch).first_offset
 
     def crash(self) -> None:
-        """Gives back descriptors and the lock, and writes nothing."""
+        """Release descriptors and the lock without writing anything."""
         self.flusher.close()
         self.log_dir.close(clean=False)
 
     def close(self) -> None:
-        """A clean stop."""
+        """Stop cleanly."""
         self.flusher.close()
         self.log_dir.close(clean=True)
 
@@ -72,7 +72,7 @@ class TopicDir:
 
 
 def dying_after(calls: int) -> Callable[[str, Path], None]:
-    """For `MemoryFiles.on_call`: that many calls that change something work, and none after them."""
+    """Return a function for `MemoryFiles.on_call`: that many changing calls succeed, and later ones fail."""
     left = calls
 
     def on_call(operation: str, path: Path) -> None:

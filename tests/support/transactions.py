@@ -1,4 +1,4 @@
-"""A transactional producer made of single steps, each at a version that the test chooses, against a running broker."""
+"""A transactional producer made of single steps, each in a version that the test chooses, against a running broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.support.running_broker import RunningBroker
 T = TypeVar("T")
 TIMEOUT_MS = 60_000
 LAST_BY_NAME = 12
-"""The last version of Produce and Fetch (here) that names topics."""
+"""The last version of Produce and Fetch (here) with topic names."""
 
 
 async def _done(answer: T | asyncio.Future[T]) -> T:
@@ -35,7 +35,7 @@ async def _done(answer: T | asyncio.Future[T]) -> T:
 
 
 def on_service(broker: RunningBroker, work: Callable[[Broker], T | asyncio.Future[T]]) -> T:
-    """What the broker's services answer, waited for."""
+    """Call the broker's services on its loop, and wait for the result."""
 
     async def run() -> T:
         return await _done(work(broker.broker))
@@ -46,7 +46,7 @@ def on_service(broker: RunningBroker, work: Callable[[Broker], T | asyncio.Futur
 
 @dataclass
 class Transactional:
-    """One transactional id's producer, straight at the coordinator. `version` is its transaction version."""
+    """The producer of one transactional id, connected to the coordinator. `version` is its transaction version."""
 
     broker: RunningBroker
     transactional_id: str = "tx"
@@ -55,7 +55,7 @@ class Transactional:
     epoch: int = -1
 
     def init(self) -> Transactional:
-        """A new epoch; waits until the transaction before is ended."""
+        """Get a new epoch; wait until the previous transaction has ended."""
         if not self.broker.call(lambda broker: broker.services.txns.shards.exist):
 
             async def create() -> None:
@@ -71,7 +71,7 @@ class Transactional:
         return self
 
     def add(self, *partitions: tuple[str, int]) -> ErrorCode:
-        """AddPartitionsToTxn."""
+        """Send AddPartitionsToTxn."""
         return on_service(
             self.broker,
             lambda broker: broker.services.txns.add_partitions(
@@ -80,7 +80,7 @@ class Transactional:
         )
 
     def end(self, *, commit: bool) -> ErrorCode:
-        """EndTxn; goes on in the epoch that the answer gives."""
+        """Send EndTxn; continue in the epoch of the response."""
         answer: Answer = on_service(
             self.broker,
             lambda broker: broker.services.txns.end_txn(
@@ -92,7 +92,7 @@ class Transactional:
         return answer.error
 
     def batch(self, sequence: int, *values: bytes, epoch: int | None = None) -> bytes:
-        """A transactional batch."""
+        """Make a transactional batch."""
         return build_batch(
             [SimpleRecord(None, value, Clock().now_ms()) for value in values or (b"x",)],
             producer_id=self.producer_id,
@@ -104,12 +104,12 @@ class Transactional:
     def produce(
         self, client: Client, sequence: int, *values: bytes, topic: str = "t", index: int = 0, version: int | None = None
     ) -> PartitionProduceResponse:
-        """Write; by default in the version that says what the producer speaks."""
+        """Write a batch; by default in the version that belongs to the producer's transaction version."""
         asked = version or (LAST_BY_NAME if self.version >= 2 else LAST_BY_NAME - 1)
         return produce_as(client, self.transactional_id, self.batch(sequence, *values), topic=topic, index=index, version=asked)
 
     def commit_offset(self, client: Client, offset: int, *, version: int | None = None, **changes: Any) -> int:
-        """TxnOffsetCommit of partition 0 of "t" for group "g"; its error code."""
+        """Send TxnOffsetCommit for partition 0 of "t" in group "g"; return the error code."""
         fields: dict[str, Any] = {
             "transactional_id": self.transactional_id,
             "group_id": "g",
@@ -126,7 +126,7 @@ class Transactional:
 def produce_as(
     client: Client, transactional_id: str | None, records: bytes, *, topic: str = "t", index: int = 0, version: int = LAST_BY_NAME
 ) -> PartitionProduceResponse:
-    """One partition's answer."""
+    """Produce a batch; return the partition's response."""
     data = [TopicProduceData(topic, partition_data=[PartitionProduceData(index, records)])]
     request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=5_000, topic_data=data)
     answer: PartitionProduceResponse = client.call(request, version=version).responses[0].partition_responses[0]
@@ -134,14 +134,14 @@ def produce_as(
 
 
 def fetch_request(topic: str, offset: int, *, index: int = 0, committed: bool = True, **changes: Any) -> FetchRequest:
-    """A Fetch of one partition, by name."""
+    """Make a Fetch of one partition, by name."""
     asked = [FetchTopic(topic, partitions=[FetchPartition(index, fetch_offset=offset, partition_max_bytes=1 << 20)])]
     fields: dict[str, Any] = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": int(committed), "topics": asked}
     return FetchRequest(**(fields | changes))
 
 
 def fetch(client: Client, topic: str = "t", offset: int = 0, *, index: int = 0, committed: bool = True) -> PartitionData:
-    """One partition's answer."""
+    """Fetch one partition; return its response."""
     answer: PartitionData = (
         client.call(fetch_request(topic, offset, index=index, committed=committed), version=LAST_BY_NAME).responses[0].partitions[0]
     )
@@ -149,7 +149,7 @@ def fetch(client: Client, topic: str = "t", offset: int = 0, *, index: int = 0, 
 
 
 def committed_values(client: Client, topic: str = "t", *, index: int = 0, start: int = 0) -> list[bytes | None]:
-    """What a consumer of committed records keeps: reads to the end, and skips what the aborted list and the markers say."""
+    """Read to the end as a read_committed consumer does, which uses the list of aborted transactions and the markers; return the values."""
     values: list[bytes | None] = []
     offset = start
     while True:
@@ -173,7 +173,7 @@ def committed_values(client: Client, topic: str = "t", *, index: int = 0, start:
 
 
 def latest(client: Client, *, committed: bool, topic: str = "t", index: int = 0) -> int:
-    """ListOffsets of the end."""
+    """Return the end offset from ListOffsets."""
     asked = [ListOffsetsTopic(topic, [ListOffsetsPartition(index, -1, -1)])]
     response = client.call(ListOffsetsRequest(-1, int(committed), asked))
     offset: int = response.topics[0].partitions[0].offset

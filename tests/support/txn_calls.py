@@ -1,4 +1,4 @@
-"""Short forms of the transaction coordinator's requests, over a socket, each at a version of the test's choice."""
+"""Short forms of the transaction coordinator's requests over a socket, each in a version that the test chooses."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ottla.protocol.messages.k65_describe_transactions import DescribeTransactio
 
 
 def find_transaction_coordinator(client: Client) -> None:
-    """Makes `__transaction_state` if need be."""
+    """Create `__transaction_state` if needed."""
     assert client.call(FindCoordinatorRequest("tx", 1), version=3).error_code == ErrorCode.NONE
 
 
 @dataclass
 class Holder:
-    """A producer id and epoch of a transactional id, and the connection of who holds them."""
+    """A transactional id with its current producer id and epoch, and a connection."""
 
     client: Client
     transactional_id: str
@@ -29,7 +29,7 @@ class Holder:
     epoch: int
 
     def add(self, *partitions: tuple[str, int], version: int = 3) -> list[int]:
-        """AddPartitionsToTxn of a client; the errors, in the order of the partitions."""
+        """Send a client's AddPartitionsToTxn; return the errors in the order of the partitions."""
         topics = [AddPartitionsToTxnTopic(topic, [index]) for topic, index in partitions]
         response = self.client.call(
             AddPartitionsToTxnRequest(
@@ -43,27 +43,27 @@ class Holder:
         return [result.results_by_partition[0].partition_error_code for result in response.results_by_topic_v3_and_below]
 
     def add_offsets(self, group: str, version: int = 4) -> int:
-        """AddOffsetsToTxn; its error."""
+        """Send AddOffsetsToTxn; return its error."""
         request = AddOffsetsToTxnRequest(self.transactional_id, self.producer_id, self.epoch, group)
         error: int = self.client.call(request, version=version).error_code
         return error
 
     def end(self, *, commit: bool, version: int = 4) -> EndTxnResponse:
-        """EndTxn, without going on in the epoch that it gives."""
+        """Send EndTxn, without adopting the epoch of the response."""
         response: EndTxnResponse = self.client.call(
             EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit), version=version
         )
         return response
 
     def describe(self) -> TransactionState:
-        """What DescribeTransactions says."""
+        """Return the response of DescribeTransactions."""
         (state,) = self.client.call(DescribeTransactionsRequest([self.transactional_id])).transaction_states
         assert isinstance(state, TransactionState)
         return state
 
 
 def init(client: Client, transactional_id: str = "tx", timeout_ms: int = 60_000) -> Holder:
-    """InitProducerId, which must succeed at once."""
+    """Send InitProducerId, which must succeed at once."""
     find_transaction_coordinator(client)
     answer: InitProducerIdResponse = client.call(InitProducerIdRequest(transactional_id, timeout_ms))
     assert answer.error_code == ErrorCode.NONE

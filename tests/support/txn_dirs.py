@@ -33,12 +33,12 @@ SETTINGS = {"offsets_topic_num_partitions": 1, "transaction_state_log_num_partit
 
 
 def now(answer: T | asyncio.Future[T]) -> T:
-    """What was answered in the same turn."""
+    """Return a result that must be available in the same turn."""
     return answer.result() if isinstance(answer, asyncio.Future) else answer
 
 
 class TxnDir(TopicDir):
-    """One opening of `path`; call `load` first. `pass_ms` moves the clock and runs what is due."""
+    """One opening of `path`; call `load` first. `pass_ms` advances the clock and runs what is due."""
 
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.crashed = False
@@ -72,7 +72,7 @@ class TxnDir(TopicDir):
         ids = asyncio.ensure_future(self.producer_ids.wait())
         await asyncio.wait({ids, self.failed}, return_when=asyncio.FIRST_COMPLETED)
         if not ids.cancel():
-            ids.exception()  # a disk that is off: whoever needs an id will be told
+            ids.exception()  # the disk has failed: requests that need an id report it
         return self
 
     async def make_topics(self, *topics: tuple[str, int]) -> None:
@@ -85,11 +85,11 @@ class TxnDir(TopicDir):
         self.timers.run_due(self.clock.mono_ms())
 
     def crash(self) -> None:
-        """As often as a test likes."""
+        """Crash; may be called repeatedly."""
         if self.crashed:
             return
         self.crashed = True
-        if hasattr(self, "txns"):  # else the opening itself failed
+        if hasattr(self, "txns"):  # not if opening failed
             self.groups.stop()
             self.txns.stop()
         super().crash()
@@ -123,7 +123,7 @@ class TxnDir(TopicDir):
         guard = self.groups.offsets_partition("g").start_verification(*place, NO_SEQUENCE)
         return now(self.groups.commit_transactional(commit, *place, guard))
 
-    # --- what can be seen --------------------------------------------------------------------------------------------------------
+    # --- observable state --------------------------------------------------------------------------------------------------------
 
     def transaction(self, transactional_id: str = "tx") -> Transaction:
         found = self.txns.get(transactional_id)
@@ -131,12 +131,12 @@ class TxnDir(TopicDir):
         return found
 
     def is_stable(self, place: TopicPartition) -> bool:
-        """No transaction holds readers of committed records back."""
+        """Return whether no transaction holds read_committed consumers back."""
         log = self.partitions.get(*place).log
         return log.last_stable_offset == log.log_end_offset
 
     def outcomes(self, place: TopicPartition) -> list[ControlType | None]:
-        """The kinds of the partition's markers, in order; the same one again, for the same transaction, counts once."""
+        """Return the kinds of the partition's markers in order; repeated markers of one transaction count once."""
         log = self.partitions.get(*place).log
         records = bytes(log.read(0, 1 << 20, isolation=Isolation.LOG_END, min_one_batch=True).records)
         found: list[ControlType | None] = []
@@ -148,7 +148,7 @@ class TxnDir(TopicDir):
         return found
 
     def committed_offset(self) -> int:
-        """Of group "g" for partition 0 of "in"; -1 for none."""
+        """Return the committed offset of group "g" for partition 0 of "in"; -1 without one."""
         ((_, (fetched,)),) = now(self.groups.fetch("g", [("in", [0])], require_stable=False))
         return fetched.offset
 

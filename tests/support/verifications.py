@@ -14,11 +14,11 @@ from ottla.broker.verification.verification import Verification
 
 TERMS = Terms(timeout_s=30, restarts=3, late_ms=400)
 PRODUCED, READ = 20, 40
-"""Records; so many that there is a middle."""
+"""Numbers of records, large enough that the work has a middle."""
 
 
 def program(mode: str, *flags: str, **changes: Any) -> Program:
-    """A program by its mode."""
+    """Make a program by its mode."""
     member = mode in {"consumer", "stream"}
     words = [sys.executable, "-m", f"tests.support.{'verified_member' if member else 'verified_program'}", mode, *flags]
     role = Role(mode) if member else Role.PRODUCER
@@ -29,12 +29,12 @@ def program(mode: str, *flags: str, **changes: Any) -> Program:
 
 
 def verification(directory: Path, program: Program, *names: str, **changes: Any) -> Verification:
-    """The verification in the scenarios of these names."""
+    """Make a verification with the named scenarios."""
     return Verification(program, directory, [each for each in SCENARIOS if each.name in names], **({"terms": TERMS} | changes))
 
 
 def results(directory: Path, program: Program, *names: str, **changes: Any) -> dict[str, Result]:
-    """What each scenario showed; the calm run has to be in order."""
+    """Return the result of each scenario; the calm run must succeed."""
     calm, *found = verification(directory, program, *names, **changes).run()
     assert calm.standing is Standing.HELD, calm.breaches
     assert [each.name for each in found] == [each.name for each in SCENARIOS if each.name in names]
@@ -42,16 +42,16 @@ def results(directory: Path, program: Program, *names: str, **changes: Any) -> d
 
 
 def standings(directory: Path, program: Program, *names: str) -> dict[str, Standing]:
-    """The same in one word each."""
+    """Return the standing of each scenario."""
     return {name: result.standing for name, result in results(directory, program, *names).items()}
 
 
 def broken(directory: Path, program: Program, *names: str) -> dict[str, list[Guarantee]]:
-    """The guarantees that did not hold in each scenario."""
+    """Return the guarantees that did not hold in each scenario."""
     return {name: [breach.guarantee for breach in result.breaches] for name, result in results(directory, program, *names).items()}
 
 
 def stage(directory: Path, program: Program, **changes: Any) -> Stage:
-    """A stage to play on."""
+    """Make a stage."""
     terms: dict[str, Any] = {"timeout_s": TERMS.timeout_s, "restarts": TERMS.restarts, "late_ms": TERMS.late_ms}
     return Stage(program, directory, Terms(**(terms | changes)))

@@ -1,7 +1,7 @@
-"""Programs for `ottla verify` that read the input as members of a group: a consumer and a stream, each right or with one mistake.
+"""Programs for `ottla verify` that read the input as group members: a consumer and a stream program, each correct or with one mistake.
 
-Rules: SIGTERM ends a member wherever it stands, so what it does has to be safe at any point; a member that is refused ends with code 1.
-The consumer's effects are files in OTTLA_WORK_DIR, one a partition, replaced whole together with the position after them.
+Rules: SIGTERM ends a member at any point, so each step must be safe; a member whose request is rejected ends with code 1. The consumer's
+effects are files in OTTLA_WORK_DIR, one a partition, which are replaced as a whole together with the position after them.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tests.support.verified_program import PARTITIONS, PAUSE_S, Link, Refused, W
 GROUP = "members"
 SESSION_MS = 6_000
 TIMEOUT_S = 10
-"""A rebalance may take its time."""
+"""Timeout of a request: a rebalance takes a while."""
 TAKEN = 10
 """Records in one step."""
 LOST = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID})
@@ -44,12 +44,12 @@ LOST = frozenset({ErrorCode.REBALANCE_IN_PROGRESS, ErrorCode.ILLEGAL_GENERATION,
 
 BeginAt = Callable[[int], int]
 Take = Callable[[int, int, int, list[bytes]], None]
-"""Partition, the offset that it stands at, the offset after the step, and the values of the step."""
+"""Arguments: partition, the offset before the step, the offset after it, and the step's values."""
 
 
 @dataclass
 class Member:
-    """The group's side of a program."""
+    """The program's group membership."""
 
     link: Link
     topic: str = field(default_factory=lambda: os.environ["OTTLA_INPUT"])
@@ -57,7 +57,7 @@ class Member:
     generation: int = -1
 
     def join(self) -> list[int]:
-        """Join, and again while the group is being rebuilt; the partitions that are this member's."""
+        """Join, and retry while the group rebalances; return this member's partitions."""
         self.link.ask(FindCoordinatorRequest(key=GROUP, key_type=0), 3)
         while True:
             try:
@@ -84,7 +84,7 @@ class Member:
         return [int(number) for number in bytes(answer.assignment).split(b",") if number]
 
     def in_group(self) -> bool:
-        """Whether the group still is as this member knows it."""
+        """Return whether the member is still in the group's current generation."""
         try:
             self.link.ask(HeartbeatRequest(GROUP, self.generation, self.member_id), 2)
         except Refused as refused:
@@ -94,14 +94,14 @@ class Member:
         return True
 
     def position(self, partition: int) -> int:
-        """What the group has committed, 0 where it has not; waits for open transactions."""
+        """Return the committed offset, 0 if there is none; wait for open transactions."""
         asked = [OffsetFetchRequestTopic(self.topic, [partition])]
         request = OffsetFetchRequest(group_id=GROUP, topics=asked, require_stable=True)
         found = self.link.ask(request, 7, lambda answer: answer.topics[0].partitions[0]).committed_offset
         return max(0, int(found))
 
     def commit(self, partition: int, offset: int) -> None:
-        """Tell the group; a member that is not in it any more lets it be."""
+        """Commit an offset; a member that was expelled ignores the error."""
         topics = [OffsetCommitRequestTopic(self.topic, partitions=[OffsetCommitRequestPartition(partition, offset)])]
         request = OffsetCommitRequest(GROUP, self.generation, self.member_id, topics=topics)
         try:
@@ -111,7 +111,7 @@ class Member:
                 raise
 
     def commit_in(self, writer: Writer, partition: int, offset: int) -> None:
-        """Commit within a transaction."""
+        """Commit an offset within a transaction."""
         transactional_id = writer.transactional_id or ""
         self.link.ask(AddOffsetsToTxnRequest(transactional_id, writer.producer_id, writer.epoch, GROUP), 3)
         topics = [TxnOffsetCommitRequestTopic(self.topic, [TxnOffsetCommitRequestPartition(partition, offset)])]
@@ -123,16 +123,17 @@ class Member:
 
 @dataclass
 class Store:
-    """Effects and the positions after them."""
+    """A store of effects together with the positions after them."""
 
     directory: Path = field(default_factory=lambda: Path(os.environ["OTTLA_WORK_DIR"]))
 
     def position(self, partition: int) -> int:
-        """The offset after what has had its effect."""
+        """Return the offset after the last effect."""
         return int(self._read(partition)["position"])
 
     def apply(self, partition: int, begin: int | None, end: int, values: list[str]) -> None:
-        """Effects and position, together. Raises RuntimeError where another process has gone on from `begin` (None: does not look)."""
+        """Store effects and position together. Raises RuntimeError if another process has moved the position from `begin` (None: no
+        check)."""
         now = self._read(partition)
         if begin is not None and now["position"] != begin:
             raise RuntimeError(f"partition {partition} is at {now['position']}, not at {begin}")
@@ -141,7 +142,7 @@ class Store:
         new.replace(self._path(partition))
 
     def effects(self) -> list[str]:
-        """All of them."""
+        """Return all effects."""
         return [effect for partition in range(PARTITIONS) for effect in self._read(partition)["effects"]]
 
     def _path(self, partition: int) -> Path:
@@ -154,7 +155,7 @@ class Store:
 
 
 def consumer(options: argparse.Namespace) -> int:
-    """Effects in a store that knows its own position."""
+    """Store effects together with the position."""
     store = Store()
     if options.result:
         print(*store.effects(), sep="\n")
@@ -178,7 +179,7 @@ def consumer(options: argparse.Namespace) -> int:
 
 
 def stream(options: argparse.Namespace) -> int:
-    """Output and offsets in one transaction; `plain`: without one, the offsets after the output."""
+    """Write output and offsets in one transaction; `plain`: without one, the offsets after the output."""
     link = Link(TIMEOUT_S)
     member = Member(link)
     writer = Writer(link) if options.plain else Writer(link, f"stream-{os.environ['OTTLA_INSTANCE']}", 1).init()
@@ -196,7 +197,7 @@ def stream(options: argparse.Namespace) -> int:
 
 
 def _members_life(member: Member, begin_at: BeginAt, take: Take, isolation: int = 1) -> int:
-    """For ever: what belongs to this member, a step of each partition in turns."""
+    """Run for ever: process a step of each assigned partition in turn."""
     positions: dict[int, int] = {}
     while True:
         if member.generation < 0 or not member.in_group():

@@ -1,7 +1,7 @@
-"""Programs for `ottla verify` without a client library: producers, each right or with one mistake.
+"""Programs for `ottla verify` without a client library: producers, each correct or with one mistake.
 
-Rules: what a program sends is the same in each run, one request at a time; a program that does not know what to do ends with code 1, as one
-that a supervisor starts again may.
+Rules: a program sends the same in each run, one request at a time; a program that cannot continue ends with code 1, and a supervisor may
+restart it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ottla.protocol.records.record import SimpleRecord, build_batch, iter_record
 PARTITIONS = 2
 BATCH_RECORDS = 2
 TIMEOUT_S = 0.25
-"""How long a program waits for an answer: so long that only a delayed one is missed."""
+"""Timeout of a request: only a delayed response exceeds it."""
 TRIES = 500
 PAUSE_S = 0.01
 PRODUCE_BY_NAME, FETCH_BY_NAME = 12, 12
@@ -45,7 +45,7 @@ OF_GROUP, OF_TRANSACTION = -2, -1
 
 
 class Refused(Exception):
-    """An answer with an error that nobody can do anything about at once."""
+    """A response with an error that cannot be handled at once."""
 
     def __init__(self, error: ErrorCode) -> None:
         super().__init__(error.name)
@@ -53,7 +53,7 @@ class Refused(Exception):
 
 
 class Link:
-    """The connections, each made anew after it was lost. In a cluster each request goes to the broker that leads or coordinates."""
+    """The connections, each opened anew after it was lost. In a cluster each request goes to the leader or coordinator."""
 
     def __init__(self, timeout_s: float = TIMEOUT_S) -> None:
         self.topic = os.environ["OTTLA_OUTPUT"]
@@ -63,7 +63,7 @@ class Link:
         self._places: dict[object, str] = {}
 
     def once(self, request: Any, version: int) -> Any:
-        """One attempt. Raises OSError where no answer came."""
+        """Send a request once. Raises OSError if there is no response."""
         try:
             return self._client(self._place(request)).call(request, version)
         except (OSError, ProtocolError):
@@ -71,7 +71,7 @@ class Link:
             raise
 
     def forget(self) -> None:
-        """Who leads and coordinates may be others now; another broker is asked."""
+        """Forget leaders and coordinators; ask another broker next."""
         for client in self._clients.values():
             client.close()
         self._clients.clear()
@@ -85,7 +85,7 @@ class Link:
         return self._clients[address]
 
     def _place(self, request: Any) -> str:
-        """The address of whoever has to be asked. Raises OSError where nobody knows."""
+        """Return the address of the broker for a request. Raises OSError if it is unknown."""
         wanted = None if len(self._bootstrap) == 1 else _wanted(request)
         if wanted is None:
             return self._bootstrap[0]
@@ -109,7 +109,7 @@ class Link:
         raise OSError(f"nobody leads {name}-{number}")
 
     def ask(self, request: Any, version: int, pick: Callable[[Any], Any] = lambda answer: answer) -> Any:
-        """Until it is answered without an error that a retry may heal. `pick` takes the part with the error code. Raises Refused."""
+        """Send a request until its response has no retriable error. `pick` selects the part with the error code. Raises Refused."""
         for _ in range(TRIES):
             try:
                 answer = pick(self.once(request, version))
@@ -128,7 +128,7 @@ class Link:
 
 
 def _wanted(request: Any) -> tuple[str, int] | None:
-    """The topic and partition whose leader has to be asked, or a name and which coordinator; None: anybody."""
+    """Return the topic and partition whose leader must be asked, or a name and the kind of coordinator; None: any broker."""
     if isinstance(request, ProduceRequest):
         return request.topic_data[0].name, request.topic_data[0].partition_data[0].index
     if isinstance(request, FetchRequest):
@@ -142,7 +142,7 @@ def _wanted(request: Any) -> tuple[str, int] | None:
 
 @dataclass
 class Writer:
-    """A producer id. With a transactional id its epochs go on as version 2 of transactions has it, or 1."""
+    """A producer id. With a transactional id, epochs advance as in transaction version 2, or 1."""
 
     link: Link
     transactional_id: str | None = None
@@ -156,7 +156,7 @@ class Writer:
         self.sequences = [0] * PARTITIONS
 
     def init(self) -> Writer:
-        """A producer id, or the next epoch of one."""
+        """Get a producer id, or its next epoch."""
         if self.transactional_id is not None:
             self.link.ask(FindCoordinatorRequest(key=self.transactional_id, key_type=1), 3)
         holder = self.link.ask(InitProducerIdRequest(self.transactional_id, 60_000), 4)
@@ -164,14 +164,14 @@ class Writer:
         return self
 
     def write(self, partition: int, values: Sequence[bytes]) -> None:
-        """One batch, sent until it is answered."""
+        """Write one batch; retry until there is a response."""
         if self.transactional_id is not None and self.version < 2:
             self._add(partition)
         self.link.ask(self.request(partition, values), PRODUCE_BY_NAME if self.version >= 2 else PRODUCE_BY_NAME - 1, produced)
         self.sequences[partition] += len(values)
 
     def request(self, partition: int, values: Sequence[bytes]) -> ProduceRequest:
-        """The Produce of one batch."""
+        """Make the Produce request of one batch."""
         known = self.producer_id >= 0
         batch = build_batch(
             [SimpleRecord(b"key-" + value, value, 1_700_000_000_000) for value in values],
@@ -184,7 +184,7 @@ class Writer:
         return ProduceRequest(transactional_id=self.transactional_id, acks=self.acks, timeout_ms=5_000, topic_data=data)
 
     def end(self, *, commit: bool = True, once: bool = False) -> None:
-        """EndTxn, asked until it is answered; `once`: OSError where no answer came."""
+        """Send EndTxn until there is a response; with `once`, raise OSError if there is none."""
         assert self.transactional_id is not None
         request = EndTxnRequest(self.transactional_id, self.producer_id, self.epoch, commit)
         version = 5 if self.version >= 2 else 4
@@ -212,17 +212,17 @@ class _Error:
 
 
 def added(answer: Any) -> _Error:
-    """The part of an AddPartitionsToTxn response with the error code."""
+    """Return the part of an AddPartitionsToTxn response with the error code."""
     return _Error(answer.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code)
 
 
 def produced(answer: Any) -> Any:
-    """The part of a Produce response with the error code."""
+    """Return the part of a Produce response with the error code."""
     return answer.responses[0].partition_responses[0]
 
 
 def committed(link: Link, topic: str, partition: int, offset: int = 0, *, isolation: int = 1) -> tuple[list[tuple[int, bytes]], int]:
-    """What one Fetch gives of a partition, offsets and values, and the offset after it. `isolation` 0 takes aborted data, too."""
+    """Fetch once; return offsets and values of a partition, and the offset after them. `isolation` 0 also returns aborted records."""
     asked = [FetchTopic(topic, partitions=[FetchPartition(partition, fetch_offset=offset, partition_max_bytes=1 << 20)])]
     request = FetchRequest(max_wait_ms=0, min_bytes=0, max_bytes=1 << 20, isolation_level=isolation, topics=asked)
     data = link.ask(request, FETCH_BY_NAME, lambda answer: answer.responses[0].partitions[0])
@@ -243,7 +243,7 @@ def committed(link: Link, topic: str, partition: int, offset: int = 0, *, isolat
 
 
 def all_committed(link: Link, topic: str) -> set[bytes]:
-    """Every committed value of a topic."""
+    """Return every committed value of a topic."""
     values: set[bytes] = set()
     for partition in range(PARTITIONS):
         offset, before = 0, -1
@@ -255,7 +255,7 @@ def all_committed(link: Link, topic: str) -> set[bytes]:
 
 
 def batches(suffix: bytes = b"") -> Iterator[tuple[int, list[bytes]]]:
-    """The partition and the values of each batch, in turns."""
+    """Yield the partition and the values of each batch, alternating between partitions."""
     records = int(os.environ["OTTLA_RECORDS"])
     for number, first in enumerate(range(0, records, BATCH_RECORDS)):
         yield number % PARTITIONS, [b"record-%d%s" % (each, suffix) for each in range(first, min(records, first + BATCH_RECORDS))]
@@ -265,7 +265,7 @@ def batches(suffix: bytes = b"") -> Iterator[tuple[int, list[bytes]]]:
 
 
 def idempotent(_: argparse.Namespace) -> int:
-    """Retries under one sequence number."""
+    """Retry with the same sequence number."""
     writer = Writer(Link()).init()
     for partition, values in batches():
         writer.write(partition, values)
@@ -273,7 +273,7 @@ def idempotent(_: argparse.Namespace) -> int:
 
 
 def plain(options: argparse.Namespace) -> int:
-    """Retries without a producer id; `acks-one`: and without followers."""
+    """Retry without a producer id; `acks-one`: with acks=1."""
     writer = Writer(Link(), acks=1 if options.acks_one else -1)
     for partition, values in batches():
         writer.write(partition, values)
@@ -281,7 +281,7 @@ def plain(options: argparse.Namespace) -> int:
 
 
 def varying(_: argparse.Namespace) -> int:
-    """Writes other values in each run."""
+    """Write other values in each run."""
     writer = Writer(Link())
     for partition, values in batches(b"-%d" % time.time_ns()):
         writer.write(partition, values)
@@ -289,7 +289,7 @@ def varying(_: argparse.Namespace) -> int:
 
 
 def alike(_: argparse.Namespace) -> int:
-    """Writes one value again and again."""
+    """Write the same value again and again."""
     writer = Writer(Link())
     for partition, values in batches():
         writer.write(partition, [b"same"] * len(values))
@@ -297,14 +297,14 @@ def alike(_: argparse.Namespace) -> int:
 
 
 def single(_: argparse.Namespace) -> int:
-    """Writes everything in one request, with a producer id."""
+    """Write everything in one request, with a producer id."""
     writer = Writer(Link()).init()
     writer.write(0, [value for _, values in batches() for value in values])
     return 0
 
 
 def careless(_: argparse.Namespace) -> int:
-    """Tries each batch once and does not look at the answer."""
+    """Send each batch once, and ignore the response."""
     link = Link()
     writer = Writer(link)
     for partition, values in batches():
@@ -316,7 +316,7 @@ def careless(_: argparse.Namespace) -> int:
 
 
 def postponing(_: argparse.Namespace) -> int:
-    """Sends what was refused after everything else."""
+    """Retry rejected batches after everything else."""
     link = Link()
     writer = Writer(link)
     waiting = list(batches())
@@ -328,7 +328,7 @@ def postponing(_: argparse.Namespace) -> int:
 
 
 def transactional(options: argparse.Namespace) -> int:
-    """Writes two batches in a transaction. A new start reads back what is committed, and goes on from there."""
+    """Write two batches in a transaction. After a restart, read what is committed, and continue from there."""
     link = Link()
     made_up = f"{os.getpid()}-{time.time_ns()}" if options.new_id else f"writer-{os.environ['OTTLA_INSTANCE']}"
     writer = Writer(link, made_up, 1 if options.v1 else 2, options.keep_id).init()
@@ -356,18 +356,18 @@ def _again(writer: Writer, chunk: Sequence[tuple[int, list[bytes]]]) -> None:
 
 
 def nothing(_: argparse.Namespace) -> int:
-    """Ends well without having written anything."""
+    """Succeed without writing anything."""
     return 0
 
 
 def fails(_: argparse.Namespace) -> int:
-    """Ends with code 3, and with words in colour."""
+    """End with code 3, and with coloured output."""
     print("\x1b[31mno such luck\x1b[0m", file=sys.stderr)
     return 3
 
 
 def fails_once(options: argparse.Namespace) -> int:
-    """Fails at its first start, before it has written anything."""
+    """Fail at the first start, before writing anything."""
     marker = Path(os.environ["OTTLA_WORK_DIR"]) / "failed"
     if marker.exists():
         return idempotent(options)
@@ -376,7 +376,7 @@ def fails_once(options: argparse.Namespace) -> int:
 
 
 def hangs(_: argparse.Namespace) -> int:
-    """Has a child, tells both processes' numbers, and waits for ever; SIGTERM does not end it."""
+    """Start a child, print both process ids, and wait for ever; ignore SIGTERM."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = subprocess.Popen([sys.executable, "-c", "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); signal.pause()"])
     told = Path(os.environ["OTTLA_WORK_DIR"]) / "pids"
@@ -387,11 +387,11 @@ def hangs(_: argparse.Namespace) -> int:
 
 
 def leaves_a_child(options: argparse.Namespace) -> int:
-    """Ends well, and leaves a child behind that would live for ever."""
+    """Succeed, but leave a child behind that never ends."""
     child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
     Path(os.environ["OTTLA_WORK_DIR"], "pids").write_text(str(child.pid))
     code = idempotent(options)
-    os._exit(code)  # an interpreter that ends would wait for nobody, but warn
+    os._exit(code)  # a normal exit would not wait for the child, but warn
 
 
 MODES: dict[str, Callable[[argparse.Namespace], int]] = {

@@ -1,4 +1,4 @@
-"""The one voter of a quorum over a directory in memory, on a loop where time passes only when the test lets it."""
+"""The only voter of a quorum with a directory in memory, on a loop where time passes only when the test advances it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LEVEL = 30
 
 
 class HeldThreads(Executor):
-    """Threads whose work is done when the test says so (`go`), or at once while nothing is held."""
+    """Threads whose work is done when the test calls `go`, or at once while nothing is held."""
 
     def __init__(self) -> None:
         self.holds = False
@@ -44,7 +44,7 @@ class HeldThreads(Executor):
             done.set_running_or_notify_cancel()
             try:
                 done.set_result(work(*args, **named))
-            except Exception as error:  # noqa: BLE001 # whatever it is, it is for whoever asked
+            except Exception as error:  # noqa: BLE001 # passed to the caller
                 done.set_exception(error)
 
         self._held.append(do)
@@ -59,7 +59,7 @@ class HeldThreads(Executor):
 
 
 class VoterScene:
-    """`told` is what was published, over restarts; `failures` why the process would have ended."""
+    """A voter. `told` is everything that was published, over restarts; `failures` are its fatal errors."""
 
     def __init__(self, *, static: bool = True, rhythm: SnapshotRhythm | None = None, config: LogConfig | None = None) -> None:
         self.clock = VirtualClock()
@@ -79,7 +79,7 @@ class VoterScene:
         self.log = open_metadata_log(self.files, self.config)
 
     def begin(self) -> SoleVoter:
-        """A process that begins now over what is there."""
+        """Start a new process on the existing files."""
         self.driver.start()
         self.voter = SoleVoter(
             self.log,
@@ -95,7 +95,7 @@ class VoterScene:
         return self.voter
 
     def end(self, *, power_loss: bool = False) -> None:
-        """As a kill does it."""
+        """Kill the process."""
         self.driver.stop()
         self.log.release()
         if power_loss:
@@ -103,13 +103,13 @@ class VoterScene:
         self.open_log()
 
     def format_dynamic(self, directory_id: bytes = ME.directory_id, node_id: int = 1) -> None:
-        """As `--standalone` does it."""
+        """Format the directory as `--standalone` does."""
         voters = VotersRecord(0, [Voter(node_id, directory_id, [AT], KRaftVersionFeature(0, 1))])
         data = b"".join(write_snapshot(Snapshot(0, [], 1, voters), 0, LEVEL, 0))
         self.files.write(DIRECTORY / SnapshotId(0, 0).file_name, data, sync=True)
 
     def set(self, value: str) -> int:
-        """One more setting; its offset."""
+        """Set another setting; return its record's offset."""
         return self.voter.append([ConfigRecord(2, "t", "name", value)], LEVEL)
 
     def first(self) -> int:
@@ -117,7 +117,7 @@ class VoterScene:
 
     @property
     def value(self) -> str | None:
-        """What is published of it."""
+        """Return the published value of the setting."""
         return self.told[-1].image.configs.get((2, "t"), {}).get("name") if self.told else None
 
     async def pass_ms(self, ms: int) -> None:
@@ -126,7 +126,7 @@ class VoterScene:
         await settle()
 
     async def answer(self, request: FetchRequest) -> Any:
-        """What is answered at once; None where the answer waits."""
+        """Return an immediate response; None if the response is delayed."""
         answer = self.serving.fetch(request)
         if not hasattr(answer, "__await__"):
             return answer
@@ -138,7 +138,7 @@ class VoterScene:
 def fetch(
     offset: int, epoch: int = 1, *, last_epoch: int | None = None, high_watermark: int = 2**63 - 1, wait_ms: int = 500
 ) -> FetchRequest:
-    """What an observer with id 7 asks for."""
+    """Make a request of the observer with id 7."""
     last = (epoch if last_epoch is None else last_epoch) if offset else 0
     asked = FetchPartition(0, epoch, offset, last, high_watermark=high_watermark, replica_directory_id=b"7" * 16)
     topics = [FetchTopic("__cluster_metadata", partitions=[asked])]

@@ -1,4 +1,4 @@
-"""Both forms of the walkers of records and headers: as installed (compiled, where that could be built), and the source, interpreted."""
+"""Both forms of the walkers of records and headers: as installed (compiled if possible), and the interpreted source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.records import batch_walk, walk
 
 
 def load_interpreted(name: str) -> ModuleType:
-    """A walker's plain Python source, whether or not a compiled form lies beside it."""
+    """Load a walker's Python source, whether or not a compiled form exists."""
     spec = importlib.util.spec_from_file_location(f"interpreted_{name}", Path(walk.__file__).with_name(f"{name}.py"))
     assert spec is not None
     assert spec.loader is not None
@@ -22,7 +22,7 @@ def load_interpreted(name: str) -> ModuleType:
 
 
 def compiler() -> str | None:
-    """The C compiler that an installation would have used, if there is one."""
+    """Return the C compiler that an installation would use, or None."""
     return shutil.which((sysconfig.get_config_var("CC") or "cc").split()[0]) or shutil.which("cc")
 
 

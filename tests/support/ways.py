@@ -1,4 +1,4 @@
-"""Nodes that log in to each other: their settings, and ways in that are made of them."""
+"""Nodes that authenticate to each other: their settings, and the client security made from them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def jaas(module: str, options: str) -> str:
 
 
 def log_ins(listener: str) -> dict[str, str]:
-    """At this listener a node serves others, and comes in at theirs."""
+    """Return settings with which a node accepts others at this listener, and authenticates at theirs."""
     prefix = f"listener.name.{listener.lower()}"
     plain = f'username="{USER}" password="{PASSWORD}" user_{USER}="{PASSWORD}"'
     scram = f'username="{USER}" password="{SCRAM_PASSWORD}"'
@@ -32,7 +32,7 @@ def log_ins(listener: str) -> dict[str, str]:
 
 
 def member(listener: str, protocol: str, mechanism: str = "PLAIN", **others: str | dict[str, str]) -> BrokerSettings:
-    """A broker of a cluster whose brokers dial each other at this listener, with the settings `others` (a dict: as it is)."""
+    """Make settings of a cluster broker whose inter-broker listener is this one; `others` are more settings (a dict: unchanged)."""
     given = {
         "process.roles": "broker",
         "node.id": "7",
@@ -50,6 +50,6 @@ def member(listener: str, protocol: str, mechanism: str = "PLAIN", **others: str
 
 
 def way(listener: str, protocol: str, mechanism: str = "PLAIN", now_ms: int = 0, **others: str | dict[str, str]) -> ClientSecurity:
-    """In at other brokers' listener of this name, for a `member` with these settings."""
+    """Make the client security for other brokers' listener of this name, for a broker with these settings."""
     settings = member(listener, protocol, mechanism, **others)
     return client_security(settings, of_brokers(settings), DialingNode(Random(1).randbytes, lambda: now_ms))

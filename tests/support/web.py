@@ -1,4 +1,4 @@
-"""A page over HTTP."""
+"""Reads a page over HTTP."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import http.client
 
 
 def get_text(port: int, path: str) -> str:
-    """Of this machine; it must be there."""
+    """Return a page of this machine, which must exist."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
     try:
         connection.request("GET", path)

@@ -1,4 +1,4 @@
-"""A partition as a leader serves it, without a network: what `Cluster` answers to a reader of one partition."""
+"""A partition as a leader serves it, without a network: the responses of `Cluster` to a reader of one partition."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ ADDRESS = Address((("127.0.0.1", 9092),))
 
 
 def batch(base_offset: int, records: int, size: int = 10) -> bytes:
-    """A batch of so many records with values of `size` bytes."""
+    """Make a batch of so many records with values of `size` bytes."""
     return build_batch([SimpleRecord(None, b"v" * size, 1)] * records, base_offset=base_offset)
 
 
 def run_of_batches(shapes: Iterable[tuple[int, int, int]]) -> list[bytes]:
-    """Batches one behind the other: (offsets that compaction emptied before, records, size of each value)."""
+    """Make successive batches: (offsets before it that compaction removed, records, size of each value)."""
     made, offset = [], 0
     for hole, records, size in shapes:
         made.append(batch(offset + hole, records, size))
@@ -29,7 +29,7 @@ def run_of_batches(shapes: Iterable[tuple[int, int, int]]) -> list[bytes]:
 
 
 def segment(start: int, end: int, **changes: int) -> WireSegment:
-    """All offsets from `start` to before `end` as one range."""
+    """Return all offsets from `start` to before `end` as one range."""
     (whole,) = ranges_of(ADDRESS, Span("t", 0, start, end, False, 1), 1 << 60)
     for name, value in changes.items():
         object.__setattr__(whole, name, value)
@@ -37,22 +37,22 @@ def segment(start: int, end: int, **changes: int) -> WireSegment:
 
 
 def ranges(end: int, count: int) -> list[WireSegment]:
-    """The offsets below `end` in at most `count` ranges."""
+    """Split the offsets below `end` into at most `count` ranges."""
     return list(ranges_of(ADDRESS, Span("t", 0, 0, end, False, count), 1))
 
 
 class FakeLeader:
-    """Gives batches from the first that reaches an offset on, cut at the bytes asked for, but for the first batch: as Kafka does."""
+    """Returns batches from the first that reaches an offset, cut at the requested bytes except for the first batch, as Kafka does."""
 
     def __init__(self, batches: Sequence[bytes], *, start: int = 0, answers: Sequence[ErrorCode] = ()) -> None:
         self.batches = list(batches)
         self.start = start
         self.end = max((read_header(each).last_offset + 1 for each in batches), default=start)
         self.answers = list(answers)
-        """Errors that the first fetches are answered with."""
+        """Errors of the first fetches' responses."""
         self.asked: list[int] = []
         self.refused: dict[int, ErrorCode] = {}
-        """Errors by the offset asked for."""
+        """Errors by requested offset."""
 
     def fetch(self, _partition: tuple[str, int], offset: int, max_bytes: int) -> PartitionData:
         self.asked.append(offset)

@@ -1,9 +1,11 @@
-"""Avro schemas that somebody gave for a topic's keys or values: records of it are shown as what they say.
+"""Avro schemas that a user uploads for a topic's keys or values, so that the console shows decoded records.
 
-Rules inside: what is decoded comes from anybody who may write, so a schema is refused by which a few bytes could ask for endless work: a
-type that contains itself (whose depth the bytes would choose), an array of what takes no bytes (whose length they would), and a record of
-many fields that take none (which multiply, where they are records again). Bytes that do not fit are shown as bytes. The library is an
-extra, imported with the first schema.
+Rules inside:
+- Records are untrusted, so a schema is rejected if a few bytes of a record could cause endless work: a type that contains itself (the bytes
+  would choose the depth), an array of items that take no bytes (the bytes would choose the length), and a record with many zero-byte fields
+  (nested records multiply them).
+- Bytes that do not fit the schema are shown as bytes.
+- fastavro is an optional extra; it is imported with the first schema.
 """
 
 from __future__ import annotations
@@ -16,28 +18,28 @@ from typing import Any, Final
 from ottla.broker.admin.console.shown import BytesShown
 
 DECODED_MAX: Final = 256 << 10
-"""Longer bytes are not decoded."""
+"""Longer keys and values are not decoded."""
 EMPTY_MAX: Final = 10
-"""Values in a record that take no bytes: so much more than its bytes it may come to."""
+"""Zero-byte values that one record may contain: this bounds how much larger the decoded value is than its bytes."""
 _FRAMED: Final = 5
-"""A zero and four bytes of a schema's id, which the serializers of schema registries put before the value."""
+"""Length of the prefix that schema registry serializers write before the value: a zero byte and a 4-byte schema id."""
 _COMPLEX: Final = frozenset({"record", "error", "enum", "array", "map", "fixed"})
 
 
 class SchemaRefused(ValueError):
-    """Not a schema, or not one by which bytes of strangers are decoded; the text says why."""
+    """The text is not a schema, or the schema is not safe for untrusted bytes; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
-    """One that is used. Raises SchemaRefused, ImportError where fastavro is not installed."""
+    """A parsed schema. Raises SchemaRefused, or ImportError if fastavro is not installed."""
 
     text: str
     parsed: Any
 
     @staticmethod
     def of(text: str) -> AvroSchema:
-        """From its JSON."""
+        """Parse a schema from its JSON."""
         from fastavro import parse_schema  # noqa: PLC0415 # an extra, imported with the first schema
 
         try:
@@ -45,12 +47,12 @@ class AvroSchema:
             _check(parsed, {}, ())
         except SchemaRefused:
             raise
-        except Exception as error:  # whatever a library makes of what somebody typed
+        except Exception as error:  # the library raises many types for bad input
             raise SchemaRefused(f"this is no Avro schema: {type(error).__name__}: {error}") from error
         return AvroSchema(text, parsed)
 
     def shown(self, data: bytes, max_bytes: int) -> BytesShown | None:
-        """What the bytes say, as JSON; None where they are not of this schema. Every byte has to be used."""
+        """Return the decoded value as JSON, or None if the bytes do not fit the schema. Every byte must be used."""
         if len(data) > DECODED_MAX:
             return None
         framed = data[_FRAMED:] if data[:1] == b"\0" and len(data) > _FRAMED else None
@@ -68,7 +70,7 @@ class AvroSchema:
             value = schemaless_reader(source, self.parsed, None)
             whole = source.tell() == len(data)
             return json.dumps(value, default=_plain, ensure_ascii=False) if whole else None
-        except Exception:  # noqa: BLE001 # bytes of anybody: whatever the library says, they do not fit
+        except Exception:  # noqa: BLE001 # untrusted bytes: whatever the library raises, they do not fit
             return None
 
 
@@ -77,9 +79,9 @@ def _plain(value: Any) -> str:
 
 
 def _check(schema: Any, names: dict[str, int], inside: tuple[str, ...]) -> int:
-    """How many values there are in one of its values that takes no bytes; 0 where each takes some. Raises SchemaRefused.
+    """Return how many values a zero-byte value of this type contains, or 0 if each value takes at least a byte. Raises SchemaRefused.
 
-    `names` has the answer for types met before, `inside` those around.
+    `names` holds the results of named types seen before, `inside` the enclosing named types.
     """
     if isinstance(schema, list):
         for each in schema:
@@ -87,7 +89,7 @@ def _check(schema: Any, names: dict[str, int], inside: tuple[str, ...]) -> int:
         return 0
     if isinstance(schema, str):
         if schema in inside:
-            raise SchemaRefused(f"{schema} contains itself: bytes of strangers are not decoded by such a type")
+            raise SchemaRefused(f"{schema} contains itself: such a type is not safe for decoding untrusted bytes")
         return names.get(schema, int(schema == "null"))
     kind, name = schema["type"], schema.get("name", "")
     if not isinstance(kind, str) or kind not in _COMPLEX:
@@ -103,11 +105,11 @@ def _values_of_nothing(kind: str, schema: dict[str, Any], names: dict[str, int],
         empty = [_check(field["type"], names, inside) for field in schema["fields"]]
         if sum(empty) > EMPTY_MAX:
             raise SchemaRefused(
-                f"more than {EMPTY_MAX} values in {schema['name']} take no bytes: bytes of strangers are not decoded by such a type"
+                f"more than {EMPTY_MAX} values in {schema['name']} take no bytes: such a type is not safe for decoding untrusted bytes"
             )
         return 1 + sum(empty) if all(empty) else 0
     if kind == "array" and _check(schema["items"], names, inside):
-        raise SchemaRefused("an array's items take no bytes: bytes of strangers are not decoded by such a type")
+        raise SchemaRefused("an array's items take no bytes: such a type is not safe for decoding untrusted bytes")
     if kind == "map":
         _check(schema["values"], names, inside)
     return int(kind == "fixed" and schema["size"] == 0)

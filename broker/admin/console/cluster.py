@@ -1,6 +1,6 @@
-"""The room of the cluster: brokers and controllers, and what the end of the metadata log says happened to them and to leaderships.
+"""The cluster view: brokers, controllers, and recent events (elections, ISR changes, fenced brokers) from the end of the metadata log.
 
-Rule: all of it is what this broker has read of the cluster's metadata. It may be behind, and says how far it is.
+The view shows what this broker has replicated of the metadata log. It may lag behind the controller; `metadata_offset` says how far it is.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ class BrokerRow(BaseModel):
     address: str
     rack: str | None
     state: Literal["serving", "fenced", "shutting down"]
-    this: bool = Field(description="whether it is the one that tells")
+    this: bool = Field(description="whether this is the broker that answers")
     leads: int = Field(description="partitions that it leads")
     replicas: int
-    out_of_sync: int = Field(description="replicas of its that are not in sync")
+    out_of_sync: int = Field(description="its replicas that are not in the ISR")
 
 
 class ControllerRow(BaseModel):
@@ -66,14 +66,14 @@ class ControllerRow(BaseModel):
 
 
 class ClusterEvent(BaseModel):
-    """Something that the metadata log says."""
+    """One event derived from a record of the metadata log."""
 
     offset: int
     at_ms: int
     kind: Literal["election", "in-sync", "broker", "topic"]
     about: str
     told: str
-    bad: bool = Field(description="whether something became worse")
+    bad: bool = Field(description="whether it is a degradation: a lost leader, a smaller ISR, a fenced broker")
 
 
 class ClusterShown(BaseModel):
@@ -81,24 +81,24 @@ class ClusterShown(BaseModel):
 
     cluster_id: str
     node_id: int
-    alone: bool = Field(description="whether it is a broker by itself, and its own controller")
-    decides_here: bool = Field(description="whether the controller is a part of this process")
+    alone: bool = Field(description="whether this is a standalone node, its own controller")
+    decides_here: bool = Field(description="whether the active controller runs in this process")
     metadata_version: int
-    metadata_offset: int = Field(description="up to where the metadata log is read")
+    metadata_offset: int = Field(description="the end of the metadata log as far as this broker has read it")
     brokers: list[BrokerRow]
     controllers: list[ControllerRow]
     leaderless: int
     out_of_sync: int
-    events: list[ClusterEvent] = Field(description="the newest first")
+    events: list[ClusterEvent] = Field(description="newest first")
 
 
 def cluster_router(broker: Broker) -> APIRouter:
-    """Of one broker."""
+    """Make the routes of one broker's cluster view."""
     router = APIRouter()
 
     @router.get("/cluster")
     async def cluster() -> ClusterShown:
-        """Brokers, controllers and elections, as far as this broker's metadata tells."""
+        """Brokers, controllers and recent events, according to this broker's metadata."""
         image = broker.services.topics.image
         log = broker.log_dir.logs.get((CLUSTER_METADATA, 0))
         names = {topic_id: topic.name for topic_id, topic in image.topics.items()}
@@ -164,7 +164,7 @@ def _end_of(log: PartitionLog) -> bytes:
 
 
 def events(data: bytes, names: dict[bytes, str]) -> list[ClusterEvent]:
-    """What batches of the metadata log say, the newest first. `names` are those of topics that are there; others are learnt on the way."""
+    """Return the events in these batches of the metadata log, newest first. `names` has the existing topics; other names are in the log."""
     found: deque[ClusterEvent] = deque(maxlen=EVENTS_MAX)
     told = _Telling(names)
     try:
@@ -175,7 +175,7 @@ def events(data: bytes, names: dict[bytes, str]) -> list[ClusterEvent]:
                 for kind, about, what, bad in told.of(decode_record(record.value or b"")[0]):
                     found.appendleft(ClusterEvent(offset=record.offset, at_ms=record.timestamp, kind=kind, about=about, told=what, bad=bad))
     except (RecordsError, ProtocolError):
-        pass  # what came before is told; the broker itself stops at such a log
+        pass  # return the events before the damage; the broker itself fails on such a log
     return list(found)
 
 
@@ -183,7 +183,7 @@ _Told = tuple[Literal["election", "in-sync", "broker", "topic"], str, str, bool]
 
 
 class _Telling:
-    """What records mean for a reader, who also wants to know what was before."""
+    """Describes metadata records as events. It remembers leaders and ISRs, so that an event can name the state before."""
 
     def __init__(self, names: dict[bytes, str]) -> None:
         self._names = dict(names)
@@ -194,7 +194,7 @@ class _Telling:
         match record:
             case TopicRecord():
                 self._names[record.topic_id] = record.name
-                yield "topic", record.name, "was made", False
+                yield "topic", record.name, "was created", False
             case RemoveTopicRecord():
                 yield "topic", self._names.get(record.topic_id, record.topic_id.hex()), "was deleted", False
             case PartitionRecord():
@@ -217,23 +217,23 @@ class _Telling:
             self._in_sync[place] = record.isr
         if record.leader != LEADER_UNCHANGED:
             self._leaders[place] = record.leader
-            was = "" if before is None or before == record.leader else " after nobody" if before == NO_LEADER else f" after {before}"
-            unclean = ", without all that was committed" if record.leader_recovery_state == 1 else ""
-            told = f"is led by nobody{was}" if record.leader == NO_LEADER else f"is led by {record.leader}{was}{unclean}"
+            was = "" if before is None or before == record.leader else " after no leader" if before == NO_LEADER else f" after {before}"
+            unclean = ", elected uncleanly: committed records may be lost" if record.leader_recovery_state == 1 else ""
+            told = f"has no leader{was}" if record.leader == NO_LEADER else f"is led by {record.leader}{was}{unclean}"
             yield "election", about, told, record.leader == NO_LEADER or bool(unclean)
         if record.isr is not None:
             less = in_sync is not None and len(record.isr) < len(in_sync)
             was = "" if in_sync is None else f", after {_nodes(in_sync)}"
-            yield "in-sync", about, f"in sync: {_nodes(record.isr)}{was}", less
+            yield "in-sync", about, f"ISR: {_nodes(record.isr)}{was}", less
 
 
 def _of_registration(record: BrokerRegistrationChangeRecord) -> Iterator[_Told]:
     about = f"broker {record.broker_id}"
     if record.fenced:
-        yield "broker", about, "is fenced: no word came from it" if record.fenced > 0 else "serves", record.fenced > 0
+        yield "broker", about, "was fenced: its heartbeats stopped" if record.fenced > 0 else "was unfenced", record.fenced > 0
     if record.in_controlled_shutdown:
-        yield "broker", about, "shuts down", False
+        yield "broker", about, "began a controlled shutdown", False
 
 
 def _nodes(nodes: list[int]) -> str:
-    return " ".join(map(str, sorted(nodes))) or "nobody"
+    return " ".join(map(str, sorted(nodes))) or "empty"

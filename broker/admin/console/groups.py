@@ -1,6 +1,6 @@
-"""The room of groups: who is a member, who reads what, how far behind.
+"""The groups view: members, assignments, committed offsets and lag.
 
-A group is shown by the broker that coordinates it. The lag is known of partitions that have a replica here: up to the high watermark.
+A group is shown only by its coordinator. Lag is the high watermark minus the committed offset, and is known for replicas on this broker.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ MEMBERS_MAX: Final = 300
 OFFSETS_MAX: Final = 1000
 ASSIGNED_MAX: Final = 50
 _AT_ONCE: Final = 50
-"""So many groups are read before others have their turn."""
+"""Groups that are read in one turn of the loop."""
 
 Place = tuple[str, int]
 
 
 class GroupRow(BaseModel):
-    """One group, as a list shows it."""
+    """One group in the list of groups."""
 
     group_id: str
-    kind: str = Field(description="`classic`, `consumer` (KIP-848), or `offsets`: nobody ever joined, somebody commits under this name")
+    kind: str = Field(description="`classic`, `consumer` (KIP-848), or `offsets`: no member ever joined, a client commits under this name")
     state: str
     members: int
-    partitions: int = Field(description="for which an offset is committed")
-    lag: int = Field(description="of all of them together, as far as it is known here")
-    lag_unknown: int = Field(description="partitions that have no replica here")
+    partitions: int = Field(description="partitions with a committed offset")
+    lag: int = Field(description="total over the partitions with a replica here")
+    lag_unknown: int = Field(description="partitions without a replica here")
 
 
 class GroupRows(BaseModel):
-    """Groups by name; `left_out` are not in this answer."""
+    """Groups in order of name; `left_out` counts those beyond the response's limit."""
 
     groups: list[GroupRow]
     left_out: int
@@ -56,36 +56,36 @@ class MemberShown(BaseModel):
     instance_id: str | None
     client_id: str
     host: str
-    epoch: int | None = Field(description="of a member of the consumer protocol")
-    assigned: list[str] = Field(description=f"the first {ASSIGNED_MAX} partitions that it is to read")
+    epoch: int | None = Field(description="the member epoch, of a member of the consumer protocol")
+    assigned: list[str] = Field(description=f"the first {ASSIGNED_MAX} assigned partitions")
     assigned_count: int
 
 
 class OffsetShown(BaseModel):
-    """What a group reads of one partition; `committed` is the next offset to read, None where nothing is committed."""
+    """A group's position in one partition; `committed` is the next offset to read, None if no offset is committed."""
 
     topic: str
     partition: int
     committed: int | None
     committed_at: int | None
     start: int | None
-    end: int | None = Field(description="the high watermark; None where the partition has no replica here")
+    end: int | None = Field(description="the high watermark; None if the partition has no replica here")
     lag: int | None
     member_id: str | None
 
 
 class GroupShown(GroupRow):
-    """One group with its members and offsets; `offsets_left_out` are not in this answer."""
+    """One group with its members and offsets; `offsets_left_out` counts the offsets beyond the response's limit."""
 
     protocol: str | None
-    generation: int = Field(description="or the epoch, of a group of the consumer protocol")
+    generation: int = Field(description="the generation; of a group of the consumer protocol, the group epoch")
     member_rows: list[MemberShown]
     offsets: list[OffsetShown]
     offsets_left_out: int
 
 
 def groups_router(broker: Broker) -> APIRouter:
-    """Of one broker."""
+    """Make the routes of one broker's groups view."""
     router = APIRouter()
 
     @router.get("/groups")
@@ -102,7 +102,7 @@ def groups_router(broker: Broker) -> APIRouter:
 
     @router.get("/group")
     async def group(name: str) -> GroupShown:
-        """One group; 404 where this broker coordinates none of that name."""
+        """One group; 404 if this broker does not coordinate a group of that name."""
         machine = next((each for each in broker.services.groups.machines() if name in _names(each)), None)
         if machine is None:
             raise HTTPException(404, f"this broker coordinates no group {name!r}")

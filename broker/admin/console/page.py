@@ -1,7 +1,9 @@
-"""The page itself: plain HTML, CSS and JavaScript out of this package, as they are.
+"""Serves the console's page: plain HTML, CSS and JavaScript files of this package.
 
-Rules: it is served to whoever asks, with or without the token, as there is nothing of the broker in it; what it shows it asks for, and the
-guard says to whom that is told. It may load nothing but these files and speak to nobody but this port (Content-Security-Policy).
+Rules:
+- The files are served without the token, because they contain nothing about the broker. The page reads its data from the API, which the
+  guard protects.
+- A Content-Security-Policy allows the page to load only these files and to connect only to this port.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.responses import RedirectResponse, Response
 
 PAGE: Final = "/console"
-"""Where it is."""
+"""The page's path."""
 _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _HEADERS: Final = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
@@ -27,7 +29,7 @@ _HEADERS: Final = {
 
 
 def parts() -> dict[str, tuple[str, bytes]]:
-    """The files of the page by the paths that they are served at: media type and content."""
+    """Return media type and content of each of the page's files, by URL path."""
     found = {}
     for each in sorted(files(__package__).joinpath("page-files").iterdir(), key=lambda file: file.name):
         kind = _TYPES.get(each.name[each.name.rfind(".") :])
@@ -38,7 +40,7 @@ def parts() -> dict[str, tuple[str, bytes]]:
 
 
 def add_page(api: FastAPI) -> frozenset[str]:
-    """Serve it; the paths, for the guard to let everybody in."""
+    """Serve the page; return its paths, which the guard leaves open."""
     served = parts()
 
     def answer(path: str) -> Response:

@@ -1,4 +1,4 @@
-"""The room of producers: of each idempotent producer, in each partition, the last five batches, by which a retry is recognised."""
+"""The producers view: the deduplication window (last five batches) of each idempotent producer in each partition."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ottla.broker.storage.producer_state import NO_OFFSET, ProducerStateEntry
 
 PRODUCERS_MAX: Final = 100
 _AT_ONCE: Final = 5_000
-"""So many producers are looked at before others have their turn."""
+"""Producers that are read in one turn of the loop."""
 
 
 class BatchShown(BaseModel):
-    """One batch that is remembered; sequences and offsets include both ends."""
+    """One batch of the deduplication window; ranges of sequences and offsets include both ends."""
 
     first_sequence: int
     last_sequence: int
@@ -30,35 +30,35 @@ class BatchShown(BaseModel):
 
 
 class ProducerRow(BaseModel):
-    """One producer in one partition; -1 is "none" in every number."""
+    """One producer in one partition; -1 means none in every number."""
 
     topic: str
     partition: int
     producer_id: int
     producer_epoch: int
-    transactional_id: str | None = Field(description="where this broker coordinates it")
+    transactional_id: str | None = Field(description="if this broker coordinates its transactions")
     last_timestamp: int
     open_from: int = Field(description="the first offset of its open transaction")
-    window: list[BatchShown] = Field(description="the oldest first, five at most")
-    older_in_log: bool = Field(description="whether batches before these are looked for in the log: after a restart")
-    absorbed: list[AbsorbedShown] = Field(description="its last retries that wrote nothing, the newest first")
-    absorbed_count: int = Field(description="all of them since the console was turned on")
+    window: list[BatchShown] = Field(description="oldest first, five at most")
+    older_in_log: bool = Field(description="whether older batches are searched in the log, as after a restart")
+    absorbed: list[AbsorbedShown] = Field(description="its latest retries that were recognised as duplicates, newest first")
+    absorbed_count: int = Field(description="all recognised duplicates since the console was turned on")
 
 
 class ProducerRows(BaseModel):
-    """Producers, who wrote last first; `left_out` are not in this answer."""
+    """Producers, the latest writer first; `left_out` counts those beyond the response's limit."""
 
     producers: list[ProducerRow]
     left_out: int
 
 
 def producers_router(broker: Broker, requests: RequestLog) -> APIRouter:
-    """Of one broker."""
+    """Make the routes of one broker's producers view."""
     router = APIRouter()
 
     @router.get("/producers")
     async def producers(topic: Annotated[str | None, Query(description="only of this topic")] = None) -> ProducerRows:
-        """Who has written idempotently to partitions here, and what is remembered of each."""
+        """Idempotent producers of partitions on this broker, and the deduplication window of each."""
         found: list[tuple[str, int, ProducerStateEntry]] = []
         looked_at = 0
         for partition in list(broker.services.partitions):

@@ -1,8 +1,9 @@
-"""Protobuf messages that somebody described for a topic's keys or values: records of it are shown as what they say.
+"""Protobuf descriptors that a user uploads for a topic's keys or values, so that the console shows decoded records.
 
-Rules inside: a description is what `protoc --include_imports --descriptor_set_out` writes, and the name of a message in it. How deep bytes
-may go is the library's own limit (100), and of how many parts there is one here. The library is an extra, imported with the first
-description.
+Rules inside:
+- A schema is a FileDescriptorSet, as `protoc --include_imports --descriptor_set_out` writes it, and a message's full name.
+- Records are untrusted. The library limits nesting (100 levels); `PARTS_MAX` limits the number of messages and values.
+- protobuf is an optional extra; it is imported with the first schema.
 """
 
 from __future__ import annotations
@@ -19,23 +20,23 @@ from ottla.broker.admin.protobuf_parts import parts_of
 
 DESCRIPTORS_MAX: Final = 512 << 10
 PARTS_MAX: Final = 20_000
-"""Messages and repeated values in one value: some 50 ms."""
+"""Messages and values that one decoded value may contain; so many take about 50 ms."""
 _MAGIC_AND_ID: Final = 5
 _INDEXES_MAX: Final = 20
 
 
 class ProtobufIn(BaseModel):
-    """A message, and the files that describe it."""
+    """A message type, and the descriptors of the files that define it."""
 
     model_config = ConfigDict(extra="forbid")
 
     descriptors: Annotated[str, Field(max_length=DESCRIPTORS_MAX * 4 // 3 + 4, description="a FileDescriptorSet, in base64")]
-    message: Annotated[str, Field(max_length=500, description="its full name, shop.Order")]
+    message: Annotated[str, Field(max_length=500, description="the message's full name, such as shop.Order")]
 
 
 @dataclass(frozen=True, slots=True)
 class ProtobufSchema:
-    """One that is used."""
+    """A compiled message type."""
 
     text: str
     """The message's name."""
@@ -43,7 +44,7 @@ class ProtobufSchema:
 
     @staticmethod
     def of(given: ProtobufIn) -> ProtobufSchema:
-        """Raises SchemaRefused, ImportError where protobuf is not installed."""
+        """Compile the descriptors. Raises SchemaRefused, or ImportError if protobuf is not installed."""
         from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415 # an extra
 
         try:
@@ -52,12 +53,12 @@ class ProtobufSchema:
             for each in files.file:
                 pool.Add(each)
             message = message_factory.GetMessageClass(pool.FindMessageTypeByName(given.message))
-        except Exception as error:  # whatever a library makes of what somebody sent
+        except Exception as error:  # the library raises many types for bad input
             raise SchemaRefused(f"this describes no message {given.message!r}: {type(error).__name__}: {error}") from error
         return ProtobufSchema(given.message, message)
 
     def shown(self, data: bytes, max_bytes: int) -> BytesShown | None:
-        """What the bytes say, as JSON; None where they are no such message, or too much of it."""
+        """Return the decoded message as JSON, or None if the bytes are not such a message or contain too many values."""
         from google.protobuf import json_format  # noqa: PLC0415 # as above
 
         if len(data) > DECODED_MAX:
@@ -67,15 +68,15 @@ class ProtobufSchema:
             if parts_of(message, PARTS_MAX) > PARTS_MAX:
                 return None
             found = json_format.MessageToJson(message, preserving_proto_field_name=True, indent=None, ensure_ascii=False)
-        except Exception:  # noqa: BLE001 # bytes of anybody: whatever the library says, they do not fit
+        except Exception:  # noqa: BLE001 # untrusted bytes: whatever the library raises, they do not fit
             return None
         text = found.encode(errors="replace")[:max_bytes].decode(errors="ignore")
         return BytesShown(form="protobuf", text=text, size=len(data), cut=len(text) < len(found))
 
 
 def _without_frame(data: bytes) -> bytes:
-    """Without what the serializers of schema registries put first: a zero, which begins no message, an id, and which message of its file
-    it is (a count and so many numbers, zigzag; a lone 0 for the first)."""
+    """Strip the prefix of schema registry serializers: a zero byte (which begins no message), a 4-byte schema id, and the message's index
+    in its file (a count and that many numbers, zigzag varints; a lone 0 for the first message)."""
     if data[:1] != b"\0" or len(data) <= _MAGIC_AND_ID:
         return data
     at = _MAGIC_AND_ID
@@ -86,7 +87,7 @@ def _without_frame(data: bytes) -> bytes:
 
 
 def _varint(data: bytes, at: int) -> tuple[int, int]:
-    """An unsigned one of at most five bytes, and where it ends. Raises IndexError."""
+    """Return an unsigned varint of at most five bytes, and the position after it. Raises IndexError."""
     value = 0
     for shift in range(0, 35, 7):
         byte = data[at]

@@ -1,4 +1,4 @@
-"""Stretches of a log, as whole batches, with a bound on what is read at one time."""
+"""Reads ranges of a log as whole batches, with a limit on the bytes that are read at once."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from ottla.broker.storage.partition_log import PartitionLog
 from ottla.protocol.records.batch import BatchHeader, split_batches
 
 PIECES_MAX: Final = 32
-"""Segments that a stretch may come from: with a small segment.bytes there are many."""
+"""Segments that one range may be read from: with a small segment.bytes there are many."""
 
 
 def stretch(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
-    """Batches from the one that holds `offset` on, which must not be before the log's start; the first one whole, whatever its size.
+    """Return whole batches from the one that contains `offset`, up to `max_bytes`; the first batch is returned whatever its size.
 
-    Raises Rejected, RecordsError.
+    `offset` must not be below the log start offset. Raises Rejected, RecordsError.
     """
     pieces: list[bytes] = []
     headers: list[BatchHeader] = []
@@ -33,7 +33,7 @@ def stretch(log: PartitionLog, offset: int, max_bytes: int, isolation: Isolation
 
 
 def tail(log: PartitionLog, count: int, max_bytes: int, isolation: Isolation = Isolation.LOG_END) -> tuple[bytes, list[BatchHeader]]:
-    """Batches that end where the log does, from the one that holds the `count`th offset before the end on; fewer where those do not fit.
+    """Return the last batches of the log, from the one that contains the `count`th offset before the end; fewer if they exceed `max_bytes`.
 
     Raises Rejected, RecordsError.
     """

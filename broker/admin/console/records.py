@@ -1,8 +1,10 @@
-"""The room of records: what lies in a partition, who wrote it, and what became of its transaction.
+"""The records view: the records of a partition, their producers, and the outcome of their transactions.
 
-Rules inside: what is read is the log of this broker's replica up to its end, committed or not. The bytes and what decides about them (open
-and aborted transactions) are taken in one turn of the loop, batches are opened on a thread. Nothing in a record is trusted: neither how
-many there are in a batch, nor how long it takes to decode one. What was asked for from the end ends there, however little fits.
+Rules inside:
+- The view reads this broker's replica up to the log end offset, committed or not.
+- Bytes and the state that decides their fate (open and aborted transactions) are read in one turn of the loop; a thread opens batches.
+- Records are untrusted: the number of records in a batch, the decompressed size and the time to decode them are limited.
+- A page that was requested relative to the end of the log always contains the newest record, however few records fit.
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ from ottla.protocol.records.record import Header, Record, iter_records
 from ottla.protocol.records.sequence import increment_sequence
 
 READ_BYTES: Final = 512 << 10
-"""Of the log, for one answer; a first batch that is larger is read whole."""
+"""Bytes of the log that one response reads; a first batch that is larger is read whole."""
 OPENED_BYTES: Final = 16 << 20
-"""What may come out of a compressed batch."""
+"""Decompressed size up to which a batch is opened."""
 OPENED_RECORDS: Final = 250_000
-"""Of one batch: while so many are counted, some 25 ms, nobody else has his turn."""
+"""Records up to which a batch is opened: counting so many takes about 25 ms, during which the loop is blocked (GIL)."""
 SHOWN_BYTES: Final = 2 << 20
-"""Of keys, values and headers in one answer; then the rest is for the next."""
+"""Bytes of keys, values and headers in one response; the rest is left to the next page."""
 ENOUGH_S: Final = 0.25
-"""When a processor worked so long for one answer, the rest is for the next: a value may be made so that it takes long to decode."""
+"""CPU seconds for one response; the rest is left to the next page. A value can be crafted so that decoding it takes long."""
 ROWS_MAX: Final = 200
 HEADERS_MAX: Final = 50
 VALUE_BYTES_MAX: Final = 256 << 10
@@ -57,13 +59,13 @@ class HeaderShown(BaseModel):
 
 
 class RecordRow(BaseModel):
-    """One record, or a control batch, which ends a transaction and has no key and value; -1 is "none" in every number."""
+    """One record, or a control batch, which ends a transaction and is shown without key and value; -1 means none in every number."""
 
     offset: int
     timestamp: int = Field(description="milliseconds since 1970-01-01 UTC")
     key: BytesShown
     value: BytesShown
-    headers: list[HeaderShown] = Field(description=f"the first {HEADERS_MAX} of them")
+    headers: list[HeaderShown] = Field(description=f"the first {HEADERS_MAX} headers")
     batch: int = Field(description="the batch's base offset")
     batch_records: int
     codec: str
@@ -71,14 +73,14 @@ class RecordRow(BaseModel):
     producer_id: int
     producer_epoch: int
     sequence: int
-    transactional_id: str | None = Field(description="of the producer, where this broker coordinates it")
-    fate: Fate = Field(description="`none`: written outside of any transaction")
-    control: str | None = Field(default=None, description="`commit` or `abort`, of a transaction's marker")
+    transactional_id: str | None = Field(description="the producer's, if this broker coordinates it")
+    fate: Fate = Field(description="`none`: the record is not part of a transaction")
+    control: str | None = Field(default=None, description="`commit` or `abort`, if this is a transaction marker")
     problem: str | None = Field(default=None, description="why the batch cannot be opened")
 
 
 class RecordRows(BaseModel):
-    """Records in the order of the log, the log's offsets when it was read, and where to go on; at the end that is `end`."""
+    """Records in log order, the log's offsets at the time of reading, and the next page's offset, which is `end` at the end of the log."""
 
     start: int
     last_stable: int
@@ -90,14 +92,14 @@ class RecordRows(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Fates:
-    """What became of the transactions of a stretch of a log, by producer id: where an open one begins, and first and last offsets of
-    those that were aborted."""
+    """The outcome of the transactions in a range of a log, by producer id: the first offset of an open transaction, and the first and last
+    offsets of each aborted one."""
 
     open: dict[int, int]
     aborted: dict[int, list[tuple[int, int]]]
 
     def of(self, header: BatchHeader) -> Fate:
-        """Of one batch."""
+        """Return the outcome of a batch's transaction."""
         if not header.is_transactional:
             return "none"
         begun = self.open.get(header.producer_id)
@@ -108,7 +110,7 @@ class Fates:
 
 
 def fates(log: PartitionLog, offset: int, writers: Iterable[int]) -> Fates:
-    """From `offset` on, of these producers. Raises OSError, ValueError for an index that cannot be read."""
+    """Collect the outcomes of these producers' transactions from `offset` on. Raises OSError, or ValueError if an index cannot be read."""
     open_ = {}
     for producer_id in writers:
         entry = log.producer_state.get(producer_id)
@@ -125,8 +127,9 @@ def fates(log: PartitionLog, offset: int, writers: Iterable[int]) -> Fates:
 
 
 def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, Fates]:
-    """Whole batches, and the offset to begin with, which is `offset` or, where that is negative, so many before the end as fit.
+    """Read whole batches; return them, the first offset to show, and the outcomes of their transactions.
 
+    A negative `offset` counts from the end of the log; if not all of those fit, the first offset to show is later.
     Raises Rejected, RecordsError, OSError, ValueError.
     """
     start, end = log.log_start_offset, log.log_end_offset
@@ -138,7 +141,7 @@ def _read(log: PartitionLog, offset: int) -> tuple[bytes, int, Fates]:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How records are shown: so many, so much of each value, by which schemas."""
+    """How records are displayed: the number of records, the bytes of each value, and the schemas."""
 
     limit: int
     value_bytes: int
@@ -146,11 +149,11 @@ class View:
     value: AnySchema | None
 
     def key_of(self, data: bytes | None) -> BytesShown:
-        """A key, of which less is shown."""
+        """Render a key, which is cut to `_KEY_BYTES`."""
         return self._shown(self.key, data, min(self.value_bytes, _KEY_BYTES))
 
     def value_of(self, data: bytes | None) -> BytesShown:
-        """A value."""
+        """Render a value."""
         return self._shown(self.value, data, self.value_bytes)
 
     @staticmethod
@@ -160,18 +163,18 @@ class View:
 
 
 def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
-    """Of one broker."""
+    """Make the routes of one broker's records view."""
     router = APIRouter()
 
     @router.get("/records")
     async def records(
         topic: str,
         partition: Annotated[int, Query(ge=0)],
-        offset: Annotated[int, Query(description="the first one to show; negative: so many before the end")] = -50,
+        offset: Annotated[int, Query(description="the first offset to show; a negative one counts from the end of the log")] = -50,
         limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = 50,
-        value_bytes: Annotated[int, Query(ge=0, le=VALUE_BYTES_MAX, description="so much of each value at most")] = 1024,
+        value_bytes: Annotated[int, Query(ge=0, le=VALUE_BYTES_MAX, description="bytes of each value, at most")] = 1024,
     ) -> RecordRows:
-        """What lies in a partition's log on this broker, from an offset on; 404 where it has no replica here."""
+        """The records of a partition's log on this broker, from an offset on; 404 if the partition has no replica here."""
         here = partition_of(broker, topic, partition)
         if here is None:
             raise HTTPException(404, f"{topic}-{partition} has no replica on this broker")
@@ -201,11 +204,11 @@ def records_router(broker: Broker, schemas: Schemas) -> APIRouter:
 
 
 _Found = tuple[BatchHeader, bytes, Record | None, str | None]
-"""A record of a batch, or none and why: of a control batch, and of one that cannot be opened."""
+"""Header and bytes of a batch, and one of its records. The record is None for a control batch and for an unreadable one (with a reason)."""
 
 
 def _open(answer: RecordRows, data: bytes, offset: int, known: Fates, view: View, *, newest_first: bool) -> None:
-    """Fills the answer with rows of `data`, from `offset` on. What does not fit is left out at the end that is made last."""
+    """Fill the response with rows of `data`, from `offset` on. With `newest_first`, the oldest rows are left out if not all fit."""
     batches: list[tuple[int, BatchHeader]] = []
     try:
         for position, header in split_batches(data):
@@ -226,20 +229,20 @@ def _open(answer: RecordRows, data: bytes, offset: int, known: Fates, view: View
 
 
 def _in_order(data: bytes, batches: list[tuple[int, BatchHeader]], offset: int, *, newest_first: bool) -> Iterator[_Found]:
-    """The records of all batches from `offset` on; no batch is opened before it is its turn."""
+    """Yield the records of all batches from `offset` on; each batch is opened only when its turn comes."""
     for position, header in reversed(batches) if newest_first else batches:
         found = _opened(data[position : position + header.size_bytes], header, offset)
         yield from reversed(list(found)) if newest_first else found
 
 
 def _opened(batch: bytes, header: BatchHeader, offset: int) -> Iterator[_Found]:
-    """The records of one batch from `offset` on."""
+    """Yield the records of one batch from `offset` on."""
     if header.is_control:
         yield header, batch, None, None
     elif not crc_ok(batch, header):
         yield header, b"", None, "its checksum is wrong"
     elif header.record_count > OPENED_RECORDS:
-        yield header, b"", None, f"{header.record_count} records in one batch are more than the {OPENED_RECORDS} that are opened here"
+        yield header, b"", None, f"the batch has {header.record_count} records; the console opens batches of at most {OPENED_RECORDS}"
     else:
         try:
             for record in iter_records(batch, OPENED_BYTES, from_offset=offset, headers_max=HEADERS_MAX):

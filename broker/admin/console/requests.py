@@ -1,8 +1,9 @@
-"""The request log: what clients asked and were told, with the faults that met them.
+"""The requests view: what clients requested, how they were answered, and which faults were injected.
 
-Rules inside: only the newest `KEPT` requests are kept, none of their records; what goes on all the time (a Fetch that gives nothing, a
-heartbeat that is fine, a follower's Fetch) is counted alone, unless a fault met it. A retry that was absorbed is one that was answered with
-the offset that the same sequence of the same producer was answered with before.
+Rules inside:
+- The newest `KEPT` requests are kept, without their records.
+- Frequent requests without a result (an empty Fetch, a successful heartbeat, a follower's Fetch) are only counted, unless a fault hit them.
+- A produce request is a recognised duplicate if the same sequence of the same producer was answered with the same base offset before.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ottla.protocol.records.errors import RecordsError
 
 KEPT: Final = 1000
 WRITES_REMEMBERED: Final = 20_000
-"""Batches whose answers are remembered, to recognise retries."""
+"""Batches whose base offsets are remembered, to recognise retries."""
 WRITERS_REMEMBERED: Final = 2_000
 ABSORBED_SHOWN: Final = 5
 ROWS_MAX: Final = 500
@@ -35,32 +36,32 @@ _QUIET: Final = frozenset({ApiKey.FETCH, ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP
 
 
 class RequestRow(BaseModel):
-    """One request, and what became of it."""
+    """One request and its result."""
 
-    number: int = Field(description="counts in the order in which requests were handled")
-    at_ms: int = Field(description="the broker's time of its answer")
+    number: int = Field(description="counts requests in the order in which they were handled")
+    at_ms: int = Field(description="the broker's time when it answered")
     api: str
     version: int
     client_id: str
     connection: int
     what: str
-    error: str = Field(description="the names of the errors that it was answered with; empty for none")
-    answered: bool = Field(description="whether there was an answer to send")
-    seen: bool = Field(description="whether the answer was sent whole and at once")
-    late: bool = Field(description="whether the answer is held back")
+    error: str = Field(description="names of the errors in the response; empty if there is none")
+    answered: bool = Field(description="whether there was a response to send")
+    seen: bool = Field(description="whether the response was sent whole and at once")
+    late: bool = Field(description="whether the response is held back")
     faults: list[str]
-    absorbed: bool = Field(description="whether it was a retry of what is written already")
+    absorbed: bool = Field(description="whether it was recognised as a duplicate of a batch that is already in the log")
 
 
 class RequestRows(BaseModel):
-    """The newest requests, the newest first, and how many were too quiet to be listed."""
+    """The newest requests, newest first, and how many requests were only counted."""
 
     requests: list[RequestRow]
     quiet: int
 
 
 class AbsorbedShown(BaseModel):
-    """A retry that wrote nothing: it was answered with the offset of the first time."""
+    """A retry that was recognised as a duplicate and answered with the offset of the first write."""
 
     at_ms: int
     client_id: str
@@ -70,14 +71,14 @@ class AbsorbedShown(BaseModel):
 
 @dataclass(slots=True)
 class Absorbed:
-    """Of one producer in one partition."""
+    """The recognised duplicates of one producer in one partition."""
 
     count: int = 0
     newest: deque[AbsorbedShown] = field(default_factory=lambda: deque(maxlen=ABSORBED_SHOWN))
 
 
 class RequestLog:
-    """Give it to `Faults.observe`."""
+    """Records every request; pass it to `Faults.observe`."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
@@ -87,11 +88,11 @@ class RequestLog:
         self._absorbed: OrderedDict[tuple[str, int, int], Absorbed] = OrderedDict()
 
     def absorbed_of(self, topic: str, partition: int, producer_id: int) -> Absorbed:
-        """What of this producer's was absorbed here since the console was turned on."""
+        """Return this producer's recognised duplicates since the console was turned on."""
         return self._absorbed.get((topic, partition, producer_id)) or Absorbed()
 
     def __call__(self, exchange: Exchange) -> None:
-        """Take note of one exchange."""
+        """Record one exchange."""
         errors = list(dict.fromkeys(_errors(exchange.response)))
         if exchange.subject.api in _QUIET and not errors and not exchange.faults and exchange.seen and not _gives_records(exchange):
             self.quiet += 1
@@ -151,19 +152,19 @@ class RequestLog:
 
 
 def requests_router(log: RequestLog) -> APIRouter:
-    """Of one broker."""
+    """Make the routes of one broker's requests view."""
     router = APIRouter()
 
     @router.get("/requests")
     async def requests(limit: Annotated[int, Query(ge=1, le=ROWS_MAX)] = 100) -> RequestRows:
-        """What clients asked and were told, since the console was turned on."""
+        """Requests and their results since the console was turned on."""
         return RequestRows(requests=list(log.rows)[: -limit - 1 : -1], quiet=log.quiet)
 
     return router
 
 
 def watch(broker: Broker, faults: Faults) -> RequestLog:
-    """A request log that is told of every request from now on."""
+    """Start a request log that records every request from now on."""
     log = RequestLog(broker)
     faults.observe(log)
     return log
@@ -184,7 +185,7 @@ def _first_batch(records: Any) -> BatchHeader | None:
 
 
 def _produce_answers(response: Any) -> dict[tuple[int, int], Any]:
-    """By their places in the request, which the response keeps."""
+    """Return the partitions' responses, by the position of topic and partition in the request; the response has the same order."""
     topics = () if response is None else response.responses
     return {(position, place): answer for position, topic in enumerate(topics) for place, answer in enumerate(topic.partition_responses)}
 
@@ -223,7 +224,7 @@ def _gives_records(exchange: Exchange) -> bool:
 
 
 def _errors(response: Any) -> Iterator[str]:
-    """The names of all errors in a response, wherever they stand."""
+    """Yield the names of all errors in a response, at any depth."""
     left, looked_at = deque([response]), 0
     while left and looked_at < _STRUCTS_LOOKED_AT:
         struct = left.popleft()

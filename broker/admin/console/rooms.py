@@ -1,4 +1,4 @@
-"""Everything that the console's page reads, put together."""
+"""Assembles the console: the routes of all its views, and its page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 
 class Choices(BaseModel):
-    """What there is to choose from when a fault is made."""
+    """Values to choose from when a fault rule is created."""
 
     actions: list[str]
     apis: list[str]
@@ -35,24 +35,24 @@ class Choices(BaseModel):
 
 
 class BrokerShown(BaseModel):
-    """What the page always shows."""
+    """Data for the header of the page."""
 
     node_id: int
     cluster_id: str
     address: str
     connections: int
     now_ms: int = Field(description="the broker's time")
-    ahead_ms: int = Field(description="by how much its clock was put forward")
-    rules: int = Field(description="faults that are loaded")
-    held: int = Field(description="requests, responses and steps that wait for their release")
+    ahead_ms: int = Field(description="by how much the clock was advanced")
+    rules: int = Field(description="fault rules that are loaded")
+    held: int = Field(description="held requests, responses and steps, which wait for their release")
 
 
 RECORDS: Final = frozenset({f"{PAGE}/records"})
-"""What shows records: with an authorizer it asks for the token whoever reads."""
+"""Paths that return records. If the broker has an authorizer, reading them needs the token even with `--admin-open-local`."""
 
 
 def add_console(api: FastAPI, broker: Broker, faults: Faults, clock: MovableClock) -> frozenset[str]:
-    """Serve the console; the paths that are open to everybody."""
+    """Add the console to the admin port's API; return the paths that need no token."""
     requests, schemas = watch(broker, faults), Schemas()
     for router in (
         _of_the_broker(broker, faults, clock),
@@ -74,7 +74,7 @@ def _of_the_broker(broker: Broker, faults: Faults, clock: MovableClock) -> APIRo
 
     @router.get("/broker")
     async def this_broker() -> BrokerShown:
-        """Who this is, and what is unusual about it."""
+        """Identity, address and clock of this broker, and whether faults are loaded."""
         return BrokerShown(
             node_id=broker.services.node_id,
             cluster_id=broker.services.cluster_id,
@@ -88,7 +88,7 @@ def _of_the_broker(broker: Broker, faults: Faults, clock: MovableClock) -> APIRo
 
     @router.get("/choices")
     async def choices() -> Choices:
-        """For the fields of a fault."""
+        """Values for the form that creates a fault rule."""
         return Choices(
             actions=[action.value for action in FaultAction],
             apis=sorted(key.camel_case for key in ROUTES),

@@ -1,6 +1,6 @@
-"""By which schemas the keys and values of topics are shown, and how somebody gives one.
+"""Schemas for decoding topics' keys and values: storage, upload and removal.
 
-Rule: they are kept in memory, so many and so long at most, until the broker ends.
+Schemas are kept in memory, limited in number and length, and are lost when the broker stops.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ AnySchema = AvroSchema | ProtobufSchema
 
 
 class SchemaIn(BaseModel):
-    """One of the two."""
+    """A schema to upload: exactly one of the two fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -31,32 +31,32 @@ class SchemaIn(BaseModel):
 
 
 class SchemaShown(BaseModel):
-    """A schema that was given."""
+    """An uploaded schema."""
 
     topic: str
     part: Part
     kind: Literal["Avro", "Protobuf"]
-    text: str = Field(description="the schema, or the name of the message")
+    text: str = Field(description="the Avro schema, or the name of the Protobuf message")
 
 
 class Schemas:
-    """By topic and part."""
+    """The uploaded schemas, by topic and part."""
 
     def __init__(self) -> None:
         self._given: dict[tuple[str, Part], AnySchema] = {}
 
     def of(self, topic: str, part: Part) -> AnySchema | None:
-        """The one to use, or None."""
+        """Return the schema of a topic's keys or values, or None."""
         return self._given.get((topic, part))
 
     def give(self, topic: str, part: Part, schema: AnySchema) -> None:
-        """Use it from now on. Raises SchemaRefused where there are too many."""
+        """Store a schema. Raises SchemaRefused if there are too many."""
         if len(self._given) >= SCHEMAS_MAX and (topic, part) not in self._given:
-            raise SchemaRefused(f"{SCHEMAS_MAX} schemas are as many as are kept: take one away first")
+            raise SchemaRefused(f"{SCHEMAS_MAX} schemas are stored already, which is the maximum: delete one first")
         self._given[topic, part] = schema
 
     def take_away(self, topic: str, part: Part) -> bool:
-        """Use it no more; whether there was one."""
+        """Delete a schema; return whether there was one."""
         return self._given.pop((topic, part), None) is not None
 
     def __iter__(self) -> Iterator[SchemaShown]:
@@ -65,27 +65,27 @@ class Schemas:
 
 
 def schemas_router(schemas: Schemas) -> APIRouter:
-    """Of one broker."""
+    """Make the routes for schemas."""
     router = APIRouter()
 
     @router.get("/schemas")
     async def given() -> list[SchemaShown]:
-        """All that were given."""
+        """All uploaded schemas."""
         return list(schemas)
 
     @router.put("/schemas", status_code=204)
     async def give(topic: Annotated[str, Query(max_length=249)], body: SchemaIn, part: Part = "value") -> None:
-        """Show the keys or values of a topic by this schema, until the broker ends."""
+        """Decode the keys or values of a topic by this schema, until the broker stops."""
         try:
             schemas.give(topic, part, _made(body))
         except SchemaRefused as error:
             raise HTTPException(422, str(error)) from error
         except ImportError as error:
-            raise HTTPException(501, f"that needs a package of the extra 'schemas': pip install 'ottla[schemas]' ({error})") from error
+            raise HTTPException(501, f"decoding needs a package of the extra 'schemas': pip install 'ottla[schemas]' ({error})") from error
 
     @router.delete("/schemas", status_code=204)
     async def take_away(topic: str, part: Part = "value") -> None:
-        """Show them as bytes again; 404 where no schema was given."""
+        """Delete a schema; 404 if there is none for these keys or values."""
         if not schemas.take_away(topic, part):
             raise HTTPException(404, f"no schema was given for the {part}s of {topic!r}")
 
@@ -97,4 +97,4 @@ def _made(given: SchemaIn) -> AnySchema:
         return AvroSchema.of(given.avro)
     if given.protobuf is not None and given.avro is None:
         return ProtobufSchema.of(given.protobuf)
-    raise SchemaRefused("one schema is to be given: avro or protobuf")
+    raise SchemaRefused("exactly one schema is expected: avro or protobuf")

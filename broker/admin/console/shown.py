@@ -1,4 +1,4 @@
-"""Bytes as a person reads them: JSON, text, or hex. What is longer than asked for is cut, and says so."""
+"""Renders bytes for people: as JSON, text or hex. Bytes beyond the requested length are cut, and the result says so."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ottla.protocol.schema import Buffer
 
 _WHITESPACE: Final = frozenset("\t\n\r")
 _JSON_MAX: Final = 256 << 10
-"""A longer document is not looked into: it is text."""
+"""A longer document is not parsed; it is shown as text."""
 
 
 class BytesShown(BaseModel):
-    """A key, a value or a header's value."""
+    """A rendered key, value or header value."""
 
-    form: Literal["json", "text", "hex", "avro", "protobuf", "none"] = Field(description="`none`: null, which is not the same as empty")
+    form: Literal["json", "text", "hex", "avro", "protobuf", "none"] = Field(description="`none` is null, which differs from empty")
     text: str = Field(description="the JSON or the text as it was written; two digits a byte for `hex`; JSON for `avro` and `protobuf`")
-    size: int = Field(description="the whole of it, in bytes")
+    size: int = Field(description="size of the whole value in bytes")
     cut: bool = Field(default=False, description="whether `text` is only its beginning")
 
 
@@ -27,7 +27,7 @@ NONE: Final = BytesShown(form="none", text="", size=0)
 
 
 def shown(data: Buffer | None, max_bytes: int) -> BytesShown:
-    """`data` with no more than `max_bytes` of it in the text."""
+    """Render `data`, with at most its first `max_bytes` in the text."""
     if data is None:
         return NONE
     size, begin = len(data), bytes(data[:max_bytes])
@@ -39,7 +39,7 @@ def shown(data: Buffer | None, max_bytes: int) -> BytesShown:
 
 
 def _text(data: bytes, *, cut: bool) -> str | None:
-    """The text in UTF-8; None where it is none, or has control characters. A cut may go through a character."""
+    """Decode UTF-8; return None if the bytes are not UTF-8 or hold control characters. If `cut`, the last character may be incomplete."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
@@ -50,7 +50,7 @@ def _text(data: bytes, *, cut: bool) -> str | None:
 
 
 def _is_json(data: bytes, size: int) -> bool:
-    """Whether it is a whole object or array: a number or a word alone is text."""
+    """Return whether the bytes are a whole object or array; a lone number or word counts as text."""
     if size > len(data) or data[:1] not in {b"{", b"["}:
         return False
     try:

@@ -1,4 +1,4 @@
-"""The room of topics: what there is, who leads it, how large it is."""
+"""The topics view: topics and partitions, their leaders, replicas and sizes."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ PARTITIONS_MAX: Final = 500
 
 
 class TopicRow(BaseModel):
-    """One topic, as a list shows it."""
+    """One topic in the list of topics."""
 
     name: str
-    internal: bool = Field(description="whether the broker itself writes it")
+    internal: bool = Field(description="whether it is an internal topic of the broker")
     partitions: int
-    here: int = Field(description="partitions that have a replica on this broker; sizes and offsets are of these alone")
-    offsets: int = Field(description="offsets between the starts and the ends of the logs here, markers of transactions included")
+    here: int = Field(description="partitions with a replica on this broker; sizes and offsets cover only these")
+    offsets: int = Field(description="offsets between the starts and the ends of the logs here, including transaction markers")
     size_bytes: int
-    out_of_sync: int = Field(description="partitions of which not every replica is in sync")
+    out_of_sync: int = Field(description="partitions whose ISR is smaller than their replica set")
     leaderless: int
 
 
 class TopicRows(BaseModel):
-    """Topics by name; `left_out` of those that were asked for are not in this answer."""
+    """Topics in order of name; `left_out` counts matching topics beyond the response's limit."""
 
     topics: list[TopicRow]
     left_out: int
@@ -50,10 +50,10 @@ class LogShown(BaseModel):
 
 
 class PartitionShown(BaseModel):
-    """One partition: what metadata says of it, and the log, where it has a replica here."""
+    """One partition: its metadata, and its log if it has a replica here."""
 
     index: int
-    leader: int = Field(description="-1: nobody leads it")
+    leader: int = Field(description="-1: the partition has no leader")
     leader_epoch: int
     replicas: list[int]
     in_sync: list[int]
@@ -61,32 +61,32 @@ class PartitionShown(BaseModel):
 
 
 class TopicShown(BaseModel):
-    """One topic with its partitions; `left_out` of them are not in this answer."""
+    """One topic with its partitions; `left_out` counts partitions beyond the response's limit."""
 
     name: str
     topic_id: str
     internal: bool
-    settings: dict[str, str] = Field(description="what was set on the topic itself")
+    settings: dict[str, str] = Field(description="settings of the topic itself, without defaults")
     partitions: list[PartitionShown]
     left_out: int
 
 
 def topics_router(broker: Broker) -> APIRouter:
-    """Of one broker."""
+    """Make the routes of one broker's topics view."""
     router = APIRouter()
 
     @router.get("/topics")
     async def topics(
-        contains: Annotated[str, Query(description="only names that contain this", max_length=249)] = "",
-        internal: Annotated[bool, Query(description="with the broker's own topics")] = False,
+        contains: Annotated[str, Query(description="only topics whose names contain this", max_length=249)] = "",
+        internal: Annotated[bool, Query(description="include internal topics")] = False,
     ) -> TopicRows:
-        """All topics that the cluster's metadata knows here."""
+        """All topics in the cluster's metadata, as far as this broker has read it."""
         found = [topic for topic in broker.services.topics.topics() if contains in topic.name and (internal or not topic.is_internal)]
         return TopicRows(topics=[_row(broker, topic) for topic in found[:TOPICS_MAX]], left_out=max(0, len(found) - TOPICS_MAX))
 
     @router.get("/topic")
     async def topic(name: str) -> TopicShown:
-        """One topic; 404 where there is none of that name."""
+        """One topic; 404 if there is no topic of that name."""
         found = broker.services.topics.topic(name)
         if found is None:
             raise HTTPException(404, f"there is no topic {name!r}")
@@ -104,7 +104,7 @@ def topics_router(broker: Broker) -> APIRouter:
 
 
 def partition_of(broker: Broker, topic: str, index: int) -> Partition | None:
-    """The replica on this broker, or None."""
+    """Return the replica on this broker, or None."""
     found = broker.services.partitions.by_name(topic)
     return None if found is None else found.partitions.get(index)
 

@@ -1,7 +1,8 @@
-"""The room of transactions: how each went from state to state, and what holds last stable offsets back.
+"""The transactions view: the state changes of each transactional id, and the open transactions that hold last stable offsets back.
 
-Rules inside: states come from the coordinator of this broker, and how they followed each other from the end of `__transaction_state`, whose
-records have their times. What holds readers back is asked of the partitions here, whoever coordinates.
+Rules inside:
+- Current states are the coordinator's, of ids that this broker coordinates. Their history is read from the end of `__transaction_state`.
+- Open transactions are read from the partitions on this broker, whichever broker coordinates them.
 """
 
 from __future__ import annotations
@@ -33,12 +34,12 @@ HOLDING_MAX: Final = 100
 PARTITIONS_SHOWN: Final = 20
 _RECORDS_BACK: Final = 400
 BYTES_BACK: Final = 1 << 20
-"""Of the ends of all partitions of `__transaction_state` together."""
+"""Bytes that are read from the ends of all partitions of `__transaction_state` together."""
 _AT_ONCE: Final = 500
 
 
 class Move(BaseModel):
-    """A state that a transactional id came into."""
+    """A state that a transactional id entered, and when."""
 
     state: str
     at_ms: int
@@ -54,27 +55,27 @@ class TransactionRow(BaseModel):
     started_at: int
     updated_at: int
     timeout_ms: int
-    partitions: list[str] = Field(description=f"the first {PARTITIONS_SHOWN} that belong to the open transaction")
+    partitions: list[str] = Field(description=f"the first {PARTITIONS_SHOWN} partitions of the open transaction")
     partition_count: int
-    moves: list[Move] = Field(description="the newest states, the oldest of them first, as far as the log still tells")
+    moves: list[Move] = Field(description="its latest states in order of time, as far as they are still in the log")
 
 
 class Holding(BaseModel):
-    """Why readers of committed data wait in a partition."""
+    """A reason why read_committed consumers cannot read to the end of a partition."""
 
     topic: str
     partition: int
     last_stable: int
     high_watermark: int
-    producer_id: int = Field(description="-1: no transaction is open, the end of the last one is not on all in-sync replicas yet")
+    producer_id: int = Field(description="-1: no transaction is open; the last marker is not replicated to the whole ISR yet")
     producer_epoch: int
     first_offset: int
     last_write_at: int
-    transactional_id: str | None = Field(description="where this broker coordinates it")
+    transactional_id: str | None = Field(description="if this broker coordinates it")
 
 
 class TransactionRows(BaseModel):
-    """Transactional ids, who moved last first, and what is held back; `left_out` are not in this answer."""
+    """Transactional ids, the latest change first, and partitions that are held back; `left_out` counts ids beyond the response's limit."""
 
     now_ms: int
     transactions: list[TransactionRow]
@@ -83,18 +84,18 @@ class TransactionRows(BaseModel):
 
 
 def transactions_here(broker: Broker) -> Iterator[Transaction]:
-    """Of all partitions of `__transaction_state` that this broker coordinates, and has read."""
+    """Yield the transactions of the partitions of `__transaction_state` that this broker coordinates and has loaded."""
     for shard in broker.services.txns.shards.serving():
         yield from shard.machine.transactions.values()
 
 
 def transactions_router(broker: Broker) -> APIRouter:
-    """Of one broker."""
+    """Make the routes of one broker's transactions view."""
     router = APIRouter()
 
     @router.get("/transactions")
     async def transactions() -> TransactionRows:
-        """The transactional ids that this broker coordinates, and what holds readers of its partitions back."""
+        """The transactional ids that this broker coordinates, and the transactions that hold its partitions' last stable offsets back."""
         known = sorted(transactions_here(broker), key=lambda txn: (txn.state not in SETTLED, txn.last_update_ms), reverse=True)
         data = _ends(broker)
         holding = [each async for each in _holding(broker, {txn.producer_id: txn.transactional_id for txn in known})]
@@ -111,14 +112,14 @@ def transactions_router(broker: Broker) -> APIRouter:
 
 
 def _ends(broker: Broker) -> list[bytes]:
-    """The last batches of each partition of `__transaction_state` here."""
+    """Return the last batches of each partition of `__transaction_state` on this broker."""
     found = broker.services.partitions.by_name(TRANSACTION_STATE)
     logs = [] if found is None else [each.log for each in found.partitions.values() if each.log.log_end_offset > each.log.log_start_offset]
     pieces = []
     for log in logs:
         try:
             pieces.append(tail(log, _RECORDS_BACK, BYTES_BACK // len(logs))[0])
-        except (Rejected, RecordsError):  # a disk that refuses is told by the room of topics
+        except (Rejected, RecordsError):  # the topics view reports a failed disk
             continue
     return pieces
 
@@ -175,7 +176,7 @@ async def _holding(broker: Broker, names: dict[int, str]) -> AsyncIterator[Holdi
 
 
 def _held_back(partition: Partition, names: dict[int, str]) -> Iterator[Holding]:
-    """By each open transaction, the first one first: all of them have to end."""
+    """Yield each open transaction of the partition, in offset order: the last stable offset advances only when they have all ended."""
     log = partition.log
     open_ = sorted(
         (each for each in log.producers() if each.current_txn_first_offset != NO_OFFSET), key=lambda e: e.current_txn_first_offset

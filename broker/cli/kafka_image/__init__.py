@@ -1,6 +1,6 @@
-"""A container in the place of Apache Kafka's, Confluent's or Bitnami's: their variables, their files, their way to start.
+"""Replaces the container images of Apache Kafka, Confluent and Bitnami: supports their variables, files and start scripts.
 
-`variables` says which settings the variables stand for, `logins` what variables about users and certificates stand for, `plan` puts a
-start together, `program` is what the image's scripts call. Source: KAFKA docker/ and KafkaDockerWrapper; the scripts of Confluent's
-kafka-images and of Bitnami's containers, of which only the rules are taken.
+`variables` translates environment variables to settings, `logins` those about users and certificates; `plan` combines them into a start;
+`program` is what the image's scripts call. Sources: KAFKA docker/ and KafkaDockerWrapper; the rules of the scripts in Confluent's
+kafka-images and Bitnami's containers.
 """

@@ -1,6 +1,6 @@
-"""What the images' variables about certificates and users stand for, in Kafka's own settings.
+"""Translates the images' variables about certificates and users to Kafka's settings.
 
-Rule: a file or a variable that is asked for and not there stops the start; no text has a password in it.
+A file or variable that is referred to but missing stops the start. Error messages never contain a password.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _MECHANISMS: Final = ",".join(("PLAIN", *_SCRAM))
 
 
 def protocols(settings: Mapping[str, str]) -> dict[str, str]:
-    """The security protocol of each listener, by its name; that of controllers may be left out, and is PLAINTEXT then."""
+    """Return the security protocol of each listener, by name. A controller listener without an entry in the map is PLAINTEXT."""
     mapped = {
         item.partition(":")[0].strip().upper(): item.partition(":")[2].strip().upper()
         for item in settings.get("listener.security.protocol.map", "").split(",")
@@ -32,7 +32,8 @@ def protocols(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def secret_files(env: Mapping[str, str], secrets: Path = SECRETS) -> Iterator[tuple[str, str]]:
-    """`KAFKA_SSL_KEYSTORE_FILENAME` and its like, of Apache's and Confluent's images: names of files in /etc/kafka/secrets."""
+    """Yield the settings of `KAFKA_SSL_KEYSTORE_FILENAME` and similar variables of Apache's and Confluent's images, which name files in
+    /etc/kafka/secrets. Raises SettingsError if a file is missing."""
     for variable, setting in (
         ("KAFKA_SSL_KEYSTORE_FILENAME", "ssl.keystore.location"),
         ("KAFKA_SSL_TRUSTSTORE_FILENAME", "ssl.truststore.location"),
@@ -54,7 +55,7 @@ def secret_files(env: Mapping[str, str], secrets: Path = SECRETS) -> Iterator[tu
 
 
 def of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings that Bitnami's image makes of its variables about users and certificates."""
+    """Return the settings that Bitnami's image derives from its variables about users and certificates."""
     by_listener = protocols(settings)
     found: dict[str, str] = {}
     if any(protocol.startswith("SASL_") for protocol in by_listener.values()):
@@ -73,7 +74,7 @@ def of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> dict[str,
 
 
 def scram_of_bitnami(env: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
-    """Users whom a new cluster knows, as `--add-scram` takes them."""
+    """Return the SCRAM users of a new cluster, in the format of `--add-scram`."""
     enabled = settings.get("sasl.enabled.mechanisms", "").split(",")
     found = [(kind, user) for kind in _SCRAM if kind in enabled for user in _users(env)]
     for setting, user in (("sasl.mechanism.inter.broker.protocol", _broker(env)), ("sasl.mechanism.controller.protocol", _controller(env))):
@@ -87,7 +88,7 @@ def _users(env: Mapping[str, str]) -> list[tuple[str, str]]:
         for variable, default in (("KAFKA_CLIENT_USERS", "user"), ("KAFKA_CLIENT_PASSWORDS", "bitnami"))
     )
     if len(names) != len(passwords):
-        raise SettingsError(f"KAFKA_CLIENT_PASSWORDS: there are {len(names)} KAFKA_CLIENT_USERS and {len(passwords)} passwords")
+        raise SettingsError(f"KAFKA_CLIENT_PASSWORDS has {len(passwords)} passwords for {len(names)} KAFKA_CLIENT_USERS")
     return list(zip(names, passwords, strict=True))
 
 
@@ -100,7 +101,7 @@ def _controller(env: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _logins(listener: str, mechanisms: str, own: tuple[str, str] | None, users: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """`own` is who this node is where it dials others at the listener."""
+    """Yield the JAAS settings of a listener; `own` are the credentials with which this node connects to others there."""
     shown = "" if own is None else f' username="{own[0]}" password="{_quoted(own[1])}"'
     for mechanism in filter(None, (item.strip() for item in mechanisms.split(","))):
         if mechanism == "PLAIN":
@@ -143,7 +144,7 @@ def _found(name: str) -> Path:
     for directory in _CERTIFICATES:
         if (directory / name).exists():
             return directory / name
-    raise SettingsError(f"{name} is needed for TLS: neither {_CERTIFICATES[0]} nor {_CERTIFICATES[1]} has it")
+    raise SettingsError(f"TLS needs {name}, which is in neither {_CERTIFICATES[0]} nor {_CERTIFICATES[1]}")
 
 
 def _text(path: Path) -> str:

@@ -1,8 +1,8 @@
-"""How a container in the place of one of Kafka's images starts: out of its variables and a mounted file, the settings of the broker.
+"""Derives the broker's settings from a container's variables and a mounted file.
 
 Rules that hold inside:
-- A directory that is formatted says itself of which cluster it is, whatever `CLUSTER_ID` is, as with those images.
-- What Kafka reads otherwise than Ottla is rewritten here and nowhere else (`adapted`), each with a warning where somebody could miss it.
+- The cluster id of a formatted directory wins over `CLUSTER_ID`, as with those images.
+- Settings that Ottla interprets differently from Kafka are rewritten only here (`adapted`), with a warning if the user might not notice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ottla.broker.storage.meta_properties import FILE_NAME, decode_meta, random_
 from ottla.broker.storage.partition_metadata import encode_uuid
 
 CLUSTER_ID: Final = "5L6g3nShT-eMCtK--X86sw"
-"""That of apache/kafka where nobody gives one."""
+"""The default cluster id of apache/kafka."""
 DATA: Final[Mapping[Flavour, str]] = {
     Flavour.APACHE: "/tmp/kafka-logs",
     Flavour.CONFLUENT: "/var/lib/kafka/data",
@@ -42,26 +42,28 @@ WITHOUT_VARIABLES: Final[Mapping[str, str]] = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
 }
-"""Of apache/kafka, where it is told nothing."""
+"""The settings of apache/kafka if it gets neither variables nor a file."""
 _AUTHORIZERS: Final = frozenset({"kafka.security.authorizer.AclAuthorizer", "kafka.security.auth.SimpleAclAuthorizer"})
 _AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
 
 @dataclass(frozen=True, slots=True)
 class ImageStart:
-    """What is to be started, and what is to be said about it. `scram` are users as `--add-scram` takes them."""
+    """The settings to start with, and the warnings to print. `scram` are users in the format of `--add-scram`."""
 
     settings: Mapping[str, str]
     scram: Sequence[str]
     topics: str
     warnings: Sequence[str]
     variables: Mapping[str, str]
-    """The variable that gave a setting, by the setting."""
+    """For each setting, the variable that it came from."""
 
 
 def planned(flavour: Flavour | None, env: Mapping[str, str], mounted: Mapping[str, str], *, as_told: Flavour) -> ImageStart:
-    """The start of a container. `flavour` is the image whose script was called, None where none was, and the variables are `as_told`.
-    Raises SettingsError."""
+    """Plan the start of a container.
+
+    `flavour` is the image whose script was called, or None. `as_told` is the image whose variables are set. Raises SettingsError.
+    """
     read = settings_of(as_told, env)
     settings = {**mounted, **read}
     if not settings and as_told is not Flavour.BITNAMI:
@@ -82,12 +84,12 @@ def planned(flavour: Flavour | None, env: Mapping[str, str], mounted: Mapping[st
 
 
 def adapted(settings: dict[str, str]) -> list[str]:
-    """Rewrites in place what Kafka reads otherwise; what is to be said about it."""
+    """Rewrite in place the settings that Ottla interprets differently from Kafka; return warnings."""
     return [*_advertised(settings), *_zookeeper(settings), *_authorizer(settings)]
 
 
 def _data_dir(flavour: Flavour | None, as_told: Flavour) -> str:
-    """Where nobody says which image it is, the data of one that ran before is found where that had it."""
+    """Return the data directory. If the image is not known, use the directory where one of the images has left data before."""
     if flavour is not None or as_told is Flavour.BITNAMI:
         return DATA[as_told]
     before = (DATA[Flavour.APACHE], WITHOUT_VARIABLES["log.dirs"], DATA[Flavour.BITNAMI])
@@ -95,7 +97,7 @@ def _data_dir(flavour: Flavour | None, as_told: Flavour) -> str:
 
 
 def _listeners(settings: dict[str, str]) -> None:
-    """Without listeners, those that are advertised, at every address."""
+    """If there are no listeners, derive them from the advertised ones, bound to all addresses."""
     roles = settings.get("process.roles", "")
     advertised = settings.get("advertised.listeners", "")
     if roles == "controller":
@@ -107,13 +109,13 @@ def _listeners(settings: dict[str, str]) -> None:
 
 
 def _host_name(settings: dict[str, str]) -> Iterator[str]:
-    """Settings of Kafka before 3.0, which images of others still take."""
+    """Translate settings from before Kafka 3.0, which third-party images still accept."""
     host, port = settings.pop("advertised.host.name", None), settings.pop("advertised.port", None)
     bound_host, bound_port = settings.pop("host.name", None), settings.pop("port", None)
     if host is not None and "advertised.listeners" not in settings:
         settings["advertised.listeners"] = f"PLAINTEXT://{host}:{port or bound_port or 9092}"
         settings.setdefault("listeners", f"PLAINTEXT://{bound_host or ''}:{bound_port or 9092}")
-        yield f"advertised.host.name is of Kafka before 3.0: taken as advertised.listeners={settings['advertised.listeners']}"
+        yield f"advertised.host.name is a setting from before Kafka 3.0: using advertised.listeners={settings['advertised.listeners']}"
 
 
 def _cluster_id(as_told: Flavour, env: Mapping[str, str], settings: Mapping[str, str]) -> str | None:
@@ -131,10 +133,10 @@ def _cluster_id(as_told: Flavour, env: Mapping[str, str], settings: Mapping[str,
 
 
 def _advertised(settings: dict[str, str]) -> Iterator[str]:
-    """An empty host is this machine's name, as in Kafka."""
+    """Replace an empty host by this machine's name, as Kafka does."""
     if "://:" in (advertised := settings.get("advertised.listeners", "")):
         settings["advertised.listeners"] = advertised.replace("://:", f"://{socket.getfqdn()}:")
-        yield f"advertised.listeners={advertised} names no host: clients are told {socket.getfqdn()}"
+        yield f"advertised.listeners={advertised} has no host: advertising {socket.getfqdn()}"
 
 
 def _zookeeper(settings: dict[str, str]) -> Iterator[str]:
@@ -142,10 +144,10 @@ def _zookeeper(settings: dict[str, str]) -> Iterator[str]:
     for name in given:
         del settings[name]
     if given and not settings.get("process.roles"):
-        yield "there is no ZooKeeper here: this broker is a cluster of its own, whatever zookeeper.connect names"
+        yield "Ottla does not use ZooKeeper: zookeeper.connect is ignored, and this broker is a standalone node"
 
 
 def _authorizer(settings: dict[str, str]) -> Iterator[str]:
     if settings.get("authorizer.class.name") in _AUTHORIZERS:
-        yield f"authorizer.class.name={settings['authorizer.class.name']} is of ZooKeeper's days: {_AUTHORIZER} does it"
+        yield f"authorizer.class.name={settings['authorizer.class.name']} was for ZooKeeper clusters: using {_AUTHORIZER}"
         settings["authorizer.class.name"] = _AUTHORIZER

@@ -1,7 +1,7 @@
-"""`ottla kafka-image`: what the scripts of the image call.
+"""`ottla kafka-image`: the program that the image's scripts call.
 
-`run [FLAVOUR] [VARIABLE=VALUE…]` reads, formats and serves in one process, and writes nothing but the data directory.
-`configure FLAVOUR FILE` writes the settings down, for scripts that go on with `kafka-storage format` and `kafka-server-start`.
+`run [FLAVOUR] [VARIABLE=VALUE…]` reads the variables, formats and serves in one process; it writes only to the data directory.
+`configure FLAVOUR FILE` writes the settings to a file, for scripts that continue with `kafka-storage format` and `kafka-server-start`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _USAGE: Final = "usage: ottla kafka-image run [apache|confluent|bitnami] [VARIAB
 
 
 def main(argv: Sequence[str]) -> int:
-    """The process's exit code."""
+    """Run the command; return the process's exit code."""
     match list(argv):
         case ["run", *rest]:
             flavour = Flavour(rest.pop(0)) if rest and rest[0] in set(Flavour) else None
@@ -44,7 +44,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def wanted(env: Mapping[str, str]) -> bool:
-    """Whether a container that is told no command is to be a Kafka: by its variables, or by a file that is mounted."""
+    """Return whether a container without a command is meant as a Kafka broker, judged by its variables and mounted files."""
     return asks_for_kafka(env) or any(path.exists() for path in MOUNTED.values())
 
 
@@ -100,8 +100,8 @@ def _tell(plan: ImageStart) -> None:
 
 
 def options_of(env: Mapping[str, str]) -> list[str]:
-    """More options of `ottla serve`, for faults and the admin port for instance. Raises SettingsError."""
+    """Return the options of `ottla serve` in OTTLA_OPTIONS, for instance for faults and the admin port. Raises SettingsError."""
     try:
         return shlex.split(env.get("OTTLA_OPTIONS", ""))
     except ValueError as error:
-        raise SettingsError(f"OTTLA_OPTIONS cannot be read as a command line is: {error}") from None
+        raise SettingsError(f"OTTLA_OPTIONS is not a valid command line: {error}") from None

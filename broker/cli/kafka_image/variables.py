@@ -1,10 +1,10 @@
-"""Which settings the `KAFKA_…` variables of each image stand for.
+"""Translates the `KAFKA_…` variables of each image to settings.
 
 Rules that hold inside:
-- Apache's and Confluent's: the prefix goes, `_` becomes `.`, then `...` becomes `-`, then `..` becomes `_`; all in lower case.
-- Bitnami's: the prefix `KAFKA_CFG_` goes and every `_` becomes `.`, but for `sasl_ssl` and `sasl_plaintext`; some names are known without
-  `CFG_`, and some under an older name.
-- What is for the JVM, its logging, or the image itself is no setting.
+- Apache's and Confluent's: remove the prefix, lower the case, replace `_` by `.`, then `...` by `-`, then `..` by `_`.
+- Bitnami's: remove the prefix `KAFKA_CFG_`, lower the case, replace `_` by `.`, but keep `sasl_ssl` and `sasl_plaintext`. Some names are
+  also accepted without `CFG_`, and some under an older name.
+- Variables for the JVM, its logging, or the image itself are not settings.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _OF_THE_JVM: Final = frozenset(
         "DEBUG",
     )
 )
-"""The exclusions of both images, and what a JVM's start scripts read."""
+"""Variables that both images exclude, and those that the JVM's start scripts read."""
 _OF_THE_IMAGE: Final = frozenset(
     _PREFIX + name
     for name in (
@@ -109,7 +109,7 @@ _SUFFIXES: Final = frozenset(
         "ZOOKEEPER_CONNECTION_TIMEOUT_MS",
     }
 )
-"""What Bitnami's image takes without `CFG_` too."""
+"""Names that Bitnami's image also accepts without `CFG_`."""
 _OLDER: Final[Mapping[str, str]] = {
     "KAFKA_LOGS_DIRS": "LOG_DIRS",
     "KAFKA_SEGMENT_BYTES": "LOG_SEGMENT_BYTES",
@@ -119,7 +119,7 @@ _OLDER: Final[Mapping[str, str]] = {
 
 
 class Flavour(StrEnum):
-    """Whose image the container stands for."""
+    """The vendor of the image that the container replaces."""
 
     APACHE = "apache"
     CONFLUENT = "confluent"
@@ -127,18 +127,18 @@ class Flavour(StrEnum):
 
 
 def asks_for_kafka(env: Mapping[str, str]) -> bool:
-    """Whether these are the variables of one of Kafka's images."""
+    """Return whether the environment has variables of one of Kafka's images."""
     return any(name.startswith(_PREFIX) and name not in _OF_THE_JVM for name in env)
 
 
 def flavour_of(env: Mapping[str, str]) -> Flavour:
-    """Whose variables these are, where no script says it. Apache's and Confluent's have the same names."""
+    """Return the image whose variables are set, if no script says it. Apache's and Confluent's have the same names."""
     bitnamis = any(name.startswith(_CFG) or name in _OF_BITNAMI for name in env) or "ALLOW_PLAINTEXT_LISTENER" in env
     return Flavour.BITNAMI if bitnamis else Flavour.APACHE
 
 
 def settings_of(flavour: Flavour, env: Mapping[str, str]) -> dict[str, str]:
-    """The settings that the variables stand for, by Kafka's names, in the order of the variables' names."""
+    """Return the settings that the variables stand for, by Kafka's names, in the order of the variables' names."""
     if flavour is Flavour.BITNAMI:
         return {property_of(suffix, flavour): env[name] for name, suffix in sorted(_of_bitnami(env).items())}
     return {
@@ -149,7 +149,7 @@ def settings_of(flavour: Flavour, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def variable_of(flavour: Flavour, env: Mapping[str, str], setting: str) -> str | None:
-    """Which variable gave the setting."""
+    """Return the variable that the setting came from."""
     if flavour is Flavour.BITNAMI:
         names = [name for name, suffix in _of_bitnami(env).items() if property_of(suffix, flavour) == setting]
     else:
@@ -158,7 +158,7 @@ def variable_of(flavour: Flavour, env: Mapping[str, str], setting: str) -> str |
 
 
 def property_of(suffix: str, flavour: Flavour) -> str:
-    """The setting that a variable's name means, without its prefix."""
+    """Return the setting for a variable's name without its prefix."""
     name = suffix.lower().replace("_", ".")
     if flavour is Flavour.BITNAMI:
         return name.replace("sasl.ssl", "sasl_ssl").replace("sasl.plaintext", "sasl_plaintext")
@@ -166,7 +166,7 @@ def property_of(suffix: str, flavour: Flavour) -> str:
 
 
 def with_files(env: Mapping[str, str]) -> dict[str, str]:
-    """Bitnami's variables whose values lie in files: `KAFKA_CLIENT_PASSWORDS_FILE` and its like. Raises OSError."""
+    """Replace Bitnami's variables such as `KAFKA_CLIENT_PASSWORDS_FILE` by the contents of the files they name. Raises OSError."""
     found = dict(env)
     for name in [*_OF_BITNAMI, f"{_CFG}SASL_ENABLED_MECHANISMS", "KAFKA_OPTS"]:
         if path := found.pop(f"{name}_FILE", ""):
@@ -175,7 +175,7 @@ def with_files(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _of_bitnami(env: Mapping[str, str]) -> dict[str, str]:
-    """Variables, and what is behind their prefix. One without `CFG_` wins, as there."""
+    """Map variables to their names without prefix. A variable without `CFG_` wins, as in Bitnami's image."""
     found = {name: name.removeprefix(_CFG) for name in env if name.startswith(_CFG)}
     for name in env:
         suffix = _OLDER.get(name) or name.removeprefix(_PREFIX)

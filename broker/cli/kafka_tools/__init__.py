@@ -1,9 +1,9 @@
-"""Kafka's own command-line tools, under their names, with the options that health checks, init containers and people use.
+"""Kafka's command-line tools under their own names, with the options that health checks, init containers and people use.
 
-`ottla kafka-topics …` runs one anywhere; in the image each has a link of its own name, with and without `.sh`. Rules that hold here:
-- Options, exit codes and the lines that scripts look for are Kafka's (4.3.1). What is not known is refused by its name.
-- A tool waits for a cluster that cannot be reached yet, as Kafka's does, a minute by default.
-- Nothing of Typer or Rich is imported: a health check is a new process every few seconds.
+`ottla kafka-topics …` runs one anywhere; the image has a link for each name, with and without `.sh`. Rules that hold here:
+- Options, exit codes and the lines that scripts look for are Kafka's (4.3.1). An unsupported option is rejected by name.
+- A tool waits for a cluster that cannot be reached yet, as Kafka's does; a minute by default.
+- Typer and Rich are not imported: a health check is a new process every few seconds.
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ TOOLS: Final[Mapping[str, str]] = {
     "ub": f"{_HERE}.utility_belt",
     "kafka-image": "ottla.broker.cli.kafka_image.program",
 }
-"""The module of each; its `main` takes the arguments and gives the exit code."""
+"""The module of each tool; its `main` takes the arguments and returns the exit code."""
 _PRINTING_NAMES: Final = frozenset(
     {"kafka-topics", "kafka-configs", "kafka-acls", "kafka-consumer-groups", "kafka-get-offsets", "kafka-broker-api-versions"}
 )
-"""Tools that print names which brokers return. Tools of records print the records' bytes."""
+"""Tools that print names from brokers. The console producer and consumer are not here, because they print records' bytes unchanged."""
 
 
 def named(program: str) -> str | None:
-    """The tool as which this program was called, by a link to `ottla`."""
+    """Return the tool that a link to `ottla` is named after, or None."""
     name = Path(program).name.removesuffix(".sh")
     return name if name in TOOLS else None
 
 
 def run(tool: str, argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run a tool; return its exit code."""
     main: Callable[[Sequence[str]], int] = import_module(TOOLS[tool]).main
     if tool not in _PRINTING_NAMES:
         return main(argv)
@@ -58,7 +58,7 @@ def run(tool: str, argv: Sequence[str]) -> int:
 
 
 class _Printable(io.TextIOBase):
-    """A stream with escapes in place of characters that command a terminal."""
+    """A stream that escapes control characters, so that names from a broker cannot control the terminal."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

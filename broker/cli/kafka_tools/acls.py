@@ -30,7 +30,7 @@ _CONSUMES: Final = {Resource.TOPIC: (Operation.READ, Operation.DESCRIBE), Resour
 
 
 class Named(NamedTuple):
-    """A resource, or those that are meant by a name."""
+    """A resource, or a filter for resources; `name` is None for all names."""
 
     kind: Resource
     name: str | None
@@ -41,7 +41,7 @@ class Named(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """Who may do what, or may not."""
+    """An access control entry: which principal may, or may not, do what."""
 
     principal: str
     host: str
@@ -53,7 +53,7 @@ class Entry(NamedTuple):
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-acls", "This tool helps to manage acls on kafka.")
     made.cluster_options()
     for name in ("--add", "--remove", "--list", "--cluster", "--producer", "--consumer", "--idempotent", "--force"):
@@ -68,7 +68,7 @@ def parser() -> ToolParser:
 
 @guarded("Error while executing ACL command: ")
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     read = parser()
     options = read.read(argv)
     action = read.one_of(options, "add", "remove", "list")
@@ -102,7 +102,7 @@ def _resources(options: argparse.Namespace) -> list[Named]:
 
 
 def _wanted(options: argparse.Namespace) -> dict[Named, list[Entry]]:
-    """The entries of each resource; none where all of it are meant."""
+    """Return the entries of each resource; an empty list stands for all its entries."""
     found: dict[Named, list[Entry]] = {}
     for shorthand, operations_of in ((options.producer, _PRODUCES), (options.consumer, _CONSUMES)):
         for named in _resources(options) if shorthand else ():

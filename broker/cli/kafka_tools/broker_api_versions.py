@@ -1,4 +1,4 @@
-"""`kafka-broker-api-versions`: which versions of which APIs each broker serves (Kafka's BrokerApiVersionsCommand)."""
+"""`kafka-broker-api-versions`: the API versions that each broker supports (Kafka's BrokerApiVersionsCommand)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-broker-api-versions", "This tool helps to retrieve broker version information.")
     made.cluster_options()
     return made
@@ -19,7 +19,7 @@ def parser() -> ToolParser:
 
 @guarded("")
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     options = parser().read(argv)
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")
     with cluster_of(options) as cluster:

@@ -1,4 +1,4 @@
-"""`kafka-configs`: describe and change settings of topics, brokers and groups, quotas, and users of SCRAM (Kafka's ConfigCommand)."""
+"""`kafka-configs`: describes and changes settings of topics, brokers and groups, quotas, and SCRAM users (Kafka's ConfigCommand)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
 from ottla.protocol.messages.k74_list_config_resources import ListConfigResourcesRequest
 
 _RESOURCES: Final = {"topics": (2, 1), "brokers": (4, 2), "broker-loggers": (8, None), "client-metrics": (16, 7), "groups": (32, 8)}
-"""The number of each, and where its own settings come from."""
+"""For each kind of resource: its number in the protocol, and the config source of settings made for it dynamically."""
 _TYPES: Final = ("topics", "clients", "users", "brokers", "broker-loggers", "ips", "client-metrics", "groups")
 _SOURCES: Final = (
     "UNKNOWN",
@@ -48,11 +48,11 @@ _ITERATIONS: Final = 4096
 _CREDENTIAL: Final = re.compile(r"(?:iterations=(-?\d*),)?password=(.*)")
 
 Entities = list[tuple[str, str | None]]
-"""Types and names; the empty name is the default's, None is for all of the type."""
+"""Entity types and names; an empty name means the default entity, None all entities of the type."""
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-configs", "This tool helps to manipulate and describe entity config.")
     made.cluster_options()
     for name in ("--alter", "--describe", "--all"):
@@ -73,7 +73,7 @@ def parser() -> ToolParser:
 
 @guarded("", aside=True)
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     read = parser()
     options = read.read(argv)
     action = read.one_of(options, "alter", "describe")
@@ -129,7 +129,7 @@ def _alter_resource(cluster: AdminClient, kind: str, name: str, added: Sequence[
 
 
 def _of_broker(cluster: AdminClient, kind: str, name: str, request: Any) -> Any:
-    """One broker's settings are its own to tell and to change."""
+    """Send the request to the named broker, because only it can describe and change its own settings; otherwise to any broker."""
     if kind in {"brokers", "broker-loggers"} and name:
         if not name.isdecimal():
             raise CliError(f"The entity name for {kind} must be a valid integer broker id, but it is: {name}")
@@ -178,7 +178,7 @@ def _names(cluster: AdminClient, kind: str) -> list[str]:
 
 
 def _configured(cluster: AdminClient, kind: str) -> set[str]:
-    """Those that have settings of their own."""
+    """Return the resources that have dynamic settings."""
     answer = cluster.any(ListConfigResourcesRequest([_RESOURCES[kind][0]]))
     accepted(answer.error_code, None)
     return {each.resource_name for each in answer.config_resources}

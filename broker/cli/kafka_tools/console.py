@@ -1,4 +1,4 @@
-"""What the two consoles share: properties from a file and from the command line, and what becomes of them."""
+"""Shared parts of the console producer and consumer: client properties from a file and from the command line."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from ottla.broker.core.settings_load import SettingsError, read_properties
 
 
 def client_options(made: ToolParser, kind: str) -> None:
-    """Where the properties of a producer or a consumer come from."""
+    """Add the options for the client's properties; `kind` is producer or consumer."""
     made.add_argument("--command-config", f"--{kind}.config", dest="config", type=Path, metavar="FILE")
     made.listed("--command-property", f"--{kind}-property", dest="client_properties")
 
 
 def client_properties(options: argparse.Namespace) -> dict[str, str]:
-    """All of them; how connections are made follows from now on. Raises `CliError`."""
+    """Return the client's properties, and use their security settings for all connections. Raises `CliError`."""
     try:
         found = {**read_properties(options.config), **pairs(options.client_properties)}
     except SettingsError as error:
@@ -29,10 +29,10 @@ def client_properties(options: argparse.Namespace) -> dict[str, str]:
 
 
 def arguments(found: dict[str, str], known: dict[str, Any]) -> dict[str, Any]:
-    """Arguments of aiokafka's clients: `known` are how each property is read, by its name; others have no effect here."""
+    """Return keyword arguments for aiokafka's clients. `known` has a converter for each supported property; others are ignored."""
     return for_aiokafka() | dict(read(found[name]) for name, read in known.items() if name in found)
 
 
 def is_true(text: str) -> bool:
-    """As Java reads a boolean."""
+    """Parse a boolean as Java does."""
     return text.strip().lower() == "true"

@@ -1,4 +1,4 @@
-"""`kafka-console-consumer`: records on standard output (Kafka's ConsoleConsumer and DefaultMessageFormatter)."""
+"""`kafka-console-consumer`: prints records to standard output (Kafka's ConsoleConsumer and DefaultMessageFormatter)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TYPES: Final = {0: "CreateTime", 1: "LogAppendTime"}
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-console-consumer", "This tool helps to read data from Kafka topics and outputs it to standard output.")
     made.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]")
     made.add_argument("--topic")
@@ -53,7 +53,7 @@ def parser() -> ToolParser:
 
 @guarded("Error: ", aside=True)
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     read = parser()
     options = read.read(argv)
     if (options.topic is None) == (options.include is None):
@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> int:
     taken = [0]
     try:
         asyncio.run(_consume(options, given, Formatter(shown), taken))
-    except (KafkaError, ValueError) as error:  # a ValueError is a property that aiokafka does not take
+    except (KafkaError, ValueError) as error:  # aiokafka raises ValueError for an invalid property
         raise CliError(str(error)) from None
     except KeyboardInterrupt:
         pass
@@ -101,7 +101,7 @@ def _check_place(read: ToolParser, options: argparse.Namespace) -> None:
 
 
 class Formatter:
-    """How a record is printed. Raises `CliError` for a deserializer that is a class of the user's own."""
+    """Formats records for printing. Raises `CliError` for a deserializer that is a custom Java class."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         def asked(name: str, otherwise: str = "false") -> bool:
@@ -125,7 +125,7 @@ class Formatter:
         self._columns = [column for wanted, column in columns if wanted]
 
     def text(self, record: Any) -> bytes:
-        """The record as it is printed, with the end of its line."""
+        """Return the record as it is printed, including the line separator."""
         return self._column.join(column(record) for column in self._columns) + self._line
 
     def _headers(self, record: Any) -> bytes:
@@ -139,7 +139,7 @@ class Formatter:
 def _deserializer(name: str) -> Callable[[bytes], bytes]:
     known = name.removeprefix(_SERIALIZATION) or "StringDeserializer"
     if known not in _READ:
-        raise CliError(f"{name} is a class of Java: it cannot be loaded here; known are {', '.join(_READ)} of {_SERIALIZATION}")
+        raise CliError(f"{name} is a Java class, which Ottla cannot load; supported are {', '.join(_READ)} of {_SERIALIZATION}")
     return _READ[known]
 
 

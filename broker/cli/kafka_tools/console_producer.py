@@ -1,4 +1,4 @@
-"""`kafka-console-producer`: a record of each line of standard input (Kafka's ConsoleProducer and LineMessageReader)."""
+"""`kafka-console-producer`: sends each line of standard input as a record (Kafka's ConsoleProducer and LineMessageReader)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FUTURES_MAX: Final = 10_000
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-console-producer", "This tool helps to read data from standard input and publish it to Kafka.")
     made.add_argument("--bootstrap-server", "--broker-list", metavar="HOST:PORT[,…]")
     made.add_argument("--topic")
@@ -49,7 +49,7 @@ def parser() -> ToolParser:
 
 @guarded("Error: ", aside=True)
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     read = parser()
     options = read.read(argv)
     if not options.topic:
@@ -61,13 +61,13 @@ def main(argv: Sequence[str]) -> int:
     quiet_client_logs()
     try:
         asyncio.run(_produce(options, given, LineReader(pairs(options.reader))))
-    except (KafkaError, ValueError) as error:  # a ValueError is a property that aiokafka does not take
+    except (KafkaError, ValueError) as error:  # aiokafka raises ValueError for an invalid property
         raise CliError(str(error)) from None
     return 0
 
 
 class LineReader:
-    """Makes records of lines. Raises `CliError` for a line without the separator that it must have."""
+    """Converts lines to records. Raises `CliError` for a line without a required separator."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._has_key = is_true(properties.get("parse.key", "false"))
@@ -80,7 +80,7 @@ class LineReader:
         self._of_key = properties.get("headers.key.separator", ":")
 
     def record(self, line: str, number: int) -> tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]:
-        """Key, value and headers."""
+        """Return key, value and headers of the line."""
         headers, line = self._cut(line, number, self._delimiter, "headers delimiter") if self._has_headers else (None, line)
         key, value = self._cut(line, number, self._separator, "key separator") if self._has_key else (None, line)
         shown = [] if headers is None or headers == self._null else [self._header(pair, number) for pair in headers.split(self._between)]

@@ -1,7 +1,7 @@
-"""`kafka-consumer-groups`: list, describe, reset and delete consumer groups (Kafka's ConsumerGroupCommand).
+"""`kafka-consumer-groups`: lists, describes, resets and deletes consumer groups (Kafka's ConsumerGroupCommand).
 
-Rule: as Kafka's, it ends with exit code 0 whatever a cluster answers, also where a group is not there, or has members: that is told, and
-scripts that reset or delete what may not be there go on. Only options that make no sense are exit code 1.
+As in Kafka, the exit code is 0 whatever the cluster answers, also if a group does not exist or has members. The error is printed; scripts
+that reset or delete a missing group continue. Only invalid options end with exit code 1.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _ONLY_OF: Final = {"members": ("describe",), "offsets": ("describe",), "verbose"
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-consumer-groups", "This tool helps to list, describe, reset and delete consumer groups.")
     made.cluster_options()
     for action in _ACTIONS:
@@ -51,7 +51,7 @@ def parser() -> ToolParser:
 
 @guarded("\nError: Executing consumer group command failed due to ", code=0)
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     read = parser()
     options = read.read(argv)
     action = read.one_of(options, *_ACTIONS)
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
 def _check(action: str, options: argparse.Namespace) -> None:
     for name, actions in _ONLY_OF.items():
         if getattr(options, name) not in {None, False} and action not in actions:
-            raise Misused(f"Option [{name}] is of {', '.join(actions)} alone")
+            raise Misused(f"Option [{name}] is only valid with {', '.join(actions)}")
     if action == "delete-offsets" and not (options.group and options.topic):
         raise Misused("Option [delete-offsets] takes the following options: [group], [topic]")
     if action != "list" and not options.group and not options.all_groups:
@@ -125,7 +125,7 @@ def _list(cluster: AdminClient, options: argparse.Namespace) -> None:
 
 
 def _among(given: str | None, known: Sequence[str], what: str, plural: str) -> set[str]:
-    """Those that are named, or all."""
+    """Return the named values, or all `known` ones."""
     by_name = {each.lower(): each for each in known}
     wanted = [each.strip().lower() for each in given.split(",")] if given else [*by_name]
     if not by_name.keys() >= set(wanted):
@@ -159,7 +159,7 @@ def _describe(cluster: AdminClient, groups: Sequence[str], options: argparse.Nam
 
 
 def _print_offsets(cluster: AdminClient, group: GroupDescribed, *, verbose: bool) -> None:
-    """Members with the most partitions first, then what nobody reads."""
+    """Print members by number of partitions in descending order, then committed partitions without a member."""
     committed, owners = committed_positions(cluster, group.group), group.owners
     ends = cluster.offsets(places, LATEST) if (places := {*committed, *owners}) else {}
     head = ("GROUP", "TOPIC", "PARTITION", "LEADER-EPOCH", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG", "CONSUMER-ID", "HOST", "CLIENT-ID")
@@ -207,7 +207,7 @@ def _or_dash(value: int | None) -> int | str:
 
 
 def _places(assigned: Sequence[Any]) -> str:
-    """`orders:0,1;payments:3`."""
+    """Format as `orders:0,1;payments:3`."""
     topics = sorted({place.topic for place in assigned})
     by_topic = {topic: sorted(place.partition for place in assigned if place.topic == topic) for topic in topics}
     return ";".join(f"{topic}:{','.join(map(str, indexes))}" for topic, indexes in by_topic.items()) or "-"

@@ -1,4 +1,4 @@
-"""`kafka-get-offsets`: the offsets of partitions (Kafka's GetOffsetShell): `TOPIC:PARTITION:OFFSET` a line."""
+"""`kafka-get-offsets`: prints partitions' offsets as `TOPIC:PARTITION:OFFSET` lines (Kafka's GetOffsetShell)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _TIMES: Final = {"latest": LATEST, "earliest": EARLIEST, "max-timestamp": -3}
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-get-offsets", "An interactive shell for getting topic-partition offsets.")
     made.cluster_options()
-    made.add_argument("--topic", help="the topics, as a regular expression; by default all")
-    made.add_argument("--partitions", help="comma separated; by default all")
+    made.add_argument("--topic", help="a regular expression for topics; default: all")
+    made.add_argument("--partitions", help="comma-separated partitions; default: all")
     made.add_argument("--time", default="latest", help="latest, earliest, max-timestamp, or milliseconds")
     made.flag("--exclude-internal-topics")
     return made
@@ -26,12 +26,12 @@ def parser() -> ToolParser:
 
 @guarded("Error occurred: ", aside=True)
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     options = parser().read(argv)
     try:
         timestamp = _TIMES[options.time] if options.time in _TIMES else int(options.time)
     except ValueError:
-        raise CliError(f"Malformed time argument {options.time}. Known are latest, earliest, max-timestamp and milliseconds") from None
+        raise CliError(f"Malformed time argument {options.time}. Use latest, earliest, max-timestamp or milliseconds") from None
     wanted = re.compile("|".join((options.topic or ".*").split(",")))
     only = {int(part) for part in (options.partitions or "").split(",") if part.isdecimal()}
     with cluster_of(options) as cluster:

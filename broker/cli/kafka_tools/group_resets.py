@@ -35,18 +35,18 @@ _WHOLE_GROUP: Final = frozenset(
 
 
 def add_options(made: ToolParser) -> None:
-    """Where to, and what comes of it."""
+    """Add the options for the new offsets and the output."""
     for name in ("--dry-run", "--execute", "--export", "--to-earliest", "--to-latest", "--to-current"):
         made.flag(name)
     made.add_argument("--to-offset", type=int)
     made.add_argument("--shift-by", type=int)
     made.add_argument("--to-datetime")
-    made.add_argument("--by-duration", help="P1DT2H30M: so long ago")
-    made.add_argument("--from-file", type=Path, help="what --export printed")
+    made.add_argument("--by-duration", help="reset to the offsets at this time ago, such as P1DT2H30M")
+    made.add_argument("--from-file", type=Path, help="reset to the offsets in a file, as --export prints them")
 
 
 def check_options(options: argparse.Namespace) -> None:
-    """Raises `Misused`."""
+    """Check combinations of options. Raises `Misused`."""
     if options.dry_run and options.execute:
         raise Misused("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
     asked = [name for name in _SCENARIOS if getattr(options, name.replace("-", "_")) not in {None, False}]
@@ -62,12 +62,12 @@ def check_options(options: argparse.Namespace) -> None:
 
 
 def warn(text: str) -> None:
-    """Beside what a script reads."""
+    """Print a warning to standard error, apart from the output that scripts parse."""
     print(text, file=sys.stderr)
 
 
 def reset(cluster: AdminClient, groups: Sequence[str], options: argparse.Namespace) -> None:
-    """Those that have no members; then all new offsets are told."""
+    """Reset the offsets of the groups that have no members, and print all new offsets."""
     found = {group: _reset_group(cluster, group, options) for group in groups}
     rows = [(group, place.topic, place.partition, offset) for group, offsets in found.items() for place, offset in offsets.items()]
     if options.export:
@@ -142,7 +142,7 @@ def _ago_ms(duration: str) -> int:
 
 
 def _plan(file: Path, groups: Sequence[str]) -> dict[str, Offsets]:
-    """What --export printed: of one group that is named, or with the groups' names."""
+    """Read a file that --export printed; without group names in it, it belongs to the one named group."""
     plan: dict[str, Offsets] = {}
     try:
         with file.open(encoding="utf-8", newline="") as lines:
@@ -157,7 +157,7 @@ def _plan(file: Path, groups: Sequence[str]) -> dict[str, Offsets]:
 
 
 def _within(cluster: AdminClient, wanted: Offsets) -> Offsets:
-    """Inside the logs, with a word where that is another offset."""
+    """Move offsets into the range of the log, with a warning for each that changes."""
     starts, ends = cluster.offsets(wanted, EARLIEST), cluster.offsets(wanted, LATEST)
     found = {}
     for place, offset in wanted.items():
@@ -203,7 +203,7 @@ def _by_name(places: Any) -> list[TopicPartition]:
 
 
 def delete_offsets(cluster: AdminClient, group: str, topics: Sequence[str]) -> None:
-    """What a group committed, forgotten by partition."""
+    """Delete a group's committed offsets for topics or partitions, and print the result for each."""
     places, status = list[TopicPartition](), dict[tuple[str, int], str]()
     for wanted in topics:
         topic, colon, listed = wanted.partition(":")

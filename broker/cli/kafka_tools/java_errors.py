@@ -1,4 +1,4 @@
-"""Errors as Kafka's tools print them where they print a Java exception: by its class, with its words."""
+"""Error texts of Kafka's tools where they print a Java exception: its class and its default message."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _ERRORS: Final[Mapping[int, tuple[str, str]]] = {
 
 
 def words(code: int) -> str:
-    """What Kafka says where the peer said nothing."""
+    """Return Kafka's default message for an error code."""
     return _ERRORS[code][1] if code in _ERRORS else name_of(code)
 
 
 def exception(code: int, message: str | None = None) -> str:
-    """The class and what it says; the code's own name where this table has none."""
+    """Return the exception class and message; for codes outside the table, the message or the code's name."""
     if code not in _ERRORS:
         return message or name_of(code)
     return f"org.apache.kafka.common.errors.{_ERRORS[code][0]}: {message or words(code)}"
 
 
 def exception_of(error: AnsweredError) -> str:
-    """Of an answer."""
+    """Return the exception class and message of a response with an error."""
     return exception(error.code, str(error))

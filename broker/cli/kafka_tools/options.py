@@ -1,6 +1,6 @@
-"""What the tools share: how options are read, how a cluster is reached and waited for, how a tool fails.
+"""Shared parts of the tools: option parsing, connecting to a cluster, waiting for it, and error handling.
 
-Source: KAFKA CommandLineUtils (usage errors end with exit code 1), and the clients' default.api.timeout.ms.
+Sources: KAFKA CommandLineUtils (usage errors end with exit code 1), and the clients' default.api.timeout.ms.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ _PAUSE_S: Final = 0.1
 
 
 class ToolParser(argparse.ArgumentParser):
-    """Options as Kafka's tools have them: a mistake is told with exit code 1, and an option may be shortened while it is clear."""
+    """A parser that follows Kafka's tools: a usage error ends with exit code 1, and an option may be abbreviated if that is unambiguous."""
 
     def __init__(self, prog: str, description: str = "", **more: Any) -> None:
         super().__init__(prog=prog, description=description, **more)
-        self.add_argument("--version", action="version", version=f"{OF_KAFKA} (Ottla)", help="the version of Kafka whose tools these are")
+        self.add_argument("--version", action="version", version=f"{OF_KAFKA} (Ottla)", help="show the Kafka version of these tools")
 
     def error(self, message: str) -> NoReturn:
         print(f"{message}\n\n{self.format_usage()}", file=sys.stderr, end="")
         raise SystemExit(1)
 
     def flag(self, *names: str, about: str = "") -> None:
-        """An option without a value."""
+        """Add an option without a value."""
         self.add_argument(*names, action="store_true", help=about)
 
     def listed(self, *names: str, about: str = "", dest: str | None = None) -> None:
-        """An option that may be repeated."""
+        """Add an option that may be repeated."""
         name = dest or names[0].lstrip("-").replace("-", "_")
         self.add_argument(*names, action="append", default=[], help=about, dest=name)
 
     def cluster_options(self, *more_config_names: str) -> None:
-        """Where the cluster is, and how to come in."""
+        """Add the options for the cluster's address and client security settings."""
         self.add_argument("--bootstrap-server", "--broker-list", metavar="HOST:PORT[,…]", help="the servers to connect to")
         self.add_argument(
             "--command-config", *more_config_names, dest="command_config", type=Path, metavar="FILE", help="client.properties"
@@ -52,16 +52,16 @@ class ToolParser(argparse.ArgumentParser):
         self.add_argument("--zookeeper", help=argparse.SUPPRESS)
 
     def read(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Raises SystemExit for a mistake, and where a cluster is needed and none named."""
+        """Parse the options. Raises SystemExit for a usage error, and if the cluster's address is required but missing."""
         options = self.parse_args(argv)
         if getattr(options, "zookeeper", None):
-            self.error("zookeeper is not a recognized option: there is no ZooKeeper here, name a broker with --bootstrap-server")
+            self.error("zookeeper is not a recognized option: Ottla does not use ZooKeeper, name a broker with --bootstrap-server")
         if "bootstrap_server" in options and not options.bootstrap_server:
             self.error('Missing required argument "[bootstrap-server]"')
         return options
 
     def one_of(self, options: argparse.Namespace, *actions: str) -> str:
-        """The one action that was asked for. Raises SystemExit."""
+        """Return the one requested action. Raises SystemExit if there are none or several."""
         asked = [name for name in actions if getattr(options, name.replace("-", "_"))]
         if len(asked) != 1:
             self.error(f"Command must include exactly one action: {', '.join(f'--{name}' for name in actions)}")
@@ -69,7 +69,7 @@ class ToolParser(argparse.ArgumentParser):
 
 
 def cluster_of(options: argparse.Namespace) -> AdminClient:
-    """Connected, when the first broker answers. Raises `CliError` after a minute, or default.api.timeout.ms of the configuration."""
+    """Connect to the cluster; wait until a broker answers. Raises `CliError` after default.api.timeout.ms, a minute by default."""
     patience_ms = float(read_config(options).get("default.api.timeout.ms", _PATIENCE_MS))
     deadline = time.monotonic() + patience_ms / 1000
     told = False
@@ -89,7 +89,7 @@ def cluster_of(options: argparse.Namespace) -> AdminClient:
 
 
 def read_config(options: argparse.Namespace) -> dict[str, str]:
-    """The file of --command-config, which from now on says how connections are made. Raises `CliError`."""
+    """Read the file of --command-config, and use its security settings for all connections. Raises `CliError`."""
     if options.command_config is None:
         use_properties({})
         return {}
@@ -100,11 +100,11 @@ def read_config(options: argparse.Namespace) -> dict[str, str]:
 
 
 class Misused(CliError):
-    """What the options ask for cannot be; a tool tells it as it tells an option that is not known."""
+    """A usage error that is found after parsing; it is reported like an unknown option."""
 
 
 def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Callable[[Sequence[str]], int]], Callable[[Sequence[str]], int]]:
-    """Turns a failure into Kafka's line, which scripts look for, on standard output or aside on that for errors, and its exit code."""
+    """Print a failure as Kafka's tools do, because scripts look for that line, to standard output or (`aside`) standard error."""
 
     def around(main: Callable[[Sequence[str]], int]) -> Callable[[Sequence[str]], int]:
         def run(argv: Sequence[str]) -> int:
@@ -113,7 +113,7 @@ def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Calla
             except CliError as error:
                 print(f"{what}{error}", file=sys.stderr if aside else sys.stdout)
                 return code
-            except BrokenPipeError:  # whoever reads our output has seen enough
+            except BrokenPipeError:  # the reader of our output has stopped, such as `head`
                 sys.stderr.close()
                 return 0
 
@@ -123,19 +123,19 @@ def guarded(what: str, code: int = 1, *, aside: bool = False) -> Callable[[Calla
 
 
 def error_line(text: str) -> None:
-    """What went wrong with a part of what was asked for, as Kafka's tools say it: the others go on."""
+    """Print the failure of one item as Kafka's tools do; the tool continues with the next one."""
     print(f"\nError: {text}")
 
 
 def accepted(code: int, message: str | None) -> None:
-    """An error is told in the broker's own words, as Kafka's tools tell it. Raises `AnsweredError`."""
+    """Raise `AnsweredError` for an error code, with the broker's own message if there is one, as Kafka's tools do."""
     if code != ErrorCode.NONE and message:
         raise AnsweredError(message, code)
-    check(code, "The broker refuses")
+    check(code, "The broker rejected the request")
 
 
 def comma_list(text: str) -> list[tuple[str, str]]:
-    """`k1=v1,k2=[v2,v3]`: pairs, of which brackets hold together what has commas. Raises `CliError`."""
+    """Parse `k1=v1,k2=[v2,v3]` to pairs; commas inside brackets do not separate. Raises `CliError`."""
     items, depth, current = list[str](), 0, ""
     for letter in text:
         depth += (letter == "[") - (letter == "]")
@@ -154,6 +154,6 @@ def comma_list(text: str) -> list[tuple[str, str]]:
 
 
 def columns(rows: Sequence[Sequence[Any]], widths: Sequence[int]) -> str:
-    """Rows as Kafka's tools print them: a line begins with its line break."""
+    """Format a table as Kafka's tools do: each line begins with its line break."""
     last = len(widths)
     return "".join("\n" + " ".join(f"{cell!s:<{widths[at]}}" if at < last else str(cell) for at, cell in enumerate(row)) for row in rows)

@@ -22,7 +22,7 @@ Entities = Sequence[tuple[str, str | None]]
 
 
 def alter_quotas(cluster: AdminClient, entities: Entities, added: Sequence[tuple[str, str]], removed: Sequence[str]) -> None:
-    """Raises `CliError`."""
+    """Set and remove quotas of one entity. Raises `CliError`."""
     operations = [OpData(name, 0.0, True) for name in removed]
     for name, text in added:
         try:
@@ -35,7 +35,7 @@ def alter_quotas(cluster: AdminClient, entities: Entities, added: Sequence[tuple
 
 
 def print_quotas(cluster: AdminClient, entities: Entities) -> None:
-    """A line for each of exactly these kinds. Raises `CliError`."""
+    """Print one line for each entity of exactly these types. Raises `CliError`."""
     wanted = [
         ComponentData(_ENTITIES[kind], _ANY if name is None else _EXACT if name else _DEFAULT, name or None) for kind, name in entities
     ]

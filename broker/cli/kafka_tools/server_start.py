@@ -1,4 +1,4 @@
-"""`kafka-server-start FILE [--override NAME=VALUE]…`: serves with the settings of the file, as Kafka's script of that name does."""
+"""`kafka-server-start FILE [--override NAME=VALUE]…`: serves with the settings of a file, as Kafka's script of that name does."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from ottla.broker.core.settings_load import SettingsError, read_properties
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-server-start", "Start a broker with the settings of a file.")
     made.add_argument("file", type=Path, metavar="server.properties")
-    made.listed("--override", about="NAME=VALUE, over the file's")
+    made.listed("--override", about="NAME=VALUE, which overrides the file")
     return made
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     options = parser().read(argv)
     try:
         settings, more = read_properties(options.file), options_of(os.environ)

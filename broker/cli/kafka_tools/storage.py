@@ -1,4 +1,4 @@
-"""`kafka-storage`: draws ids of clusters, formats data directories as `ottla format` does, and tells what is in one (StorageTool)."""
+"""`kafka-storage`: generates cluster ids, formats data directories as `ottla format` does, and describes them (Kafka's StorageTool)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.broker.storage.partition_metadata import encode_uuid
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-storage", "The Kafka storage tool.")
     commands = made.add_subparsers(dest="command", required=True)
     commands.add_parser("random-uuid")
@@ -39,7 +39,7 @@ def parser() -> ToolParser:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     options = parser().parse_args(argv)
     if options.command == "random-uuid":
         print(encode_uuid(random_id(os.urandom)))

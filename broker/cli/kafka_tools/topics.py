@@ -39,17 +39,17 @@ _ONLY_OF: Final = {
     "if-not-exists": {"create"},
     "exclude-internal": {"list", "describe"},
 }
-"""The actions that an option belongs to."""
+"""The actions that each option is valid with."""
 _REPORTS: Final = ("under_replicated_partitions", "unavailable_partitions", "under_min_isr_partitions", "at_min_isr_partitions")
 
 
 def parser() -> ToolParser:
-    """The options."""
+    """Make the option parser."""
     made = ToolParser("kafka-topics", "This tool helps to create, delete, describe, or change a topic.")
     made.cluster_options()
     for action in ("list", "create", "delete", "alter", "describe"):
         made.flag(f"--{action}")
-    made.add_argument("--topic", help="the topic; but for create it may be a regular expression")
+    made.add_argument("--topic", help="the topic; except with --create, a regular expression")
     made.add_argument("--partitions", type=int)
     made.add_argument("--replication-factor", type=int)
     made.add_argument("--replica-assignment", metavar="ID:ID,ID:ID", help="the replicas of each partition")
@@ -63,7 +63,7 @@ def parser() -> ToolParser:
 
 @guarded("Error while executing topic command : ")
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     read = parser()
     options = read.read(argv)
     action = read.one_of(options, "list", "describe", "create", "alter", "delete")
@@ -129,7 +129,7 @@ def _create(cluster: AdminClient, options: argparse.Namespace) -> None:
 
 def _ids(item: str) -> list[int]:
     if not all(part.strip().isdecimal() for part in item.split(":")):
-        raise CliError(f"{item!r} is no list of broker ids: it looks like 1:2")
+        raise CliError(f"{item!r} is not a list of broker ids such as 1:2")
     return [int(part) for part in item.split(":")]
 
 
@@ -198,6 +198,6 @@ def _print_partition(topic: str, partition: MetadataResponsePartition) -> None:
 
 
 def _uuid(raw: bytes) -> str:
-    from base64 import urlsafe_b64encode  # noqa: PLC0415 # for one action of five
+    from base64 import urlsafe_b64encode  # noqa: PLC0415 # only --describe needs it
 
     return urlsafe_b64encode(bytes(raw)).rstrip(b"=").decode()

@@ -1,4 +1,4 @@
-"""`cub` and `ub` of Confluent's images: waits for brokers, and checks of variables and paths."""
+"""`cub` and `ub` of Confluent's images: wait for brokers, and check variables and paths."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _CHECKS: Final = {"writable": os.W_OK, "readable": os.R_OK, "executable": os.X_O
 
 
 def parser() -> ToolParser:
-    """The options."""
-    made = ToolParser("cub", "Waits for brokers, and checks variables and paths.")
+    """Make the option parser."""
+    made = ToolParser("cub", "Wait for brokers, and check variables and paths.")
     commands = made.add_subparsers(dest="command", required=True)
     ready = commands.add_parser("kafka-ready")
     ready.add_argument("expected_brokers", type=int)
@@ -42,13 +42,13 @@ def parser() -> ToolParser:
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code."""
+    """Run the tool; return its exit code."""
     options = parser().parse_args(argv)
     match options.command:
         case "kafka-ready":
             return _kafka_ready(options)
         case "zk-ready":
-            print("There is no ZooKeeper here, and nothing waits for one.")
+            print("Ottla does not use ZooKeeper: not waiting for it.")
             return 0
         case "ensure":
             return _judged(bool(os.environ.get(options.name)), f"environment variable {options.name!r} is not set")
@@ -65,14 +65,14 @@ def _judged(good: bool, problem: str) -> int:
 
 
 def _kafka_ready(options: argparse.Namespace) -> int:
-    """Waits until so many brokers are there. Where none is named, but a ZooKeeper perhaps, the broker of this container is meant."""
+    """Wait until the cluster has this many brokers. Without an address (only a ZooKeeper's, perhaps), ask this container's broker."""
     deadline = time.monotonic() + options.timeout
     while True:
         try:
             read_config(options)
             with AdminClient(options.bootstrap_server or "localhost:9092") as cluster:
                 found = len(cluster.metadata().brokers)
-            problem = f"{found} of {options.expected_brokers} brokers are there"
+            problem = f"{found} of {options.expected_brokers} brokers are registered"
             if found >= options.expected_brokers:
                 return 0
         except CliError as error:

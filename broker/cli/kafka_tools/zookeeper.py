@@ -1,6 +1,7 @@
-"""`zookeeper-server-start`: there is none. Scripts of ZooKeeper's days start one beside their Kafka, and some wait until its port is open.
+"""`zookeeper-server-start`: a placeholder for scripts that start a ZooKeeper beside Kafka and wait until its port is open.
 
-So the port that the file names is open for as long as the container lives, and whoever connects is hung up on; without one it ends at once.
+The clientPort in the given file stays open as long as the container runs, and each connection to it is closed at once. Without a file the
+program exits at once.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from ottla.broker.core.settings_load import SettingsError, read_properties
 
 
 def main(argv: Sequence[str]) -> int:
-    """The exit code. Does not return where the file that is the first argument names a clientPort."""
-    print("There is no ZooKeeper here, and the broker needs none.", flush=True)
+    """Run the placeholder; return the exit code. Does not return if the file that is the first argument has a clientPort."""
+    print("Ottla does not use ZooKeeper, and the broker needs none.", flush=True)
     try:
         port = read_properties(Path(argv[0])).get("clientPort") if argv else None
         if port is None:
@@ -24,5 +25,5 @@ def main(argv: Sequence[str]) -> int:
             while True:
                 listening.accept()[0].close()
     except (SettingsError, OSError, ValueError, OverflowError) as error:
-        print(f"Its port is not open: {error}", file=sys.stderr)
+        print(f"The ZooKeeper port is not open: {error}", file=sys.stderr)
         return 0

@@ -1,4 +1,4 @@
-"""All scenarios, in the order in which they are run."""
+"""All scenarios, in the order in which they run."""
 
 from __future__ import annotations
 

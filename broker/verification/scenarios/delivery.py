@@ -1,4 +1,4 @@
-"""What the network and a leader do to single requests: acknowledgements lost or late, requests twice, refusals, forgotten sequences."""
+"""Faults of single requests: lost or late acknowledgements, duplicates, rejections, lost producer state."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from ottla.broker.verification.stage import Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 
 QUIET_S = 0.3
-"""A client that has sent nothing for so long has as much in flight as it will have."""
+"""A producer that has sent nothing for this time has as many requests in flight as it will have."""
 
 
 def lost_ack(stage: Stage, calm: Calm) -> Script:
-    """Several acknowledgements, of the commit too."""
+    """Lose several acknowledgements, including one of a commit."""
     rules = [stage.fault(f"drop-ack:api={calm.mark.name},after={calm.part_way(calm.mark)},times=3,share=0.7,seed=1")]
     for api in (ApiKey.END_TXN, ApiKey.TXN_OFFSET_COMMIT):
         if calm.observer.calls[api]:
@@ -21,21 +21,21 @@ def lost_ack(stage: Stage, calm: Calm) -> Script:
 
 
 def late_ack(stage: Stage, calm: Calm) -> Script:
-    """One acknowledgement, so late that an impatient program has given up on it."""
+    """Delay one acknowledgement beyond the program's timeout."""
     rule = stage.fault(f"delay:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,ms={stage.terms.late_ms}")
     stage.start()
     yield stage.hit(rule)
 
 
 def duplicate_delivery(stage: Stage, calm: Calm) -> Script:
-    """A few requests reach the broker twice."""
+    """Deliver a few requests twice."""
     rule = stage.fault(f"duplicate:api={calm.mark.name},after={calm.part_way(calm.mark, 0.3)},times=3")
     stage.start()
     yield stage.hit(rule)
 
 
 def window_overflow(stage: Stage, calm: Calm) -> Script:
-    """All that is in flight is appended, and all its acknowledgements are lost together."""
+    """Append everything in flight, and lose all its acknowledgements together."""
     after = calm.part_way(ApiKey.PRODUCE, 0.3)
     stage.fault(f"hold-response:api=Produce,after={after},times=1,name=first")
     stage.fault(f"drop-ack:api=Produce,after={after},times=1")
@@ -46,7 +46,7 @@ def window_overflow(stage: Stage, calm: Calm) -> Script:
 
 
 def leader_unavailable(stage: Stage, calm: Calm) -> Script:
-    """The leader refuses some requests and takes others that were sent after them."""
+    """Reject some requests as not the leader, and accept later ones."""
     api = ApiKey.PRODUCE if calm.writes else ApiKey.FETCH
     after = max(min(2, calm.part_way(api)), calm.part_way(api, 0.3))
     rule = stage.fault(f"error:api={api.name},code=NOT_LEADER_OR_FOLLOWER,after={after},times=8,share=0.7,seed=3")
@@ -55,14 +55,14 @@ def leader_unavailable(stage: Stage, calm: Calm) -> Script:
 
 
 def producer_state_lost(stage: Stage, calm: Calm) -> Script:
-    """The partition forgets the sequences of its producers, as after producer.id.expiration.ms."""
+    """Delete the producers' state of the partition, as after producer.id.expiration.ms."""
     rule = stage.fault(f"expire-producer:api=Produce,after={calm.part_way(ApiKey.PRODUCE)},times=2")
     stage.start()
     yield stage.hit(rule)
 
 
 def _quiet(stage: Stage) -> Wait:
-    """That no Produce came for a while."""
+    """Return a condition: no Produce arrived for a while."""
     seen, since = -1, 0.0
 
     def holds() -> bool:
@@ -76,12 +76,14 @@ def _quiet(stage: Stage) -> Wait:
 
 
 SCENARIOS = (
-    Scenario("lost-ack", "acknowledgements are lost with their connections, after the broker has written", lost_ack, always),
-    Scenario("late-ack", "an acknowledgement comes seconds late", late_ack, always),
+    Scenario("lost-ack", "acknowledgements are lost with their connections after the broker has written", lost_ack, always),
+    Scenario("late-ack", "an acknowledgement arrives seconds late", late_ack, always),
     Scenario("duplicate-delivery", "requests reach the broker twice", duplicate_delivery, always),
     Scenario(
         "window-overflow", "everything in flight is written and all its acknowledgements are lost together", window_overflow, to_writers
     ),
-    Scenario("leader-unavailable", "the leader refuses requests and takes later ones (NOT_LEADER_OR_FOLLOWER)", leader_unavailable, always),
+    Scenario(
+        "leader-unavailable", "the leader rejects requests and accepts later ones (NOT_LEADER_OR_FOLLOWER)", leader_unavailable, always
+    ),
     Scenario("producer-state-lost", "the broker forgets the producer's sequences", producer_state_lost, to_idempotent),
 )

@@ -1,4 +1,4 @@
-"""What happens to the member of a group in the middle of a batch: a second member joins, or it is expelled and does not know."""
+"""Faults of group members in the middle of a batch: a second member joins, or the member is expelled without knowing."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ottla.broker.verification.stage import NEVER, Script, Stage, Wait
 from ottla.protocol.api_keys import ApiKey
 
 SETTLE_S = 4.0
-"""How long the others may take to go on with the work of a member that is expelled."""
+"""Time for the other members to continue the work of an expelled member."""
 SESSION_MARGIN_MS = 1_000
 
 
 def rebalance(stage: Stage, calm: Calm) -> Script:
-    """A second member joins while the first has a batch in hand; both go on."""
+    """Let a second member join while the first processes a batch; both continue."""
     joined = yield from _second_member(stage, calm)
     stage.release("batch")
     if not joined:
@@ -22,7 +22,7 @@ def rebalance(stage: Stage, calm: Calm) -> Script:
 
 
 def expelled(stage: Stage, calm: Calm) -> Script:
-    """The member is expelled while it has a batch in hand (max.poll.interval.ms, a long pause); another takes over and it goes on."""
+    """Expel the member while it processes a batch (max.poll.interval.ms, a long pause); another takes over, and the member continues."""
     joined = yield from _second_member(stage, calm)
     stage.pass_time(calm.session_ms + SESSION_MARGIN_MS)
     before = stage.observer.calls[calm.mark]
@@ -34,9 +34,9 @@ def expelled(stage: Stage, calm: Calm) -> Script:
 
 
 def _second_member(stage: Stage, calm: Calm) -> Generator[Wait, None, bool]:
-    """Hold the first member's batch until a second one is in the group; False when that one ended instead.
+    """Hold the first member's batch until a second one is in the group; return False if the second one ended instead.
 
-    In hand is what is written and not committed: the answer to a Produce is held, or the commit before it arrives.
+    The batch is held when it is written but not committed: the response to a Produce is held, or the commit before it is handled.
     """
     action = "hold-request" if calm.mark is ApiKey.OFFSET_COMMIT else "hold-response"
     stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark, 0.3)},times=1,name=batch")
@@ -50,5 +50,5 @@ def _second_member(stage: Stage, calm: Calm) -> Generator[Wait, None, bool]:
 
 SCENARIOS = (
     Scenario("rebalance", "a second member joins the group in the middle of a batch", rebalance, to_members),
-    Scenario("expelled-member", "the member is expelled from its group in the middle of a batch, and goes on", expelled, to_members),
+    Scenario("expelled-member", "the member is expelled from its group in the middle of a batch, and continues", expelled, to_members),
 )

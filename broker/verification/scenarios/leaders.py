@@ -1,7 +1,7 @@
-"""What happens to the brokers of a cluster: a leader dies, comes back as a zombie, is left alone; a coordinator moves.
+"""Faults of a cluster's brokers: a leader dies, becomes a zombie, or loses its followers; a coordinator moves.
 
-Rules: the broker in question is the one that has the program's request in its hands, which is held while the others are brought to where
-the scenario wants them; a broker that dies is missed at once; who is away is back for the verdict, with which all replicas are judged.
+Rules: the broker in question is the one that has the program's request, which is held while the other brokers are brought to the required
+state. A dead broker is fenced at once. All brokers are restored before the verdict, so that all replicas are judged.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ottla.protocol.error_codes import ErrorCode
 HELD: Final = "in-hand"
 NEXT: Final = "next"
 REFUSALS: Final = 3
-"""So often the program is refused before the replicas are back."""
+"""Rejections of the program before the replicas are back."""
 GOES_ON_S: Final = 1.0
-"""How long a program may take to go on after an acknowledgement."""
+"""Time for the program to continue after an acknowledgement."""
 UNCLEAN: Final = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 
 WaitsForBroker = Generator[Wait, None, int]
@@ -29,19 +29,19 @@ Waits = Generator[Wait, None, None]
 
 
 def killed_before_ack(stage: Stage, calm: Calm) -> Script:
-    """All replicas have what the program wrote; its leader dies before it says so."""
+    """Kill the leader when all replicas have the program's records, but before it acknowledges them."""
     leader = yield from _in_hand(stage, calm, "hold-response")
     stage.cluster.kill(leader)
 
 
 def killed_after_ack(stage: Stage, calm: Calm) -> Script:
-    """All that was written is acknowledged and on all replicas; its leader dies with the next request unhandled."""
+    """Kill the leader when everything written is acknowledged and replicated, with the next request unhandled."""
     leader = yield from _in_hand(stage, calm, "hold-request")
     stage.cluster.kill(leader)
 
 
 def killed_unreplicated(stage: Stage, calm: Calm) -> Script:
-    """The leader alone has what the program wrote, and dies. With acks=1 it has said that all is well; with acks=all it has not."""
+    """Kill the leader when only it has the program's records. With acks=1 they are acknowledged, with acks=all they are not."""
     leader = yield from _in_hand(stage, calm, "hold-request")
     stage.cluster.stop_followers(leader)
     yield from _written_by(stage, calm, leader, acknowledges=not calm.observer.waits_for_all)
@@ -49,7 +49,7 @@ def killed_unreplicated(stage: Stage, calm: Calm) -> Script:
 
 
 def zombie_leader(stage: Stage, calm: Calm) -> Script:
-    """The leader stands still and is replaced; it wakes up, knows of nothing, and takes what the program sends until it hears of it."""
+    """Pause the leader until it is replaced, then resume it: it accepts the program's requests until it learns of its successor."""
     leader = yield from _in_hand(stage, calm, "hold-request")
     stage.cluster.replace(leader)
     yield from _written_by(stage, calm, leader, acknowledges=not calm.observer.waits_for_all)
@@ -58,7 +58,7 @@ def zombie_leader(stage: Stage, calm: Calm) -> Script:
 
 
 def not_enough_replicas(stage: Stage, calm: Calm) -> Script:
-    """The followers fall out of sync, so that the leader refuses what has to be on two replicas; then they are back."""
+    """Let the followers fall out of the ISR, so that the leader rejects writes that need two replicas; then restore them."""
     leader = yield from _in_hand(stage, calm, "hold-request")
     stage.cluster.leave_alone(leader)
     stage.release(HELD)
@@ -67,8 +67,8 @@ def not_enough_replicas(stage: Stage, calm: Calm) -> Script:
 
 
 def unclean_election(stage: Stage, calm: Calm) -> Script:
-    """The followers fall out of sync and the leader acknowledges alone, as min.insync.replicas=1 lets it; it dies, and a replica that lacks
-    what it had is elected, as unclean.leader.election.enable=true lets it.
+    """Let the followers fall out of the ISR, so that the leader acknowledges alone (min.insync.replicas=1); then kill it, so that a replica
+    without these records is elected (unclean.leader.election.enable=true).
     """
     leader = yield from _in_hand(stage, calm, "hold-request")
     for topic in calm.topics.intersection(stage.cluster.host.topic_names):
@@ -80,8 +80,8 @@ def unclean_election(stage: Stage, calm: Calm) -> Script:
 
 
 def coordinator_moved(stage: Stage, calm: Calm) -> Script:
-    """The coordinator has written the program's commit when another broker takes over, and its answer is lost; the program hears nothing
-    for longer than it may be willing to wait.
+    """Move the coordinator when it has written the program's commit, and lose its response; the program gets no answer for longer than it
+    may be willing to wait.
     """
     api, topic = (ApiKey.END_TXN, TRANSACTION_STATE) if calm.transactional else (ApiKey.OFFSET_COMMIT, CONSUMER_OFFSETS)
     after = calm.part_way(api)
@@ -99,7 +99,7 @@ def coordinator_moved(stage: Stage, calm: Calm) -> Script:
 
 
 def _in_hand(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
-    """Start the program, and wait until a broker has its request half-way, and all replicas what came before; which broker."""
+    """Start the program; wait until a broker holds its request and all replicas have the records before. Return that broker."""
     stage.fault(f"{action}:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name={HELD}")
     stage.start()
     yield stage.held(HELD)
@@ -110,8 +110,8 @@ def _in_hand(stage: Stage, calm: Calm, action: str) -> WaitsForBroker:
 
 
 def _written_by(stage: Stage, calm: Calm, broker: int, *, acknowledges: bool) -> Waits:
-    """Let go what this broker has in hand, and wait until it is written; `acknowledges`: and until the program has heard so and goes on,
-    by which its next request is held.
+    """Release the request that this broker holds, and wait until it is written; with `acknowledges`, also until the program has received
+    the acknowledgement and continued, which is recognised by its next request.
     """
     cluster, mark = stage.cluster, calm.mark
     ends, answered, acked = cluster.ends_of(broker), stage.observer.calls[mark], cluster.acked_by(broker)
@@ -127,37 +127,37 @@ def _written_by(stage: Stage, calm: Calm, broker: int, *, acknowledges: bool) ->
 
 
 def _to_committers(calm: Calm) -> str | None:
-    """Programs that commit to a coordinator, in transactions or offsets alone."""
+    """Apply to programs that commit to a coordinator, transactions or offsets."""
     return None if calm.transactional or calm.mark is ApiKey.OFFSET_COMMIT else "it commits nothing to a coordinator"
 
 
 SCENARIOS = (
     Scenario(
         "leader-killed-before-ack",
-        "the leader dies: all replicas have what was written, nobody has said so",
+        "the leader dies when all replicas have the records, before it acknowledges them",
         killed_before_ack,
         always,
         BROKERS,
     ),
-    Scenario("leader-killed-after-ack", "the leader dies: what it acknowledged is on all replicas", killed_after_ack, always, BROKERS),
+    Scenario("leader-killed-after-ack", "the leader dies when all replicas have what it acknowledged", killed_after_ack, always, BROKERS),
     Scenario(
         "leader-killed-unreplicated",
-        "the leader dies before any other replica has what was written (with acks=1 it was acknowledged)",
+        "the leader dies before any other replica has the records (with acks=1 they are acknowledged)",
         killed_unreplicated,
         to_writers,
         BROKERS,
     ),
-    Scenario("zombie-leader", "the leader is paused, replaced, and takes requests when it wakes up", zombie_leader, always, BROKERS),
+    Scenario("zombie-leader", "the leader is paused, replaced, and accepts requests when it resumes", zombie_leader, always, BROKERS),
     Scenario(
         "coordinator-moved",
-        "the coordinator moves to another broker in the middle of a commit, and its answer is lost",
+        "the coordinator moves to another broker in the middle of a commit, and its response is lost",
         coordinator_moved,
         _to_committers,
         BROKERS,
     ),
     Scenario(
         "not-enough-replicas",
-        "too few replicas are in sync: writes are refused for a while (NOT_ENOUGH_REPLICAS)",
+        "too few replicas are in sync: writes are rejected for a while (NOT_ENOUGH_REPLICAS)",
         not_enough_replicas,
         to_writers,
         BROKERS,

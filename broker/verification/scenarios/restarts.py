@@ -1,4 +1,4 @@
-"""What happens to the program's own process: it dies, or is replaced while it only sleeps."""
+"""Faults of the program's own process: it is killed, or replaced while it is only paused."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from ottla.protocol.api_keys import ApiKey
 
 SESSION_MARGIN_MS = 1_000
 ZOMBIE_S = 4.0
-"""How long a zombie may live on when nothing ends it."""
+"""Time limit for a zombie that nothing ends."""
 
 
 def crash_restart(stage: Stage, calm: Calm) -> Script:
-    """SIGKILL between the broker's write and its answer; before a commit of offsets, which never arrives; between the end of a
-    transaction and its answer. Each time it starts anew.
+    """Kill the program with SIGKILL between the broker's write and its response; before an offset commit is handled; between the end of a
+    transaction and its response. Restart it each time.
     """
     kills = [("hold-response", calm.mark, 0.4)]
     if calm.observer.calls[ApiKey.OFFSET_COMMIT]:
@@ -34,7 +34,7 @@ def crash_restart(stage: Stage, calm: Calm) -> Script:
 
 
 def zombie_restart(stage: Stage, calm: Calm) -> Script:
-    """The program is paused, taken for dead and replaced; when the replacement is done it wakes up and goes on."""
+    """Pause the program, replace it, and resume it when the replacement is done."""
     stage.fault(f"hold-response:api={calm.mark.name},after={calm.part_way(calm.mark)},times=1,name=asleep")
     stage.start()
     yield stage.held("asleep")
@@ -51,12 +51,12 @@ def zombie_restart(stage: Stage, calm: Calm) -> Script:
 
 
 def _expire_session(stage: Stage, calm: Calm) -> None:
-    """Its membership ends as it would if the time had passed."""
+    """Advance the clock so that the program's group membership expires."""
     if calm.session_ms:
         stage.pass_time(calm.session_ms + SESSION_MARGIN_MS)
 
 
 SCENARIOS = (
-    Scenario("crash-restart", "the program is killed in the middle of its work and started again", crash_restart, always),
-    Scenario("zombie-restart", "the program is paused, replaced, and wakes up when its replacement is done", zombie_restart, always),
+    Scenario("crash-restart", "the program is killed in the middle of its work and restarted", crash_restart, always),
+    Scenario("zombie-restart", "the program is paused, replaced, and resumes when its replacement is done", zombie_restart, always),
 )

@@ -1,4 +1,4 @@
-"""What happens to transactions: an EndTxn that comes late, a timeout, a coordinator that dies between its steps, epochs that run out."""
+"""Faults of transactions: a late EndTxn, a timeout, a coordinator that dies between its steps, exhausted epochs."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ LATE = "late-end"
 ABORT_INTERVAL_MS = 15_000
 """More than Kafka's transaction.abort.timed.out.transaction.cleanup.interval.ms."""
 EPOCH_BUMPING_END = 5
-"""From this version of EndTxn on each transaction has its own epoch (KIP-890)."""
+"""The first version of EndTxn in which each transaction has its own epoch (KIP-890)."""
 
 
 def delayed_end(stage: Stage, calm: Calm) -> Script:
-    """The client gives up on the connection of an EndTxn; the request arrives when the next transaction has begun."""
+    """Drop the connection of an EndTxn; handle the request when the next transaction has begun."""
     stage.fault(f"late-request:api=EndTxn,after={calm.part_way(ApiKey.END_TXN)},times=1,name={LATE}")
     stage.start()
     yield stage.held(LATE)
@@ -26,7 +26,7 @@ def delayed_end(stage: Stage, calm: Calm) -> Script:
 
 
 def timeout(stage: Stage, calm: Calm) -> Script:
-    """The program stands still within a transaction for longer than the transaction may last."""
+    """Block the program within a transaction for longer than the transaction timeout."""
     stage.fault(f"hold-response:api=Produce,after={calm.part_way(ApiKey.PRODUCE)},times=1,name=still")
     stage.start()
     yield stage.held("still")
@@ -35,14 +35,14 @@ def timeout(stage: Stage, calm: Calm) -> Script:
 
 
 def coordinator_failover(stage: Stage, calm: Calm) -> Script:
-    """The broker dies when the decision is written and no marker is, and comes back."""
+    """Crash the broker when the decision is written, before any marker; then restart it."""
     rule = stage.fault(f"crash:step=prepared,after={calm.part_way(ApiKey.END_TXN)},times=1")
     stage.start()
     yield stage.hit(rule)
 
 
 def epoch_exhaustion(stage: Stage, calm: Calm) -> Script:
-    """The producer id has few epochs left, so that the coordinator has to hand out another one meanwhile."""
+    """Leave few epochs of the producer id, so that the coordinator has to allocate another producer id during the run."""
     left = len(calm.observer.ends) // 2 if calm.observer.end_version >= EPOCH_BUMPING_END else 0
     exhausted = {each: stage.exhaust_epoch(each, left) for each in sorted(calm.observer.transactional_ids)}
     stage.start()
@@ -51,10 +51,10 @@ def epoch_exhaustion(stage: Stage, calm: Calm) -> Script:
 
 SCENARIOS = (
     Scenario("delayed-end-txn", "an EndTxn arrives when the next transaction has begun", delayed_end, to_transactions_in_a_row),
-    Scenario("transaction-timeout", "the coordinator aborts the open transaction: it took too long", timeout, to_transactional),
+    Scenario("transaction-timeout", "the coordinator aborts the open transaction after its timeout", timeout, to_transactional),
     Scenario(
         "coordinator-failover",
-        "the broker crashes after deciding a transaction and before its markers",
+        "the broker crashes after deciding a transaction and before writing its markers",
         coordinator_failover,
         to_transactional,
     ),

@@ -1,4 +1,4 @@
-"""Starting and stopping in order."""
+"""The order of starting and stopping."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member that finds no cluster: its start ends with the reason, and its directory is free again. What members do is in tests/scenario."""
+"""A broker that finds no controller stops with the reason and releases its directory. Whole clusters: tests/scenario."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_a_broker_that_cannot_register_stops_after_its_timeout() -> None:
 
 
 def started_with(caplog: pytest.LogCaptureFixture, of_controller: str | None, of_brokers: str | None) -> list[str]:
-    """What a broker's start says of min.insync.replicas."""
+    """Return the log lines about min.insync.replicas at a broker's start."""
 
     async def scene(cluster: OwnedCluster) -> None:
         assert cluster.members[1].broker is not None

@@ -1,4 +1,4 @@
-"""A node that is a controller only: what it serves, and what is left of it."""
+"""A controller-only node: its APIs and its metadata over restarts."""
 
 from __future__ import annotations
 

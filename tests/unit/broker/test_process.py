@@ -1,4 +1,4 @@
-"""A process that runs a node: what it tells, and how it ends."""
+"""A process that runs a node: its output and its end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics of a start."""
+"""The option that creates topics at the start."""
 
 from __future__ import annotations
 

@@ -115,7 +115,7 @@ def test_an_answer_to_another_request_is_a_protocol_error() -> None:
     def answer(frame: bytes) -> bytes:
         return reply_to(frame, HeartbeatResponse(), shift=1)
 
-    with peer(answer) as port, Client("127.0.0.1", port) as client, pytest.raises(ProtocolError, match="answers request 2 where 1"):
+    with peer(answer) as port, Client("127.0.0.1", port) as client, pytest.raises(ProtocolError, match="correlation id 2 instead of 1"):
         client.call(HeartbeatRequest(), version=4)
 
 

@@ -37,11 +37,11 @@ def test_who_knows_the_password_is_let_in_and_knows_that_the_server_does() -> No
     [
         ("r={nonce}x,s={salt},i=4096", "v=AAAA", "does not know the password"),
         ("r={nonce}x,s={salt},i=4095", "", "Requested iterations 4095 is less than the minimum 4096 for SCRAM-SHA-512"),
-        ("r={nonce}x,s={salt},i=1000001", "", "nonce or its iterations"),
-        ("r={nonce},s={salt},i=4096", "", "nonce or its iterations"),
-        ("r=x{nonce},s={salt},i=4096", "", "nonce or its iterations"),
-        ("r={nonce}x,s=?,i=4096", "", "none of SCRAM"),
-        ("nothing", "", "none of SCRAM"),
+        ("r={nonce}x,s={salt},i=1000001", "", "nonce or iteration count"),
+        ("r={nonce},s={salt},i=4096", "", "nonce or iteration count"),
+        ("r=x{nonce},s={salt},i=4096", "", "nonce or iteration count"),
+        ("r={nonce}x,s=?,i=4096", "", "not valid SCRAM"),
+        ("nothing", "", "not valid SCRAM"),
     ],
 )
 def test_a_server_that_does_not_know_the_password_is_not_trusted(first: str, last: str, words: str) -> None:

@@ -48,7 +48,7 @@ export const getPort = path => ask("GET", path);
 
 /** Changes something; asks for the token first, and again where it is wrong. False where nobody gave one. Raises Refused. */
 export async function change(method, path, body) {
-  let why = "Whatever changes something on this broker asks for it.";
+  let why = "Every change on this broker requires it.";
   for (;;) {
     if (!hasToken() && !(await askForToken(why))) return false;
     try {

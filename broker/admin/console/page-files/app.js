@@ -84,13 +84,13 @@ async function trouble(error) {
     forgetToken();
     if (!askedOnce || wrong) {
       askedOnce = true;
-      if (await askForToken(wrong ? "That was not this broker's token." : "The broker shows nothing without it. `ottla serve` prints an address of this page that has it.")) return look();
+      if (await askForToken(wrong ? "That was not this broker's token." : "The broker answers nothing without it. `ottla serve` prints this page's address with the token.")) return look();
     }
-    tell("The broker asks for its token: see “Token” above.");
+    tell("The broker requires its token: see “Token” above.");
   } else if (error.status !== undefined) {
     tell(error.message);
   } else {
-    tell(`The broker does not answer (${error.message}). Looking again every second.`);
+    tell(`The broker does not answer (${error.message}). Retrying every second.`);
   }
 }
 
@@ -104,17 +104,17 @@ function tell(text) {
 function frame(broker) {
   $("broker").textContent = `node ${broker.node_id} · ${broker.address}`;
   $("broker").title = `cluster ${broker.cluster_id}`;
-  const parts = [h("span.usual", { title: "Connections of clients at present" }, plural(broker.connections, "connection"))];
+  const parts = [h("span.usual", { title: "Open client connections" }, plural(broker.connections, "connection"))];
   if (broker.rules) parts.push(h("a.warn", { href: "#/faults" }, plural(broker.rules, "fault")));
   if (broker.held) parts.push(h("a.warn", { href: "#/faults" }, `${broker.held} held`));
-  if (broker.ahead_ms) parts.push(h("a.warn", { href: "#/faults", title: "The broker's clock was put forward" }, `clock +${span(broker.ahead_ms)}`));
+  if (broker.ahead_ms) parts.push(h("a.warn", { href: "#/faults", title: "The broker's clock was advanced" }, `clock +${span(broker.ahead_ms)}`));
   morph($("state"), h("span", { id: "state" }, parts));
   $("token").textContent = hasToken() ? "Forget token" : "Token";
 }
 
 $("token").onclick = async () => {
   if (hasToken()) forgetToken();
-  else await askForToken("Whatever changes something on this broker asks for it.");
+  else await askForToken("Every change on this broker requires it.");
   look();
 };
 $("skip").onclick = event => {

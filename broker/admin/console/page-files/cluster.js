@@ -18,10 +18,10 @@ export function open(path, query, ui) {
 }
 
 function summary(found) {
-  return section(found.alone ? "A broker by itself" : "Brokers",
+  return section(found.alone ? "Standalone node" : "Brokers",
     h("p.bar", null, h("span.muted", null, "cluster "), h("code", null, found.cluster_id),
       found.alone ? h("span.muted", null, "It is its own controller.") : found.decides_here ? h("span.muted", null, "The controller is in this process, too.") : null,
-      found.leaderless ? chip("bad", `${plural(found.leaderless, "partition")} without a leader`) : chip("good", "every partition is led"),
+      found.leaderless ? chip("bad", `${plural(found.leaderless, "partition")} without a leader`) : chip("good", "every partition has a leader"),
       found.out_of_sync ? chip("warn", `${plural(found.out_of_sync, "partition")} out of sync`) : chip("good", "all in sync"),
       h("span.muted", null, `metadata up to offset ${found.metadata_offset}`)),
     table("Brokers", ["Broker", "State", "Address", ["Leads", "r"], ["Replicas", "r"], ["Out of sync", "r"], "Rack"], found.brokers.map(each => h("tr", { "data-key": each.node_id, class: each.this ? "chosen" : null },
@@ -35,8 +35,8 @@ function summary(found) {
 }
 
 function events(list) {
-  if (!list.length) return empty("The end of the metadata log tells of nothing such.");
-  return table("What happened, the newest first", ["Time", "What", "About", ["Offset", "r"]], list.map((each, at) => h("tr.record", { "data-key": `${each.offset}/${each.kind}/${each.about}` },
+  if (!list.length) return empty("The end of the metadata log contains no such event.");
+  return table("Events, newest first", ["Time", "What", "About", ["Offset", "r"]], list.map((each, at) => h("tr.record", { "data-key": `${each.offset}/${each.kind}/${each.about}` },
     h("td", null, time(each.at_ms)),
     h("td", null, chip(each.bad ? "bad" : each.kind === "election" ? "accent" : "plain", each.kind), " ", h("bdi", null, each.told)),
     h("th", { scope: "row" }, h("bdi", null, each.about)),

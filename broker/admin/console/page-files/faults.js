@@ -70,7 +70,7 @@ function more(act) {
         h("label", null, "What happens", h("select", { name: "action", required: true }, choices.actions.map(each => h("option", { value: each }, each)))),
         FIELDS.map(([name, text, kind]) => h("label", null, text, h("input", { name, type: kind === "number" ? "number" : "text", min: kind === "number" ? 0 : null, list: kind && kind !== "number" ? `list-${kind}` : null, autocomplete: "off" })))),
       ["apis", "errors", "steps"].map(kind => h("datalist", { id: `list-${kind}` }, choices[kind].map(each => h("option", { value: each })))),
-      h("p.muted", null, "A field that is left empty matches everything; texts take patterns, as in order*."),
+      h("p.muted", null, "An empty field matches everything; text fields take patterns such as order*."),
       h("button.main", null, "Add"))));
 }
 
@@ -81,9 +81,9 @@ function clockOf(clock, act) {
   };
   return section("Clock",
     h("p", null, time(clock.now_ms), clock.ahead_ms ? [" ", chip("warn", `${span(clock.ahead_ms)} ahead`)] : h("span.muted", null, " as on this machine")),
-    h("p.muted", null, "Sessions, transactions, producers and segments end when their time has come. It goes forward only."),
+    h("p.muted", null, "Advancing it expires sessions, transactions, producer ids and segments. It cannot go back."),
     h("div.buttons", null, STEPS.map(([ms, text]) => h("button", { type: "button", onclick: () => act("POST", "clock/advance", { ms }) }, text)),
-      h("form.inline", { onsubmit: by }, h("label", null, "or ", h("input", { name: "seconds", type: "number", min: 0, step: "any", required: true, "aria-label": "Seconds to put the clock forward by" }), " s"), h("button", null, "Forward"))));
+      h("form.inline", { onsubmit: by }, h("label", null, "or ", h("input", { name: "seconds", type: "number", min: 0, step: "any", required: true, "aria-label": "Seconds to advance the clock by" }), " s"), h("button", null, "Forward"))));
 }
 
 const strikes = row => row.error !== "" || row.faults.length > 0 || row.absorbed || row.late || (row.answered && !row.seen);
@@ -94,8 +94,8 @@ function requests(log, ui) {
     h("div.bar", null,
       h("input", { type: "search", placeholder: "Filter", "aria-label": "Filter requests", value: state.contains, oninput: event => { state.contains = event.target.value.toLowerCase(); ui.redraw(); } }),
       h("label.inline", null, h("input", { type: "checkbox", checked: state.striking, onchange: event => { state.striking = event.target.checked; ui.redraw(); } }), " only what went wrong, or was absorbed"),
-      h("span.muted", null, `${plural(log.quiet, "fetch or heartbeat", "fetches and heartbeats")} without news not listed`)),
-    rows.length ? table("Requests, the newest first", [["#", "r"], "Time", "Request", "Outcome", "About", "Client"], rows.map(rowOf)) : empty(log.requests.length ? "None of the newest requests is such." : "No client has asked for anything yet."));
+      h("span.muted", null, `${plural(log.quiet, "fetch or heartbeat", "fetches and heartbeats")} without a result not listed`)),
+    rows.length ? table("Requests, newest first", [["#", "r"], "Time", "Request", "Outcome", "About", "Client"], rows.map(rowOf)) : empty(log.requests.length ? "None of the newest requests is such." : "No client has sent a request yet."));
 }
 
 function rowOf(row) {
@@ -115,6 +115,6 @@ function outcome(row) {
   if (row.late) chips.push(chip("warn", "answer held back"));
   else if (row.answered && !row.seen) chips.push(chip("bad", "answer lost"));
   else if (!row.answered) chips.push(chip("plain", row.faults.length ? "not handled" : "no answer"));
-  for (const name of row.faults) chips.push(chip("warn", name, "the fault that met it"));
+  for (const name of row.faults) chips.push(chip("warn", name, "the injected fault"));
   return chips.length ? chips.flatMap(each => [each, " "]) : h("span.muted", null, "answered");
 }

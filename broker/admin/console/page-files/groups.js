@@ -29,7 +29,7 @@ function listOf(list, chosen, ui) {
         h("span.muted", null, `${plural(group.members, "member")} · ${plural(group.partitions, "partition")}`),
         h("span", null, chip(STATES[group.state] ?? "warn", group.state), " ", group.lag ? chip("warn", `lag ${count(group.lag)}`) : chip("good", "no lag")))))),
     list.left_out ? h("p.muted", null, `and ${count(list.left_out)} more: filter them`) : null,
-    list.groups.length ? null : empty(state.contains ? "No group of this broker has such a name." : "This broker coordinates no groups yet. A consumer that subscribes with a group.id makes one."));
+    list.groups.length ? null : empty(state.contains ? "No group that this broker coordinates matches." : "This broker coordinates no groups yet. A consumer that subscribes with a group.id creates one."));
 }
 
 function detail(group) {
@@ -43,7 +43,7 @@ function detail(group) {
         group.lag_unknown ? h("span.muted", null, `not known of ${plural(group.lag_unknown, "partition")}, which other brokers have`) : null),
       group.offsets.length
         ? table(`Partitions of ${group.group_id}`, ["Partition", ["Committed", "r"], ["End", "r"], ["Lag", "r"], ["", "track"], "Read by", "Committed at"], group.offsets.map(each => offsetRow(each, most, names)), { class: "scroll mid" })
-        : empty("Nothing is committed, and nobody is assigned anything."),
+        : empty("No offsets are committed, and no partitions are assigned."),
       group.offsets_left_out ? h("p.muted", null, `and ${count(group.offsets_left_out)} more partitions`) : null),
     section("Members",
       group.member_rows.length
@@ -51,7 +51,7 @@ function detail(group) {
           h("th.num", { scope: "row", title: each.member_id }, `${at + 1}`, each.instance_id === null ? null : h("bdi.muted", null, ` ${each.instance_id}`), each.epoch === null ? null : h("span.muted", null, ` epoch ${each.epoch}`)),
           h("td", null, h("bdi", null, each.client_id)), h("td.num", null, h("bdi", null, each.host)), h("td.wrap.num", null, each.assigned.length ? h("bdi", null, each.assigned.join(" ")) : h("span.muted", null, "nothing"),
             each.assigned_count > each.assigned.length ? h("span.muted", null, ` and ${count(each.assigned_count - each.assigned.length)} more`) : null))))
-        : empty("Nobody is a member now.")),
+        : empty("The group has no members now.")),
   ];
 }
 

@@ -15,12 +15,12 @@ export function open(path, query, ui) {
       return { found, list };
     },
     view: ({ found, list }) => section("Idempotent producers",
-      h("p.muted", null, "A partition remembers the last five batches of each producer id. One of them that comes again is answered with its first offset, and nothing is written; one that is older, or leaves a gap, is refused."),
+      h("p.muted", null, "A partition remembers the last five batches of each producer id. A retry of one of them is answered with its original offset and not written again; an older batch, or one that leaves a gap in the sequence, is rejected."),
       h("div.bar", null, h("label.inline", null, "Topic ", choice(list, ui)), h("span.muted", null, plural(found.producers.length + found.left_out, "producer"))),
       found.producers.length
-        ? table("Producers, who wrote last first", ["Partition", "Producer", "The last five batches, the newest on the right", "Retries absorbed", "Last write"], found.producers.map(rowOf), { class: "scroll mid" })
-        : empty("No producer has written with idempotence yet."),
-      found.left_out ? h("p.muted", null, `and ${count(found.left_out)} who wrote earlier`) : null),
+        ? table("Producers, latest writer first", ["Partition", "Producer", "The last five batches, the newest on the right", "Retries absorbed", "Last write"], found.producers.map(rowOf), { class: "scroll mid" })
+        : empty("No idempotent producer has written yet."),
+      found.left_out ? h("p.muted", null, `and ${count(found.left_out)} that wrote earlier`) : null),
   };
 }
 
@@ -41,7 +41,7 @@ function rowOf(row) {
       row.transactional_id === null ? null : h("div.muted", null, h("bdi", null, row.transactional_id)),
       row.open_from < 0 ? null : h("div", null, chip("open", `open from offset ${row.open_from}`))),
     h("td", null, h("ol.window", { "aria-label": "Sequences and offsets" }, slots.map(batch => slot(batch, again))),
-      row.older_in_log ? h("div.muted", null, "read back after a restart: the ones before are found in the log") : null),
+      row.older_in_log ? h("div.muted", null, "read back after a restart: older batches are searched in the log") : null),
     h("td", null, row.absorbed_count ? [chip("good", plural(row.absorbed_count, "retry", "retries")), absorbed(row.absorbed)] : h("span.muted", null, "none")),
     h("td", null, time(row.last_timestamp)));
 }

@@ -36,9 +36,9 @@ function bar(page, from, to) {
 }
 
 function listed(page, from, topic, partition, ui) {
-  if (!page.records.length) return empty(page.end > page.start && !(from >= page.end) ? "Nothing lies here any more." : "Nothing was written yet. Records show up here as they arrive.");
+  if (!page.records.length) return empty(page.end > page.start && !(from >= page.end) ? "All records of this partition were deleted." : "Nothing was written yet. Records show up here as they arrive.");
   const rows = [...page.records].reverse().flatMap(row => rowOf(row, page, topic, partition, ui));
-  return table(`Records of ${topic}-${partition}, the newest first`, [["Offset", "r"], "Time", "Key", "Value", "Producer", ["Sequence", "r"], "Transaction"], rows, { "data-records": "" });
+  return table(`Records of ${topic}-${partition}, newest first`, [["Offset", "r"], "Time", "Key", "Value", "Producer", ["Sequence", "r"], "Transaction"], rows, { "data-records": "" });
 }
 
 function rowOf(row, page, topic, partition, ui) {
@@ -100,8 +100,8 @@ function all(row, said, page) {
     `leader epoch ${row.leader_epoch}`,
     row.producer_id < 0 ? "written without idempotence" : `producer ${row.producer_id}, epoch ${row.producer_epoch}${row.sequence < 0 ? "" : `, sequence ${row.sequence}`}`,
     row.offset >= page.high_watermark ? "not committed yet: above the high watermark" : null,
-    row.fate === "open" ? "its transaction is open: readers of committed data wait in front of it" : null,
-    row.fate === "aborted" ? "its transaction was aborted: readers of committed data never see it" : null,
+    row.fate === "open" ? "its transaction is open: read_committed consumers do not see it yet" : null,
+    row.fate === "aborted" ? "its transaction was aborted: read_committed consumers skip it" : null,
   ];
   return h("div.all", null,
     h("p.muted", null, facts.filter(Boolean).join(" · ")),

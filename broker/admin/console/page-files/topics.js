@@ -42,7 +42,7 @@ function listOf(list, chosen, ui) {
         h("span.muted.num", null, `${plural(topic.partitions, "partition")} · ${bytes(topic.size_bytes)}`),
         topic.leaderless ? chip("bad", `${topic.leaderless} without a leader`) : topic.out_of_sync ? chip("warn", `${topic.out_of_sync} out of sync`) : null)))),
     list.left_out ? h("p.muted", null, `and ${count(list.left_out)} more: filter them`) : null,
-    list.topics.length ? null : empty(state.contains ? "No topic has such a name." : "No topics yet. A client that writes to one makes it."));
+    list.topics.length ? null : empty(state.contains ? "No topic has such a name." : "No topics yet. A client that writes to a topic creates it."));
 }
 
 function welcome(list) {
@@ -99,11 +99,11 @@ function schemasOf(topic, schemas, ui) {
   };
   const use = () => h("div.buttons", null, h("label.inline", null, "For the ", h("select", { name: "part" }, h("option", { value: "value" }, "value"), h("option", { value: "key" }, "key"))), h("button.main", null, "Use it"));
   return h("section", { "aria-label": "Schema" }, h("details", null,
-    h("summary", null, schemas.length ? `Shown by a schema: ${schemas.map(each => `the ${each.part}, ${each.kind}`).join("; ")}` : "Records in Avro or Protobuf? Give a schema"),
+    h("summary", null, schemas.length ? `Shown by a schema: ${schemas.map(each => `the ${each.part}, ${each.kind}`).join("; ")}` : "Records in Avro or Protobuf? Add a schema"),
     state.refused === null ? null : h("p.refused", { role: "alert" }, state.refused),
     schemas.map(each => h("div", { "data-key": each.part }, h("h3", null, `${each.part}: ${each.kind}`), h("pre", { tabindex: 0, "aria-label": `Schema of the ${each.part}` }, each.text),
       h("div.buttons", null, h("button.danger", { type: "button", onclick: () => act("DELETE", each.part) }, `Forget the ${each.part}’s`)))),
-    h("p.muted", null, "What the serializers of schema registries put before a value is passed over. A schema is kept until the broker ends."),
+    h("p.muted", null, "The prefix that schema registry serializers write before a value is skipped. A schema is kept until the broker stops."),
     h("form", { onsubmit: give, "aria-label": "Avro" },
       h("label.block", null, "An Avro schema, as JSON", h("textarea.num", { name: "avro", rows: 5, required: true, spellcheck: "false" })), use()),
     h("form", { onsubmit: give, "aria-label": "Protobuf" },

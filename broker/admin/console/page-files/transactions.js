@@ -25,15 +25,15 @@ function holding(found) {
       h("td.r.num", null, each.last_stable),
       h("td.r.num", null, each.high_watermark),
       h("td.r.num", null, count(each.high_watermark - each.last_stable)),
-      h("td", null, each.producer_id < 0 ? "the end of a transaction, which is not on all in-sync replicas yet"
+      h("td", null, each.producer_id < 0 ? "a transaction marker that is not replicated to the whole ISR yet"
         : [h("span.num", null, each.producer_id), h("span.muted", null, ` epoch ${each.producer_epoch}`), each.transactional_id === null ? h("span.muted", null, " of a coordinator elsewhere") : h("bdi", null, ` ${each.transactional_id}`)]),
       h("td", null, each.last_write_at < 0 ? null : [span(Math.max(0, found.now_ms - each.last_write_at)), " ago"]),
       h("td", null, txn ? left(txn, found.now_ms) : h("span.muted", null, "—")));
   });
-  return section("What holds readers of committed data back",
+  return section("Transactions that hold read_committed consumers back",
     rows.length ? table("Partitions whose last stable offset is below their high watermark",
       ["Partition", ["Last stable", "r"], ["High watermark", "r"], ["Records waiting", "r"], "Held by producer", "Last write", "Ends by itself"], rows)
-      : h("p.good", null, "Nothing: every last stable offset is at its high watermark."));
+      : h("p.good", null, "None: every last stable offset is at its high watermark."));
 }
 
 function left(txn, now) {
@@ -51,10 +51,10 @@ function timeline(found, ui) {
   return section("Transactions",
     h("div.bar", null, h("label.inline", null, "How far back ", pick),
       h("span.legend", null, [["open", "open"], ["warn", "decided, markers on their way"], ["good", "committed"], ["bad", "aborted"]].map(([kind, text]) => h(`span.key.${kind}`, null, text)))),
-    found.transactions.length ? table("Transactional ids, who moved last first",
+    found.transactions.length ? table("Transactional ids, latest change first",
       ["Transactional id", "State", [`${WINDOWS.find(([ms]) => ms === reach)[1]} ago … now`, "track"], "Since", "Producer", "Partitions"], found.transactions.map(txn => rowOf(txn, from, found.now_ms)), { class: "scroll mid" })
-      : empty("No producer with a transactional id has come to this broker yet."),
-    found.left_out ? h("p.muted", null, `and ${count(found.left_out)} who moved earlier`) : null);
+      : empty("This broker coordinates no transactional ids yet."),
+    found.left_out ? h("p.muted", null, `and ${count(found.left_out)} that changed earlier`) : null);
 }
 
 function rowOf(txn, from, now) {

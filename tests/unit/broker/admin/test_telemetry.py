@@ -67,12 +67,12 @@ def test_what_clients_pushed_last_is_told_the_newest_first(monkeypatch: pytest.M
         monkeypatch.setattr(limits, "TELEMETRY_ANSWER_BYTES", eve["size_bytes"])
         eve, _, ann = ask(port, "/telemetry")["clients"]
         assert (eve["not_decoded"], ann["otlp"]) == (None, None)
-        assert ann["not_decoded"] == f"beyond what one answer holds: ask for /telemetry/{id_text(ANN)}"
+        assert ann["not_decoded"] == f"left out because the response is full: request /telemetry/{id_text(ANN)}"
         assert push(client, b"mat of 16 bytes!", Codec.ZSTD, b"\x0a\x00" * 100_001) == 0
         monkeypatch.setattr(limits, "TELEMETRY_ANSWER_BYTES", limits.MIB)
         many, *_, ann = ask(port, "/telemetry")["clients"]
         assert (many["otlp"], many["not_decoded"]) == (None, "has more than 100000 messages and values")
-        assert ann["not_decoded"].startswith("beyond what one answer holds")
+        assert ann["not_decoded"].startswith("left out because the response is full")
         assert ask(port, f"/telemetry/{many['client_instance_id']}") == many
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
             told = answer.read().decode()

@@ -56,7 +56,7 @@ def test_it_is_explained_which_rule_decides(broker: RunningBroker, at_rest: bool
     assert (denied.exit_code, "rule: no ACL allows it" in denied.stdout) == (1, True)
     assert run(*asked, "--operation", "WRITE", "--super-users", "User:ann").exit_code == 0
     other = run("explain", "--principal", "User:ann", "--operation", "READ", "--group", "g", *where)
-    assert (other.exit_code, "rule: no ACL is about the resource" in other.stdout) == (1, True)
+    assert (other.exit_code, "rule: no ACL applies to the resource" in other.stdout) == (1, True)
 
 
 @pytest.mark.parametrize(
@@ -64,11 +64,11 @@ def test_it_is_explained_which_rule_decides(broker: RunningBroker, at_rest: bool
     [
         (("explain", "--principal", "User:ann", "--operation", "READ"), "name a resource"),
         (("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a", "--cluster"), "name one resource"),
-        (("explain", "--principal", "User:ann", "--operation", "EAT", "--topic", "a"), "is no operation"),
-        (("explain", "--principal", "User:ann", "--operation", "ANY", "--topic", "a"), "ANY is no operation"),
-        (("explain", "--principal", "ann", "--operation", "READ", "--topic", "a"), "'ann' is no principal"),
-        (("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a", "--super-users", "User:b;ann"), "'ann' is no princ"),
-        (("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a", "--host", "h.example"), "know clients by their ad"),
+        (("explain", "--principal", "User:ann", "--operation", "EAT", "--topic", "a"), "is not an operation"),
+        (("explain", "--principal", "User:ann", "--operation", "ANY", "--topic", "a"), "--operation ANY cannot be checked"),
+        (("explain", "--principal", "ann", "--operation", "READ", "--topic", "a"), "'ann' is not a principal"),
+        (("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a", "--super-users", "User:b;ann"), "'ann' is not a"),
+        (("explain", "--principal", "User:ann", "--operation", "READ", "--topic", "a", "--host", "h.example"), "use an IP address"),
         (("add", "--operation", "READ", "--topic", "a"), "--allow or --deny"),
     ],
 )

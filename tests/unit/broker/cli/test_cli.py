@@ -55,7 +55,7 @@ def test_an_address_may_leave_out_kafkas_own_port(text: str, host: str, port: in
 
 @pytest.mark.parametrize("text", ["", ":", "host:", "host:x", "host:0", "host:70000", ":9092"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    with pytest.raises(CliError, match="no address"):
+    with pytest.raises(CliError, match="not an address"):
         host_port(text)
 
 
@@ -102,7 +102,7 @@ def test_a_peer_that_does_not_speak_kafka_is_told_so() -> None:
 
 def test_who_is_shut_out_by_a_lock_is_told_how_to_come_in_and_who_finds_nobody_how_to_start_one(tmp_path: Path) -> None:
     with InProcessBroker(tmp_path / "data", tls=True) as broker:
-        with AdminClient(broker.bootstrap) as cluster, pytest.raises(CliError, match=r"TLS or a log-in: .* --config client\.properties"):
+        with AdminClient(broker.bootstrap) as cluster, pytest.raises(CliError, match=r"TLS or SASL: .* --config client\.properties"):
             cluster.metadata()
         address = broker.bootstrap
     with AdminClient(address) as cluster, pytest.raises(CliError, match=r"Connection refused.*Start one with `ottla serve"):
@@ -200,7 +200,7 @@ def test_a_checkout_that_nobody_installed_says_what_to_do(command: str) -> None:
     argv = [sys.executable, "-S", "-m", "ottla", command]  # -S: without the packages of this environment
     said = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert (said.returncode, said.stderr.count("\n")) == (2, 1), said.stderr
-    assert "install Ottla, by 'pip install .' in the checkout or 'make setup'" in said.stderr
+    assert "install it with 'pip install .' in the checkout or 'make setup'" in said.stderr
 
 
 def test_the_version_is_that_of_the_installed_package() -> None:
@@ -230,6 +230,6 @@ def test_an_error_is_red_on_a_terminal_unless_no_color_is_set() -> None:
         with os.fdopen(terminal, "rb", 0) as reader:
             return reader.read(1_000)
 
-    line = b"error: 'localhost:x' is no address: it looks like localhost:9092"
+    line = b"error: 'localhost:x' is not an address: use HOST:PORT, such as localhost:9092"
     assert shown(NO_COLOR="") == b"\x1b[31m" + line + b"\x1b[0m\r\n"
     assert shown(NO_COLOR="1") == line + b"\r\n"

@@ -63,7 +63,7 @@ def test_brokers_are_told_with_what_they_lead_hold_and_lack() -> None:
 
 
 def test_a_quorum_that_cannot_be_described_is_an_error() -> None:
-    with pytest.raises(CliError, match="the quorum was not described: NOT_LEADER_OR_FOLLOWER"):
+    with pytest.raises(CliError, match="describing the quorum: NOT_LEADER_OR_FOLLOWER"):
         status_of(CLUSTER, quorum(error=ErrorCode.NOT_LEADER_OR_FOLLOWER), [])
 
 
@@ -72,4 +72,4 @@ def test_a_node_of_its_own_is_its_own_controller(tmp_path: Path) -> None:
         told = CliRunner().invoke(app, ["status", "--bootstrap-server", f"127.0.0.1:{running.port}"])
     assert told.exit_code == 0
     assert "Controllers, in epoch 0" in told.output
-    assert "Every partition has a leader and all its replicas in sync." in told.output
+    assert "Every partition has a leader, and all its replicas are in sync." in told.output

@@ -72,7 +72,7 @@ def test_reset_unloads_all(broker: InProcessBroker) -> None:
 
 def test_a_mistake_is_one_line_that_helps(broker: InProcessBroker) -> None:
     wrong = run(broker, "add", "lose")
-    assert (wrong.exit_code, "there are drop-request, drop-ack" in wrong.stderr) == (2, True)
+    assert (wrong.exit_code, "use one of drop-request, drop-ack" in wrong.stderr) == (2, True)
     unknown = run(broker, "remove", "nobody")
     assert (unknown.exit_code, "there is no fault 'nobody'" in unknown.stderr) == (1, True)
     run(broker, "add", "swallow:name=s")

@@ -19,9 +19,9 @@ APP.command()(verify)
     ("words", "why"),
     [
         ((), "name the program after --"),
-        (("--scenario", "earthquake", "--", "true"), "there is no scenario earthquake; there are coordinator-failover"),
+        (("--scenario", "earthquake", "--", "true"), "there is no scenario earthquake; use coordinator-failover"),
         (("--skip", "earthquake", "--", "true"), "there is no scenario earthquake"),
-        (("--by", "colour", "--", "true"), "tells no records apart"),
+        (("--by", "colour", "--", "true"), "identifies no records"),
         (("--keep", ".", "--", "true"), "not an empty directory"),
         (("--", "./pyproject.toml"), "cannot be run: Permission denied"),
         (("--keep", "pyproject.toml", "--", "true"), "not an empty directory"),

@@ -1,4 +1,4 @@
-"""Rules: what an ACL is about, what it implies, which of several decides. Kafka answers in tests/property/test_acl_decisions.py."""
+"""Matching of ACLs and implied permissions. Kafka's own decisions: tests/property/test_acl_decisions.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What single records do to an image; that it is what Kafka's classes make of them is shown in `tests/golden/test_metadata_images.py`."""
+"""The effect of single records on an image; the comparison with Kafka is in `tests/golden/test_metadata_images.py`."""
 
 from __future__ import annotations
 

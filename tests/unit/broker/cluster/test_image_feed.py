@@ -1,4 +1,4 @@
-"""From bytes of the log to what is told; when nothing is: also in tests/unit/broker/runtime/nodes/test_observer.py."""
+"""The feed from log bytes to published images; see also tests/unit/broker/runtime/nodes/test_observer.py."""
 
 from __future__ import annotations
 

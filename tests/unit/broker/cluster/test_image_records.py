@@ -1,4 +1,4 @@
-"""An image as records; that they make an equal image is shown in `tests/property/test_metadata_image.py`."""
+"""Writing an image as records; that they restore an equal image is tested in `tests/property/test_metadata_image.py`."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ EPOCH = 77
 
 
 class Told:
-    """A life cycle, its time, and a controller that is told what to answer. What is asked has to be due at that very millisecond."""
+    """A life cycle, its clock, and a scripted controller. Each request must be due in exactly the expected millisecond."""
 
     def __init__(self, rack: str | None = None, previous_epoch: int = -1) -> None:
         listeners = [Endpoint("PLAINTEXT", "h", 9092, 0)]

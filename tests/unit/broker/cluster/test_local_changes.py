@@ -25,7 +25,7 @@ def named(replicas: list[LocalReplica]) -> list[tuple[str, bytes, int]]:
 
 
 def told(*records: MetadataRecord, image: MetadataImage = THERE) -> dict[str, list[tuple[str, bytes, int]]]:
-    """What the records mean for this broker, without what is empty."""
+    """Return the local changes that the records cause, without the empty ones."""
     local = local_changes(difference(image, made_of(*records, image=image)), NODE)
     return {kind: named(getattr(local, kind)) for kind in KINDS if getattr(local, kind)}
 

@@ -1,4 +1,4 @@
-"""When images come out of the loader; what is in them is shown in `tests/property/test_metadata_image.py`."""
+"""When the loader publishes images; their content is tested in `tests/property/test_metadata_image.py`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of records; that their fields are Kafka's is shown in `tests/golden/test_metadata_records.py`."""
+"""The record types; the comparison with Kafka's schemas is in `tests/golden/test_metadata_records.py`."""
 
 from __future__ import annotations
 

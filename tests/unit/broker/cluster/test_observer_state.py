@@ -1,4 +1,4 @@
-"""What an observer asks, and what each answer means to it; all of it at work: tests/unit/broker/runtime/nodes/test_observer.py."""
+"""The observer's requests and its reactions to each response; the whole observer: tests/unit/broker/runtime/nodes/test_observer.py."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def observer(*, leader: int = -1, epoch: int = 5, log: Log | None = None, bootst
 
 
 def follower(log: Log | None = None) -> ObserverState:
-    """It follows node 1 in epoch 5."""
+    """Return an observer that follows node 1 in epoch 5."""
     return observer(leader=1, log=log, bootstrap=(ONE, TWO))
 
 

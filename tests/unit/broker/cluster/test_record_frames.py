@@ -1,4 +1,4 @@
-"""The records of the metadata log; that they are Kafka's, byte for byte, is shown in `tests/golden/test_metadata_records.py`."""
+"""The frames of metadata records; the byte comparison with Kafka is in `tests/golden/test_metadata_records.py`."""
 
 from __future__ import annotations
 

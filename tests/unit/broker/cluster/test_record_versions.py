@@ -1,4 +1,4 @@
-"""Which version of a record is written at which level of `metadata.version`."""
+"""The record versions written at each metadata version."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ID = bytes(range(16))
 
 
 def rises(record: MetadataRecord) -> dict[int, int]:
-    """The levels at which the record's version becomes another, with it; levels that cannot have the record are left out."""
+    """Return each level at which the record's version changes, with that version, without the levels that lack the record."""
     found: dict[int, int] = {}
     for level in LEVELS:
         try:

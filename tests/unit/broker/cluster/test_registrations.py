@@ -1,4 +1,4 @@
-"""What a change record means for a partition and for a broker (Kafka's `PartitionRegistration.merge`, `BrokerRegistration.cloneWith`)."""
+"""The effect of a change record on a partition or a broker (Kafka's `PartitionRegistration.merge`, `BrokerRegistration.cloneWith`)."""
 
 from __future__ import annotations
 

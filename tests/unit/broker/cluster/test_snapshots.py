@@ -1,4 +1,4 @@
-"""Snapshots as bytes; that Kafka reads ours and we read Kafka's is shown in `tests/scenario/test_kafka_snapshots.py`."""
+"""Snapshots as bytes; reading them with Kafka, and Kafka's, is tested in `tests/scenario/test_kafka_snapshots.py`."""
 
 from __future__ import annotations
 

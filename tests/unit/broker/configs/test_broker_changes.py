@@ -19,7 +19,7 @@ def live() -> LiveCatalog:
 
 
 def refusal(live: LiveCatalog, key: str, value: str | None, op: OpType = SET, name: str = "1") -> tuple[ErrorCode, str] | None:
-    """What the change of one setting is refused with, or None."""
+    """Return error and message for changing one setting, or None."""
     resource = AlterResource(BROKER, name, [ConfigOp(key, op, value)])
     (error,) = live.run(alter_configs(live.catalog, [resource], live.settings))
     return None if error is None else (error.code, error.message)

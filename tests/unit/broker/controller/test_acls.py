@@ -1,4 +1,4 @@
-"""Rules: which ACLs there can be; none is made twice; what a filter finds."""
+"""Creating, finding and deleting ACLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules: an empty log begins with what the directory was formatted with, all or nothing; a transaction that nobody ends is aborted."""
+"""Activation: an empty log gets the formatted records in one transaction; an open transaction is aborted."""
 
 from __future__ import annotations
 

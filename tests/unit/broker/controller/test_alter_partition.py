@@ -86,7 +86,7 @@ def test_a_request_with_another_broker_epoch_is_refused_entirely(live: LiveContr
     ],
 )
 def test_the_first_failed_check_gives_the_error(asked: PartitionData, code: ErrorCode) -> None:
-    """Leader and partition epoch are 5; each request is wrong in more ways than one where that can be."""
+    """Leader epoch and partition epoch are 5; a request has several errors where possible, to test the order of the checks."""
     live = LiveController()
     for broker_id in (1, 2, 3, 4):
         live.add_broker(broker_id)

@@ -1,4 +1,4 @@
-"""Rules: a session lasts by contact of its own epoch; the longest silent goes first; who shuts down waits for what the others have read."""
+"""Broker sessions: extension, expiry, and the progress of a controlled shutdown."""
 
 from __future__ import annotations
 

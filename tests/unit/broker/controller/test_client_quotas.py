@@ -1,4 +1,4 @@
-"""Rules: what a quota can be of and how much; one entity's mistake is its own; what is as it was makes no record."""
+"""Altering client quotas: valid entities and values, errors per entity, and no record without a change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ALICE, APP, LOCAL = ("user", "alice"), ("client-id", "app"), ("ip", "127.0.0.1")
 
 
 def entry(*parts: Part, **ops: float | None) -> EntryData:
-    """Sets quotas, or with None removes them."""
+    """Set quotas, or with None remove them."""
     return EntryData([EntityData(*part) for part in parts], [OpData(key, value or 0.0, value is None) for key, value in ops.items()])
 
 

@@ -1,4 +1,4 @@
-"""Rules: what a controller of several brokers checks of settings, and what follows from them for eligible leader replicas."""
+"""Config changes in a cluster, and their effect on eligible leader replicas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOPIC, BROKER, LOGGER, GROUP = ResourceType.TOPIC, ResourceType.BROKER, Resource
 
 
 def resource(kind: int, name: str, replace: bool = False, **values: str | None) -> AlterResource:
-    """Sets, or with None deletes; `_` stands for `.`."""
+    """Set configs, or with None delete them; `_` stands for `.`."""
     ops = [ConfigOp(key.replace("_", "."), OpType.DELETE if value is None else OpType.SET, value) for key, value in values.items()]
     return AlterResource(kind, name, ops, replace)
 
@@ -181,7 +181,7 @@ def test_min_insync_replicas_must_be_a_number_at_the_controller_endpoint(control
 
 
 def test_an_invalid_min_insync_replicas_in_the_log_is_ignored(controller: LiveController) -> None:
-    """As a controller of Kafka's may have written it."""
+    """An Apache Kafka controller may have written such a value."""
     controller.write(ConfigRecord(BROKER, "", MIN_ISR, "many"))
     topic = controller.state.catalog.topic("a")
     assert topic is not None

@@ -1,4 +1,4 @@
-"""Rules: for how long a token lasts, who may renew it, what proves it, and when it is gone."""
+"""Lifetime, renewal, HMAC and expiry of delegation tokens."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules: all or nothing; every node has to know the level; metadata.version goes down only where nothing can be lost."""
+"""Feature updates: all or nothing, supported by every node, and metadata.version only goes down without loss."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules: the table of what a beat makes of a broker; what is written and in which order; who is silent is fenced, one after the other."""
+"""The state that a heartbeat leads to, the records in order, and the fencing of silent brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHUTDOWN, NOW = BrokerState.CONTROLLED_SHUTDOWN, BrokerState.SHUTDOWN_NOW
 
 
 def beat(controller: LiveController, broker_id: int, offset: int | None = None, **wants: Any) -> tuple[Beat, list[MetadataRecord]]:
-    """The answer, and what was written. By default the broker has read everything."""
+    """Return the response and the written records. By default the broker has caught up with all metadata."""
     epoch = controller.broker(broker_id).epoch
     before = len(controller.log)
     controller.state.sessions.touch(Contact(broker_id, epoch), controller.now_ms)

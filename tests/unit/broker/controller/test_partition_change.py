@@ -18,7 +18,7 @@ def place(broker: int) -> bytes:
 
 
 def partition(*replicas: int, isr: Collection[int] | None = None, leader: int | None = None, **fields: object) -> PartitionRegistration:
-    """Led by the first of its in-sync set, in epoch 7."""
+    """A partition with the first ISR member as leader, in epoch 7."""
     in_sync = replicas if isr is None else tuple(isr)
     leads = (in_sync[0] if in_sync else NO_LEADER) if leader is None else leader
     made = PartitionRegistration(replicas, tuple(map(place, replicas)), in_sync, leads, 7, 20)
@@ -158,7 +158,7 @@ def test_added_replicas_start_no_leader_epoch() -> None:
 
 
 def test_a_reduced_replica_set_waits_until_all_are_in_sync() -> None:
-    """[1, 2, 3, 4] becomes [3, 4] while only 1 and 3 are in sync: ended now, 3 would be alone."""
+    """[1, 2, 3, 4] becomes [3, 4] while only 1 and 3 are in sync: if completed now, the ISR would be 3 alone."""
     before = partition(3, 4, 1, 2, isr=[1, 3], removing_replicas=(1, 2))
     assert change(before) is None
     found = change(before, PartitionTarget(isr=[1, 3, 4]))

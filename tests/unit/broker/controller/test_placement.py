@@ -27,7 +27,7 @@ def cluster(*fenced: int, elr: bool = False) -> LiveController:
 
 
 def create(live: LiveController, *topics: NewTopic) -> tuple[Sequence[MetadataRecord], Sequence[Rejected | None]]:
-    """What was decided, which is carried out too."""
+    """Decide, apply the decision, and return it."""
     effects = create_topics(live.state.catalog, topics, Placement.in_cluster(live.state), lambda _: None, lambda: ID)
     live.run(effects)
     return effects.records, [created.error for created in effects.response]

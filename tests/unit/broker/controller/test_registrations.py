@@ -1,4 +1,4 @@
-"""Rules: the order of checks; whose epoch is what; what a former incarnation leaves; which features and directories a broker must have."""
+"""Registration of brokers and controllers: order of the checks, epochs, a former incarnation, features and directories."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ def test_a_new_incarnation_has_left_every_isr_and_leadership() -> None:
 
 
 def elr_scene() -> tuple[LiveController, int]:
-    """Broker 1 was the last in sync with broker 2, and is eligible; two replicas have to be in sync."""
+    """Broker 1 was in sync last, together with broker 2, and is in the ELR; min.insync.replicas is 2."""
     controller = LiveController(features={ELR_VERSION: 1})
     epoch = controller.run(decide(controller, registration()))
     controller.add_broker(2)

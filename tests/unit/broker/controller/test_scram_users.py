@@ -1,4 +1,4 @@
-"""Rules: a user is altered once in a request; what is kept of a password; which credentials there can be."""
+"""Altering SCRAM credentials: once per user and request, valid credentials, and what is stored."""
 
 from __future__ import annotations
 

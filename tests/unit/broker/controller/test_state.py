@@ -1,4 +1,4 @@
-"""Rules: the state changes by what is carried out alone; a new controller fences nobody for its own silence; settings by their levels."""
+"""The controller's state: it changes only by applied records; sessions after activation; precedence of configs."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_a_name_belongs_to_one_rule() -> None:
     faults = Faults([parse_rule("drop-ack:name=lost")])
     with pytest.raises(ValueError, match="there is a fault 'lost' already"):
         faults.add(parse_rule("swallow:name=lost"))
-    with pytest.raises(KeyError, match="there is no fault 'last'; there are lost"):
+    with pytest.raises(KeyError, match="there is no fault 'last'; loaded: lost"):
         faults.remove("last")
 
 

@@ -104,18 +104,18 @@ def test_every_action_says_what_it_does() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("lose", "unknown fault 'lose'; there are drop-request, drop-ack"),
+        ("lose", "unknown fault 'lose'; use one of drop-request, drop-ack"),
         ("drop-ack:api=Nothing", "no API 'Nothing'"),
-        ("drop-ack:share=2", "share is between 0 and 1"),
+        ("drop-ack:share=2", "share must be between 0 and 1"),
         ("drop-ack:share=x", "could not convert"),
-        ("throttle:ms=2147483648", "ms is at most 2147483647"),
+        ("throttle:ms=2147483648", "ms must be at most 2147483647"),
         ("drop-ack:seed=1.5", "invalid literal"),
-        ("drop-ack:shares=1", "unknown shares; there are api, client_id"),
-        ("drop-ack:times=-1", "times is not below 0"),
-        ("error:api=Produce", "it needs code"),
+        ("drop-ack:shares=1", "unknown shares; known are api, client_id"),
+        ("drop-ack:times=-1", "times must not be negative"),
+        ("error:api=Produce", "code=… is required"),
         ("error:code=OOPS", "no error code 'OOPS'"),
-        ("delay", "it needs ms"),
-        ("pause:step=nowhere", "step is one of prepared, marker, marked"),
+        ("delay", "ms=… is required"),
+        ("pause:step=nowhere", "step must be one of prepared, marker, marked"),
     ],
 )
 def test_what_cannot_be_read_is_refused_with_what_is_expected(text: str, says: str) -> None:

@@ -1,4 +1,4 @@
-"""The classic group, rule by rule: sync, heartbeat, leave, timeouts, and what is read back."""
+"""The classic group: sync, heartbeat, leave, timeouts and loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The group as records make it."""
+"""A consumer group built from records."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def test_the_most_requested_assignor_or_the_default_is_used() -> None:
 def commit_error(
     group: ConsumerGroup, member_id: str, epoch: int, *partitions: int, transactional: bool = False, knows_epochs: bool = True
 ) -> ErrorCode:
-    """What a commit of offsets of these partitions is told."""
+    """Return the error of an offset commit for these partitions."""
     wanted = [(T, partition) for partition in partitions or (0,)]
     return group.check_offset_commit(member_id, None, epoch, wanted, transactional=transactional, knows_epochs=knows_epochs)
 

@@ -1,4 +1,4 @@
-"""Members of the classic protocol in a consumer group. Every group here has one member of the new protocol, "new"."""
+"""Classic members of a consumer group. Every group here has one member of the consumer protocol, "new"."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def driver() -> GroupsDriver:
 
 
 def settled(driver: GroupsDriver) -> tuple[str, int]:
-    """A classic member with its half; its id and generation."""
+    """Let a classic member join and get half of the partitions; return its id and generation."""
     first = driver.joined()
     keeps = driver.beat("new", 2).assignment
     driver.beat("new", 2, owned=keeps)

@@ -1,4 +1,4 @@
-"""Every rule of ConsumerGroupHeartbeat, on a group without a broker."""
+"""ConsumerGroupHeartbeat on a group without a broker."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOIN: dict[str, Any] = {"topic_names": frozenset({"t"}), "rebalance_timeout_ms":
 
 
 def two_members(**config: Any) -> GroupsDriver:
-    """a has half of t; b waits until a has let go of the other half."""
+    """a has half of t; b waits until a has revoked the other half."""
     driver = GroupsDriver(**config)
     driver.join("a")
     driver.join("b")
@@ -26,7 +26,7 @@ def two_members(**config: Any) -> GroupsDriver:
 
 
 def stable_pair(driver: GroupsDriver) -> None:
-    """Both have their halves."""
+    """Both members have their halves."""
     keeps = driver.beat("a", 2).assignment
     assert keeps is not None
     driver.beat("a", 2, owned=keeps)

@@ -1,4 +1,4 @@
-"""The bytes are those that the serializers of Kafka 4.1.1 made."""
+"""The expected bytes were made by the serializers of Kafka 4.1.1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The groups and offsets of one partition: commits, fetches, deletions, expiry, and what a log that is read back gives."""
+"""The groups and offsets of one partition: commits, fetches, deletions, expiry and loading."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 class Driver:
-    """Plays the runtime: whatever is decided is in the log at once."""
+    """Stands in for the runtime: every decision is in the log at once."""
 
     def __init__(self, config: GroupsConfig | None = None) -> None:
         self.machine = GroupCoordinator(config or GroupsConfig())

@@ -1,4 +1,4 @@
-"""The records of `__consumer_offsets` against bytes that Apache Kafka 4.1.1's own classes wrote (MessageUtil)."""
+"""The records of `__consumer_offsets` against bytes written by Apache Kafka 4.1.1 (MessageUtil)."""
 
 from __future__ import annotations
 

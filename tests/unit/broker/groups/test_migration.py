@@ -1,4 +1,4 @@
-"""Groups that change their kind, with members and without."""
+"""Conversion of groups between the classic and the consumer protocol, with and without members."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ T = topic_id("t")
 
 
 def user_data_of(data: bytes) -> bytes:
-    """As it ends an assignment; null when there is none."""
+    """Return the assignor's own data as bytes at the end of an assignment; null if there is none."""
     return (len(data) if data else -1).to_bytes(4, "big", signed=True) + data
 
 
 def with_classic_pair(user_data: bytes = b"", **config: object) -> tuple[GroupsDriver, list[str]]:
-    """A stable classic group of two, each with half of t, and bytes of the assignor's own if it has any; the leader first."""
+    """A stable classic group of two members, each with half of t and the given assignor data; the leader first."""
     driver = GroupsDriver(**config)
     first = driver.joined()
     assert driver.classic_join(new_member_id="second") is None

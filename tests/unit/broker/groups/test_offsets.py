@@ -1,4 +1,4 @@
-"""Committed and pending offsets: what becomes visible when, and what is forgotten."""
+"""Committed and pending offsets: visibility and removal."""
 
 from __future__ import annotations
 

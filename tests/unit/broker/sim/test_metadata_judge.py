@@ -54,12 +54,12 @@ def test_nobody_may_ever_lead_where_the_minimum_in_sync_was_set_while_nobody_was
     ],
 )
 def test_that_nobody_may_ever_lead_is_a_violation_without_such_a_setting(records: list[MetadataRecord]) -> None:
-    with pytest.raises(Violation, match="t-0: nobody may ever lead"):
+    with pytest.raises(Violation, match="t-0: no replica can ever lead it"):
         check_step(NOBODY_IN_SYNC, after(*records))
 
 
 def test_a_partition_of_which_nobody_may_ever_lead_from_its_beginning_is_a_violation() -> None:
     made = made_of(level(30), FeatureLevelRecord(ELR_VERSION, 1), SET)
     new = PartitionRecord(0, TOPIC, [1], [], leader_epoch=0, partition_epoch=0, directories=[bytes(16)])
-    with pytest.raises(Violation, match="nobody may ever lead"):
+    with pytest.raises(Violation, match="no replica can ever lead it"):
         check_step(made, after(TopicRecord("t", TOPIC), new, image=made))

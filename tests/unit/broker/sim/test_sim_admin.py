@@ -1,4 +1,4 @@
-"""Who administers a simulated cluster: what it does where nobody may ever lead."""
+"""Who administers a simulated cluster: what it does where no replica can ever lead it."""
 
 from __future__ import annotations
 

@@ -110,11 +110,11 @@ def test_what_came_back_is_committed_anew_and_may_not_be_lost_by_a_clean_electio
     scene.second.leads(scene.decides([2], 2), b"e")
     scene.watch.look()
     scene.decides([2, 1], 2)
-    with pytest.raises(Violation, match=r"node 1 joins t-0 with a log up to 3; committed is up to 5"):
+    with pytest.raises(Violation, match=r"node 1 joins the ISR of t-0 with log end 3; committed is up to 5"):
         scene.watch.look()
     scene.second.replica.leads = False
     scene.first.leads(scene.decides([1], 1))
-    with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 5, without the committed \[1, 2, 3, 4\]"):
+    with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 5 without the committed \[1, 2, 3, 4\]"):
         scene.watch.look()
 
 
@@ -123,16 +123,16 @@ def test_what_both_logs_held_in_one_epoch_may_not_be_other_after_an_unclean_elec
     scene.both_have_one_record_and_the_second_goes_on_alone()
     scene.first.log = Replica(1).log
     scene.first.log.append(one_batch(b"other"), origin=Origin.CLIENT, leader_epoch=0, now_ms=NOW_MS)
-    with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2, without the committed \[0\]"):
+    with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2 without the committed \[0\]"):
         scene.the_first_is_elected_uncleanly()
 
 
 def test_nothing_may_be_lost_where_unclean_elections_are_not_allowed() -> None:
     scene = Scene(unclean=False)
     scene.both_have_one_record_and_the_second_goes_on_alone()
-    with pytest.raises(Violation, match=r"node 1 joins t-0 with a log up to 3; committed is up to 4"):
+    with pytest.raises(Violation, match=r"node 1 joins the ISR of t-0 with log end 3; committed is up to 4"):
         scene.the_first_is_elected_uncleanly()
-    with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2, without the committed \[1, 2, 3\]"):
+    with pytest.raises(Violation, match=r"node 1 leads t-0 in epoch 2 without the committed \[1, 2, 3\]"):
         scene.watch.look()
     assert scene.watch.lost_from(scene.first) == INT64_MAX
 
@@ -154,7 +154,7 @@ def test_a_follower_may_be_cut_below_what_it_had_committed_after_an_unclean_elec
     scene.second.follows(scene.first)
     scene.second.replica.high_watermark = 3
     scene.watch.look()
-    with pytest.raises(Violation, match=r"node 2: t-0 is cut at 1 in epoch 2, below its high watermark 3 of epoch 2, without an unclean"):
+    with pytest.raises(Violation, match=r"node 2: t-0 is truncated to 1 in epoch 2, below its high watermark 3 of epoch 2, without"):
         cut(scene, scene.second, 1, 2)
 
 

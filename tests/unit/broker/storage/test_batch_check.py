@@ -1,4 +1,4 @@
-"""Every rule of a produced batch, in Kafka's order and with its error code, and what of a good one is rewritten."""
+"""Validation of produced batches, in Kafka's order and with its errors, and the changes to valid ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of checkpoints, and what is not one."""
+"""The text format of checkpoints, and its errors."""
 
 from __future__ import annotations
 

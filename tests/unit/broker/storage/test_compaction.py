@@ -1,4 +1,4 @@
-"""What compaction keeps, rule by rule."""
+"""What compaction keeps and removes."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def clean_all(
     max_keys: int = 1000,
     end_offset: int | None = None,
 ) -> tuple[list[bytes], list[AbortedTxn]]:
-    """One whole pass: the batches, and the index entries still needed. Without `end_offset` the range goes on behind `log`."""
+    """Run one pass; return the batches and the index entries still needed. Without `end_offset` the range extends past `log`."""
     keys = OffsetMap(max_keys, aborted)
     for each in log:
         if not keys.add(each, read_header(each)):

@@ -1,4 +1,4 @@
-"""A disk whose first refusal is told."""
+"""File operations that report the first disk error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One suite for the real file system and for the fake that stands in for it; and the faults that only the fake has."""
+"""The same tests for the real file system and the simulated one, and the faults that only the latter has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flushing a partition's log, and a disk that refuses, at every call it can refuse."""
+"""Flushing a partition's log, and disk errors at every call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which epoch began where (reference 6.8)."""
+"""Leader epochs and their start offsets (reference 6.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleaning real logs: what stays readable, what is on disk, what a crash between any two steps leaves."""
+"""Cleaning of whole logs: readable records, files, and crashes between any two steps."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def decided(producer_id: int, *, committed: bool) -> bytes:
 
 
 def fill(log: PartitionLog, rounds: int = 20) -> dict[bytes, bytes | None]:
-    """Writes ten keys over and over in batches of five, so that segments roll; gives what is true in the end."""
+    """Write ten keys repeatedly in batches of five, so that segments roll; return the latest values."""
     truth: dict[bytes, bytes | None] = {}
     rng = random.Random(7)
     for i in range(rounds * 2):
@@ -76,7 +76,7 @@ def fill(log: PartitionLog, rounds: int = 20) -> dict[bytes, bytes | None]:
 
 
 def finish(cleaning: Cleaning) -> int:
-    """Runs a pass as its owner would, syncing the tickets."""
+    """Run a pass as its owner would, with the syncs."""
     while True:
         try:
             ticket = next(cleaning)
@@ -87,7 +87,7 @@ def finish(cleaning: Cleaning) -> int:
 
 
 def content(log: PartitionLog, isolation: Isolation = Isolation.READ_UNCOMMITTED) -> dict[bytes | None, bytes | None]:
-    """What a consumer that starts at the beginning believes at the end."""
+    """Return the values that a consumer has after reading from the beginning."""
     found: dict[bytes | None, bytes | None] = {}
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -297,7 +297,7 @@ class Crash(Exception):
 
 
 class DyingFiles(Files):
-    """Ends the process at the n-th step that changes names."""
+    """Ends the process at the n-th step that renames or removes files."""
 
     def __init__(self, steps: int) -> None:
         self.left = steps

@@ -1,4 +1,4 @@
-"""Which log is cleaned, and what is remembered of it."""
+"""The choice of the log to clean, and the checkpoint."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def fill(log: PartitionLog, batches: int) -> None:
 
 
 def manager_of(cleaned: dict[Key, int], saved: list[dict[Key, int]] | None = None) -> LogCleanerManager:
-    """Saves what it is to remember in `saved`."""
+    """Stores its checkpoint in `saved`."""
     return LogCleanerManager(cleaned, lambda: lambda: (saved if saved is not None else []).append(dict(cleaned)))
 
 

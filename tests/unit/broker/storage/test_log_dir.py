@@ -1,4 +1,4 @@
-"""A data directory: its lock, its identity, its checkpoints, its partitions across stops of every kind."""
+"""A data directory: lock, identity, checkpoints, and partitions over every kind of stop."""
 
 from __future__ import annotations
 

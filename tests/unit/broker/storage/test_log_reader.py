@@ -1,4 +1,4 @@
-"""Reading where the disk has changed what was written: an error that names damage, never bytes that cannot be a batch."""
+"""Reading damaged logs gives an error with the position, never bytes that cannot be a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A new partition is in memory alone until something is to be kept in it: what works without a directory, and how one is made."""
+"""A new partition has no files until its first write: operations without a directory, and creating it."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ MEMBER = {"process.roles": "broker", "node.id": "1", "controller.quorum.bootstra
 
 
 def opened_by_a_member(files: MemoryFiles) -> LogDir:
-    """A directory that is formatted where it was not."""
+    """Return a directory, formatted if it was not."""
     path, settings = Path("/data"), load({**MEMBER, "listener.security.protocol.map": "C:PLAINTEXT,PLAINTEXT:PLAINTEXT"}, {}, None).settings
     if not files.exists(path):
         files.make_dir(path)
@@ -179,7 +179,7 @@ def opened_by_a_member(files: MemoryFiles) -> LogDir:
 
 
 def test_a_cluster_brokers_partition_metadata_is_durable_before_its_first_record() -> None:
-    """A directory that does not would be a stray of the cluster, whatever is left of its records."""
+    """A directory without it would be stray in the cluster, even with records."""
     files = MemoryFiles()
     log = opened_by_a_member(files).create_log("topic", 0, TOPIC_ID, LogConfig())
     assert not files.exists(Path("/data/topic-0"))

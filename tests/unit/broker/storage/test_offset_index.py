@@ -1,4 +1,4 @@
-"""Where to begin looking for an offset, and which offset a position stands for."""
+"""Lookups in the offset index by offset and by position."""
 
 from __future__ import annotations
 

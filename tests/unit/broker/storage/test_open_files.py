@@ -1,4 +1,4 @@
-"""How many segments are open at once."""
+"""The limit of open segments."""
 
 from __future__ import annotations
 

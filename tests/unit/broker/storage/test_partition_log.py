@@ -299,7 +299,7 @@ def test_the_special_timestamps_mean_kafkas_offsets(box: LogBox) -> None:
 
 
 def test_the_largest_timestamp_is_known_while_its_segment_exists(tmp_path: Path) -> None:
-    """Also of a record that DeleteRecords has taken, as in Kafka."""
+    """Also for a record that DeleteRecords has removed, as in Kafka."""
     box = LogBox(tmp_path / "topic-0", LogConfig(index_interval_bytes=0))
     for first in (1000, 5000, 2000, 3000, 1000):
         box.append(batch(count=3, timestamp=first))

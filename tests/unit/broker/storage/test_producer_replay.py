@@ -1,4 +1,4 @@
-"""A producer's window of five, read back from the log: what is not there any more, or was never of the window, stays unknown."""
+"""Restoring a producer's last five batches from the log; deleted or older batches stay unknown."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def five(box: LogBox, *, between: int = 0, first: int = 0, epoch: int = 0) -> li
 
 
 def again(box: LogBox, *sequences: int, epoch: int = 0) -> list[int | ErrorCode]:
-    """What a retry of each is answered: the offset of the original, or the error."""
+    """Return the result of retrying each batch: the original offset, or the error."""
     answers: list[int | ErrorCode] = []
     for sequence in sequences:
         try:

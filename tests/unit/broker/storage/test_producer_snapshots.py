@@ -1,4 +1,4 @@
-"""Snapshot files: what is read back, which are kept. The rules they serve are in tests/scenario/test_idempotence_rules.py."""
+"""Producer snapshot files: restoring and keeping. The rules are tested in tests/scenario/test_idempotence_rules.py."""
 
 from __future__ import annotations
 

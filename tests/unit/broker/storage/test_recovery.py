@@ -1,4 +1,4 @@
-"""What a start makes of what a crash, a disk or a hand left behind: what is good stays, what is not is named."""
+"""Recovery at the start after a crash, disk damage or manual changes: valid data is kept, damage is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which segments go (reference 6.4). What becomes of them is in test_partition_log.py."""
+"""The choice of segments to delete (reference 6.4). Their deletion is tested in test_partition_log.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One segment: when it is full, what its indexes note, how it finds a batch, how it is cut."""
+"""One segment: rolling, indexes, searching and truncating."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Segments by offset."""
+"""The list of segments by offset."""
 
 from __future__ import annotations
 

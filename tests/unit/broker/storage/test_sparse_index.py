@@ -1,4 +1,4 @@
-"""Entries in memory and their file: growing, cutting, saving, loading what Kafka or a crash left."""
+"""Index entries in memory and in their file: append, truncate, save, and load after Kafka or a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From which offset on to look for a timestamp."""
+"""Lookups in the time index."""
 
 from __future__ import annotations
 

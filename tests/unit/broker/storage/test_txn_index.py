@@ -1,4 +1,4 @@
-"""Aborted transactions of a segment: what a fetch gets of them, and their file."""
+"""The aborted transactions of a segment: lookups for a fetch, and their file."""
 
 from __future__ import annotations
 

@@ -41,13 +41,13 @@ def test_a_broker_that_asks_nobody_says_which_setting_is_missing(tmp_path: Path)
 
 def test_a_role_that_would_allow_nothing_is_refused(tmp_path: Path) -> None:
     with RunningBroker(tmp_path / "data", GUARDED) as broker:
-        with pytest.raises(KeyError, match="there is no operation 'read'; there are ALL, READ, WRITE"):
+        with pytest.raises(KeyError, match="there is no operation 'read'; use one of ALL, READ, WRITE"):
             broker.acls.allow("User:ann", "read", topic="orders")
-        with pytest.raises(TypeError, match="which operations"):
+        with pytest.raises(TypeError, match="one or more operations"):
             broker.acls.allow("User:ann", topic="orders")
-        with pytest.raises(TypeError, match="tpoic is none"):
+        with pytest.raises(TypeError, match="not for tpoic"):
             broker.acls.deny("User:ann", "READ", tpoic="orders")
-        with pytest.raises(TypeError, match="topic, group is none"):
+        with pytest.raises(TypeError, match="not for topic, group"):
             broker.acls.allow("User:ann", "READ", topic="orders", group="g")
         broker.acls.allow("User:ann", "TWO_PHASE_COMMIT", transactional_id="tx")
         broker.acls.allow("User:ann", "IDEMPOTENT_WRITE")

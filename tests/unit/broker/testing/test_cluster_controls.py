@@ -40,7 +40,7 @@ def test_what_the_controller_refuses_is_raised(cluster: InProcessCluster) -> Non
     with pytest.raises(Rejected) as refused:
         cluster.topics.create("once")
     assert refused.value.code == ErrorCode.TOPIC_ALREADY_EXISTS
-    with pytest.raises(RuntimeError, match="ask the cluster"):
+    with pytest.raises(RuntimeError, match="use the cluster"):
         cluster.brokers[1].topics.create("mine")
 
 

@@ -17,7 +17,7 @@ def cluster() -> Iterator[InProcessCluster]:
 
 def test_what_never_holds_is_told(cluster: InProcessCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ottla.broker.testing.broker_thread.PATIENCE_S", 0.05)
-    with pytest.raises(TimeoutError, match="waited in vain until it rains"):
+    with pytest.raises(TimeoutError, match="waiting until it rains"):
         cluster.wait_until(lambda: False, "it rains")
     monkeypatch.undo()
     with pytest.raises(KeyError):

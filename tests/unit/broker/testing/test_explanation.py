@@ -26,7 +26,7 @@ def test_the_story_tells_every_attempt_and_the_reason() -> None:
         in text
     )
     assert "2. 00:00:00.000 client app on connection 1 sent 1 record to t-0 (no producer id): appended at 1, acknowledged" in text
-    assert "switch idempotence on" in text
+    assert "enable idempotence" in text
 
 
 def test_an_acknowledgement_that_is_held_back_is_not_told_as_seen() -> None:
@@ -64,7 +64,7 @@ def test_what_became_of_each_attempt_is_said() -> None:
         send(b"a", -1, seen=False),
     )
     text = explain([Anomaly("missing", "a was expected", sends=attempts)], ["crc: t-0@0 wrong checksum"])
-    for said in ("refused, NOT_LEADER_OR_FOLLOWER (fault moved)", "taken without an answer (acks=0)", "never handled", "crc: t-0@0"):
+    for said in ("refused, NOT_LEADER_OR_FOLLOWER (fault moved)", "sent without a response (acks=0)", "never handled", "crc: t-0@0"):
         assert said in text
 
 
@@ -74,5 +74,5 @@ def test_records_that_were_sent_together_are_told_once() -> None:
     alone = [stored(b"x", 6), stored(b"x", 7), stored(b"y", 8), stored(b"y", 9)]
     text = explain(judge(Observations(together, (), [*logs, *alone], by_value)))
     assert "5 duplicate" in text
-    assert text.count("is 2 times readable") == 3, "a stands for b and c; x and y were sent by nobody known, each by itself"
-    assert "a is 2 times readable: t-0@0, t-0@3 (and 2 more records of the same sends)" in text
+    assert text.count("is readable 2 times") == 3, "a stands for b and c; x and y were sent by nobody known, each by itself"
+    assert "a is readable 2 times: t-0@0, t-0@3 (and 2 more records of the same sends)" in text

@@ -48,7 +48,7 @@ def test_a_history_that_is_full_says_that_it_is_not_complete(monkeypatch: pytest
         assert broker.history.complete
         produce(client, "t", b"large" * 20)
         assert not broker.history.complete
-        with pytest.raises(RuntimeError, match="first 256 MiB"):
+        with pytest.raises(RuntimeError, match="limited to 256 MiB"):
             broker.assert_exactly_once()
 
 

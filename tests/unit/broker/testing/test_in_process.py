@@ -123,7 +123,7 @@ def test_settings_may_be_numbers() -> None:
 def test_what_needs_a_running_broker_says_so(tmp_path: Path, asks: Callable[[InProcessBroker], object]) -> None:
     broker = InProcessBroker(tmp_path / "data")
     for _ in range(2):
-        with pytest.raises(RuntimeError, match="the broker does not run: start it first"):
+        with pytest.raises(RuntimeError, match="the broker is not running: start it first"):
             asks(broker)
         broker.start().stop()
 

@@ -100,8 +100,8 @@ def test_a_directory_of_somebody_elses_stays_and_a_marker_without_names_is_refus
         """,
     )
     result.assert_outcomes(passed=1, errors=2)
-    result.stdout.fnmatch_lines(["*UsageError: @pytest.mark.ottla takes names only*"])
-    result.stdout.fnmatch_lines(["*UsageError: @pytest.mark.ottla: ottla_broker takes no brokers=; it takes data_dir, settings, faults, *"])
+    result.stdout.fnmatch_lines(["*UsageError: @pytest.mark.ottla takes keyword arguments only*"])
+    result.stdout.fnmatch_lines(["*UsageError: @pytest.mark.ottla: ottla_broker has no argument brokers; it has data_dir, settings, *"])
     assert (suite.path / "mine" / "meta.properties").exists()
 
 

@@ -185,7 +185,7 @@ def test_an_added_partition_is_not_written_again() -> None:
 @pytest.mark.parametrize("state", PREPARED)
 @pytest.mark.parametrize("producer", [(PID, 4), (PID, 3), (99, 0)])
 def test_no_partition_is_added_during_marker_writes(state: TxnState, producer: tuple[int, int]) -> None:
-    """Whoever asks: after a rotation the rightful producer comes with an id that is not in force yet."""
+    """For any caller: after a rotation the valid producer has an id that is not current yet."""
     assert add(txn(state), A, producer=producer) == Decision(CONCURRENT)
 
 
@@ -342,7 +342,7 @@ def test_an_abort_without_a_transaction_rotates_at_the_last_epoch() -> None:
 
 
 def test_a_delayed_commit_ends_the_next_transaction_in_version_1_and_is_refused_in_version_2() -> None:
-    """The hole that KIP-890 closes."""
+    """The gap that KIP-890 closes."""
     first = txn(TxnState.ONGOING)
     for version, error in [(0, OK), (2, FENCED)]:
         done = end(first, version, True).write

@@ -86,7 +86,7 @@ def test_records_are_told_apart_by_value_key_or_field(by: str, value: bytes | No
 
 @pytest.mark.parametrize("by", ["", "values", "json", "json:", "key:x"])
 def test_an_identity_that_does_not_exist_is_refused(by: str) -> None:
-    with pytest.raises(ValueError, match="tells no records apart"):
+    with pytest.raises(ValueError, match="identifies no records"):
         identity_of(by)
 
 
@@ -95,7 +95,7 @@ def test_giving_up_and_overdue_are_unfinished(played: Stage) -> None:
     try:
         played.ending = Ending(gave_up=True, restarts=3, failures=["instance 1 ended with exit code 1: no"])
         (found,) = breaches(played, expecting(ALL), by_value)
-        assert (found.guarantee, found.says) == (Guarantee.FINISHED, "it failed 4 times and was not started again")
+        assert (found.guarantee, found.says) == (Guarantee.FINISHED, "it failed 4 times and was not restarted again")
         assert "exit code 1" in found.explanation
         played.ending = Ending(overdue=True)
         assert named(breaches(played, expecting(ALL), by_value)) == [(Guarantee.FINISHED, "it did not end within 30 s")]
@@ -113,10 +113,10 @@ def consumer(*lines: str) -> Program:
     [
         (("in-0", "in-1"), []),
         (("in-0",), [(Guarantee.COMPLETE, "1 effects are missing")]),
-        (("in-0", "in-1", "in-1"), [(Guarantee.ONCE, "1 effects are there twice, 0 should not be")]),
+        (("in-0", "in-1", "in-1"), [(Guarantee.ONCE, "1 effects occur twice, 0 are unexpected")]),
         (
             ("in-0", "aborted-7"),
-            [(Guarantee.COMPLETE, "1 effects are missing"), (Guarantee.ONCE, "0 effects are there twice, 1 should not be")],
+            [(Guarantee.COMPLETE, "1 effects are missing"), (Guarantee.ONCE, "0 effects occur twice, 1 are unexpected")],
         ),
     ],
 )

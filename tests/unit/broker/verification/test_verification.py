@@ -31,10 +31,10 @@ def test_the_calm_run_comes_first_and_what_does_not_apply_is_not_run(tmp_path: P
 @pytest.mark.parametrize(
     ("mode", "why"),
     [
-        ("nothing", "wrote no record"),
+        ("nothing", "wrote no readable record"),
         ("fails", "no such luck"),
-        ("alike", "what tells them apart"),
-        ("varying", "two runs without faults give different records"),
+        ("alike", "what identifies them"),
+        ("varying", "two runs without faults produce different records"),
     ],
 )
 def test_what_cannot_be_judged_is_said(tmp_path: Path, mode: str, why: str) -> None:
@@ -50,9 +50,9 @@ def test_a_program_that_hangs_without_faults_cannot_be_judged(tmp_path: Path) ->
 
 def test_effects_that_cannot_be_told_apart_cannot_be_judged(tmp_path: Path) -> None:
     words = program("consumer")
-    with pytest.raises(CannotVerify, match="effects are there twice"):
+    with pytest.raises(CannotVerify, match="effects occur twice"):
         list(verification(tmp_path, program("consumer", result=["printf", "done\\ndone\\n"]), "lost-ack").run())
-    with pytest.raises(CannotVerify, match="told no effects"):
+    with pytest.raises(CannotVerify, match="reported no effects"):
         list(verification(tmp_path / "none", Program(words.command, words.role, records=40), "lost-ack").run())
 
 

@@ -49,5 +49,5 @@ def test_a_refusal_that_no_retry_heals_is_told(verifier_client: VerifierClient) 
 
 
 def test_where_nobody_is_there_it_is_an_error_of_the_connection() -> None:
-    with pytest.raises(ConnectionError, match="no broker is there"):
+    with pytest.raises(ConnectionError, match="no broker is up"):
         VerifierClient(list).leader("t", 0)()

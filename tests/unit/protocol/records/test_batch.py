@@ -72,7 +72,7 @@ def test_the_last_sequence_wraps_to_zero_and_is_absent_without_a_base() -> None:
 
 
 def test_a_header_cut_short_is_corrupt() -> None:
-    with pytest.raises(CorruptBatch, match="60 are there"):
+    with pytest.raises(CorruptBatch, match="only 60 are left"):
         read_header(BATCH[:60])
 
 

@@ -79,7 +79,7 @@ def test_of_a_batch_of_very_many_records_those_asked_for_are_opened_and_beyond_a
     assert ([row["value"]["text"] for row in page["records"]], len(opened)) == (["497", "498", "499"], 3)
     monkeypatch.setattr(records, "OPENED_RECORDS", 499)
     page = room.read("records", topic="many", partition=0, offset=-3)
-    assert [row["problem"] for row in page["records"]] == ["500 records in one batch are more than the 499 that are opened here"]
+    assert [row["problem"] for row in page["records"]] == ["the batch has 500 records; the console opens batches of at most 499"]
 
 
 def test_an_answer_ends_when_it_is_large_or_took_long_and_the_next_goes_on(room: Console, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -352,21 +352,22 @@ def test_a_broker_by_itself_is_its_own_cluster_and_tells_what_was_made(room: Con
         found["node_id"],
     )
     assert row["leads"] == row["replicas"] > 0
-    assert (found["events"][0]["about"], found["events"][0]["told"]) == ("made", "was made")
+    assert (found["events"][0]["about"], found["events"][0]["told"]) == ("made", "was created")
 
 
 @pytest.mark.parametrize(
     ("records", "told"),
     [
         ([PartitionChangeRecord(0, ID, leader=2, isr=[2])],
-         [("election", "is led by 2 after 1", False), ("in-sync", "in sync: 2, after 1 2", True)]),
-        ([PartitionChangeRecord(0, ID, leader=-1)], [("election", "is led by nobody after 1", True)]),
+         [("election", "is led by 2 after 1", False), ("in-sync", "ISR: 2, after 1 2", True)]),
+        ([PartitionChangeRecord(0, ID, leader=-1)], [("election", "has no leader after 1", True)]),
         ([PartitionChangeRecord(0, ID, leader=-1), PartitionChangeRecord(0, ID, leader=2, isr=[2], leader_recovery_state=1)],
-         [("election", "is led by nobody after 1", True), ("election", "is led by 2 after nobody, without all that was committed", True),
-          ("in-sync", "in sync: 2, after 1 2", True)]),
-        ([PartitionChangeRecord(0, ID, isr=[1, 2, 3])], [("in-sync", "in sync: 1 2 3, after 1 2", False)]),
-        ([BrokerRegistrationChangeRecord(3, 1, fenced=1)], [("broker", "is fenced: no word came from it", True)]),
-        ([BrokerRegistrationChangeRecord(3, 1, fenced=-1)], [("broker", "serves", False)]),
+         [("election", "has no leader after 1", True),
+          ("election", "is led by 2 after no leader, elected uncleanly: committed records may be lost", True),
+          ("in-sync", "ISR: 2, after 1 2", True)]),
+        ([PartitionChangeRecord(0, ID, isr=[1, 2, 3])], [("in-sync", "ISR: 1 2 3, after 1 2", False)]),
+        ([BrokerRegistrationChangeRecord(3, 1, fenced=1)], [("broker", "was fenced: its heartbeats stopped", True)]),
+        ([BrokerRegistrationChangeRecord(3, 1, fenced=-1)], [("broker", "was unfenced", False)]),
         ([UnregisterBrokerRecord(3, 1)], [("broker", "was unregistered", True)]),
         ([RemoveTopicRecord(ID)], [("topic", "was deleted", False)]),
     ],

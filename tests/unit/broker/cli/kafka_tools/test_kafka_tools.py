@@ -78,7 +78,7 @@ def test_topics_are_created_described_changed_and_deleted(tool: Tool) -> None:
 
 def test_a_mistake_in_the_options_is_exit_code_1(tool: Tool) -> None:
     assert "exactly one action" in tool("kafka-topics")[2]
-    assert "there is no ZooKeeper here" in tool("kafka-topics", "--list", "--zookeeper", "z:2181")[2]
+    assert "Ottla does not use ZooKeeper" in tool("kafka-topics", "--list", "--zookeeper", "z:2181")[2]
     assert tool("kafka-topics", "--list", "--if-exists")[2].startswith('Option "[if-exists]" can\'t be used with option "[list]"\n')
     for options in (["--create"], ["--alter", "--topic", "x"], ["--list", "--no-such-option"], ["--describe", "--partitions", "2"]):
         assert tool("kafka-topics", *options)[0] == 1
@@ -270,7 +270,7 @@ def test_lines_become_records_with_headers_and_nulls_and_records_lines() -> None
     assert reader.record("h1:v1,h2:NULL\tkey\tNULL", 1) == (b"key", None, [("h1", b"v1"), ("h2", None)])
     with pytest.raises(Exception, match="No key separator found on line number 7: 'no-key'"):
         LineReader({"parse.key": "true"}).record("no-key", 7)
-    with pytest.raises(Exception, match="is a class of Java"):
+    with pytest.raises(Exception, match="is a Java class"):
         Formatter({"value.deserializer": "com.example.Mine"})
 
 

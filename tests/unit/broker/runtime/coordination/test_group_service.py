@@ -32,7 +32,7 @@ from tests.support.memory_partition import MemoryPartition
 
 
 class Place:
-    """One partition of the offsets topic, a clock moved by hand, and services that come and go over it."""
+    """One partition of the offsets topic, a virtual clock, and services that are started and stopped over it."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -369,7 +369,7 @@ async def test_a_damaged_batch_disables_only_its_partitions_groups(place: Place,
 
 
 def beat(place: Place, epoch: int = 0) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
-    """A heartbeat of the one member of a consumer group."""
+    """Send a heartbeat of a consumer group's only member."""
     first: dict[str, Any] = {"rebalance_timeout_ms": 1_000, "topic_names": frozenset({"t"}), "owned": {}} if epoch == 0 else {}
     return place.service.consumer_heartbeat(Heartbeat(group_id="g", member_id="m", epoch=epoch, **first))
 

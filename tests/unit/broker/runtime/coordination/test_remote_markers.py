@@ -29,7 +29,7 @@ MARKER = TxnMarker(7, 5, True, 9, 2)
 
 
 class Scene(BrokerOne):
-    """`codes` are what the others answer for a partition; `held` keeps their answers back."""
+    """`codes` are the other brokers' errors for a partition; `held` delays their responses."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -25,7 +25,7 @@ PLACES = frozenset({A, B})
 
 
 class Here:
-    """The transactions of this broker: it knows none of them."""
+    """This broker's own transactions: there are none."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []

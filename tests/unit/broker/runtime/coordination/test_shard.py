@@ -1,4 +1,4 @@
-"""Decide, append, apply, reply when durable: with a machine that counts, and with the groups' own records when a log is read back."""
+"""Decide, append, apply, respond when durable: with a counting state machine, and with the groups' own records when loading."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The partitions of an internal topic by leader epoch: elected, read back, asked, resigned."""
+"""The shards of an internal topic by leader epoch: elected, loaded, asked, resigned."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _decode(_: object, value: Any) -> str | None:
 
 
 class Place:
-    """A topic of two partitions, of which any may be missing, and what its shards told."""
+    """A topic of two partitions, any of which may be missing, and the events of its shards."""
 
     def __init__(self) -> None:
         self.partitions: dict[int, Any] = {0: MemoryPartition(), 1: MemoryPartition()}

@@ -1,4 +1,4 @@
-"""Markers over partitions that refuse, wait, or go away."""
+"""Sending markers to partitions that refuse, delay or disappear."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ A, B, OFFSETS = ("a", 0), ("b", 0), ("__consumer_offsets", 3)
 
 @dataclass
 class Place:
-    """Partitions that do as they are told, and a clock moved by hand."""
+    """Scripted partitions and a virtual clock."""
 
     refusals: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     slow: set[TopicPartition] = field(default_factory=set)
@@ -57,7 +57,7 @@ class Place:
         self.completion.begin(self, txn, decided)
 
     def write(self, txn: Transaction) -> None:
-        """Home of the transaction: only its end is written here."""
+        """The transaction's own partition: only the completion is written here."""
         assert txn.state is TxnState.COMPLETE_COMMIT
         self.done += 1
         if not self.can_complete:

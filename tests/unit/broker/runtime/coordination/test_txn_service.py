@@ -1,4 +1,4 @@
-"""The transaction service over a real data directory in memory: time, restarts, refusing disks, slow disks."""
+"""The transaction service over a data directory in memory: time, restarts, failing and slow disks."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ async def test_a_failed_write_of_the_completion_is_retried(opened: TxnDir, files
 
 
 async def test_a_producer_id_rotation_survives_a_kill(opened: TxnDir, tmp_path: Path, files: MemoryFiles) -> None:
-    """The producer heard of its next id; the kill comes before the transaction is complete."""
+    """The producer got its next id; the kill comes before the transaction is complete."""
     opened.init()
     (shard,) = opened.txns.shards.serving()
     shard.append([TxnRecord("tx", opened.transaction()._replace(producer_epoch=32_766))])

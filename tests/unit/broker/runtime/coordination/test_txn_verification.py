@@ -30,13 +30,13 @@ Verified = dict[tuple[str, int], ErrorCode]
 
 
 async def a_turn(ms: int) -> None:
-    """As long a pause as these tests need."""
+    """Wait as long as these tests need."""
     assert ms == limits.ADD_PARTITIONS_RETRY_MS
     await asyncio.sleep(0)
 
 
 class Coordinator:
-    """One transaction; `answers` are what the next additions are told, then NONE."""
+    """One transaction; `answers` are the results of the next additions, then NONE."""
 
     def __init__(self) -> None:
         self.added: set[tuple[str, int]] = set()
@@ -88,7 +88,7 @@ def a_batch(sequence: int = 0) -> bytes:
 
 
 def write(scene: PartitionScene, index: int, sequence: int = 0) -> None:
-    """A batch of the transaction; it is open in the partition from now on."""
+    """Append a batch of the transaction, which makes it open in the partition."""
     append_verified(scene.partitions.get("t", index), a_batch(sequence))
 
 
@@ -101,7 +101,7 @@ def refused(verdicts: Verdicts) -> Verified:
 
 
 def verify(verification: TxnVerification, writer: Writer, scene: PartitionScene, *indexes: int) -> Verified:
-    """What is refused, by a verification that need not wait; all else may be appended."""
+    """Return the refused partitions of a verification without a wait; the others may be appended."""
     answer = verification.verify(writer, batches(scene, *indexes))
     assert isinstance(answer, dict)
     return refused(answer)

@@ -1,4 +1,4 @@
-"""What clients are told over a socket is in `tests/wire/test_in_a_cluster.py`."""
+"""The cluster as a broker presents it; the responses over a socket are tested in `tests/wire/test_in_a_cluster.py`."""
 
 from __future__ import annotations
 

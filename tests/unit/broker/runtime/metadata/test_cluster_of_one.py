@@ -1,4 +1,4 @@
-"""A node of its own decides as a cluster's controller does, for one broker."""
+"""A standalone node decides as a cluster's controller does, for one broker."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from tests.support.topic_dirs import TopicDir
 
 
 def noting(catalog: Catalog, applied: list[MetadataRecord]) -> None:
-    """Note what is applied, in order."""
+    """Record what is applied, in order."""
     apply = catalog.apply
 
     def apply_and_note(records: Iterable[MetadataRecord]) -> ImageChanges:

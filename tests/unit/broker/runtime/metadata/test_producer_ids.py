@@ -13,7 +13,7 @@ SIZE = 20
 
 
 class Blocks:
-    """A controller that gives blocks of twenty when the test lets it."""
+    """A controller that allocates blocks of twenty when the test lets it."""
 
     def __init__(self) -> None:
         self.asked = 0

@@ -1,4 +1,4 @@
-"""What a member of a cluster makes of the metadata that it is told (`Publisher.take`)."""
+"""How a cluster broker applies the metadata that it receives (`Publisher.take`)."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ async def test_many_elections_are_applied_and_reverted(member: MemberDir) -> Non
 
 
 class Turns:
-    """What others see of the member's partitions while it is told something: a look in each turn of the loop."""
+    """Observes the broker's partitions in each turn of the event loop while it applies a change."""
 
     def __init__(self, member: MemberDir) -> None:
         self.looks: list[dict[Place, bool]] = []

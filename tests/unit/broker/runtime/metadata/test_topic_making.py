@@ -13,7 +13,7 @@ from tests.support.simulation import settle
 
 
 class Making:
-    """Creates when it is told to."""
+    """Creates topics when the test lets it."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []

@@ -31,7 +31,7 @@ ID = b"\x07" * 16
 
 
 class Told:
-    """Broker 2, whose directory is `OWN`, and a controller that answers as the test says."""
+    """Broker 2 with directory `OWN`, and a scripted controller."""
 
     def __init__(self) -> None:
         self.clock, self.timers, self.catalog = VirtualClock(), Timers(), Catalog()

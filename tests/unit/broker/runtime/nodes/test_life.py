@@ -31,7 +31,7 @@ EPOCH, DIRECTORY, INTERVAL = 12, b"\x10" * 16, 2_000
 
 
 class Living(LinkedPlace):
-    """A broker's life, and a controller that registers it at offset 12, where it answers at all."""
+    """A broker's life, and a controller that registers it at offset 12 if it responds at all."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -61,7 +61,7 @@ class Living(LinkedPlace):
         return self
 
     async def run(self) -> Living:
-        """Until the broker runs."""
+        """Wait until the broker is running."""
         await self.start()
         self.published_offset = EPOCH
         await self.pass_ms(10)
@@ -227,7 +227,7 @@ async def test_no_requests_are_sent_after_a_stop(living: Living) -> None:
 
 
 async def test_a_registration_contains_listeners_features_and_directory(tmp_path: Path) -> None:
-    """KIP-966, scenario 35: a directory that was not stopped cleanly tells no epoch, by which the controller knows."""
+    """KIP-966, scenario 35: a directory without a clean stop reports no epoch, so that the controller can tell."""
     settings = BrokerSettings(node_id=5, broker_rack="east", cluster_id="cluster", broker_heartbeat_interval_ms=7)
     for epoch in (-1, 12):
         log_dir = LogDir.open(tmp_path, settings, 0)

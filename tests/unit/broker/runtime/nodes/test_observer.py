@@ -1,4 +1,4 @@
-"""The observer of the cluster's metadata against a quorum in memory; against a real Kafka: tests/scenario/test_kafka_metadata.py."""
+"""The metadata observer against a quorum in memory; against Apache Kafka: tests/scenario/test_kafka_metadata.py."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ async def test_no_connection_is_opened_to_an_unknown_broker() -> None:
 
 
 class Requests:
-    """What was asked of each broker, answered when the test says so."""
+    """The requests to each broker, answered when the test lets it."""
 
     def __init__(self) -> None:
         self.batches: Batches[int, str] = Batches(self._ask)

@@ -30,7 +30,7 @@ SERVED = {ApiKey.CREATE_TOPICS: (2, 7), ApiKey.ENVELOPE: (0, 0), ApiKey.ALLOCATE
 
 
 class Member(LinkedPlace):
-    """A broker, number 7 of epoch 42, whose controller answers with `answers`, one after the other."""
+    """Broker 7 with epoch 42, whose controller responds with `answers` in order."""
 
     async def begin(self, *answers: Any, **settings: str) -> RemoteTopics:
         left = list(answers)

@@ -1,4 +1,4 @@
-"""When this node makes snapshots of its own; what is in one is what it would read itself."""
+"""When this node writes snapshots, and that a snapshot equals the log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decisions, and when they are answered."""
+"""Decisions of the controller, and the time of their responses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Decided:
         self.controller = ActiveController(state, voter, self.scene.failures.append)
 
     def set(self, value: str) -> asyncio.Task[str | None]:
-        """A setting that is answered with what it was before."""
+        """Set a config and return its previous value."""
 
         def decide(state: ControllerState) -> Effects[MetadataRecord, str | None]:
             return Effects([ConfigRecord(2, "t", "name", value)], state.catalog.configs(2, "t").get("name"))

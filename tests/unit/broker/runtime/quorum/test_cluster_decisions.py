@@ -1,4 +1,4 @@
-"""Topics and settings of a cluster, asked of its brokers, decided by its controller."""
+"""Topics and configs of a cluster, requested by its brokers and decided by its controller."""
 
 from __future__ import annotations
 

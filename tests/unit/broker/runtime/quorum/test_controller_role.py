@@ -1,4 +1,4 @@
-"""What a controller does by itself."""
+"""The controller's periodic work."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_broker_is_fenced_when_its_session_expires() -> None:
 
 
 def fenced_from_now_on(cluster: OwnedCluster) -> set[int]:
-    """Brokers that are fenced at any moment after this one."""
+    """Return the brokers that are fenced at any time from now on."""
     fenced: set[int] = set()
 
     def look(published: Published) -> None:

@@ -1,4 +1,4 @@
-"""What strangers are told who would vote, lead or join."""
+"""The responses to other nodes that want to vote, lead or join."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the leader of a quorum of one answers to those who read its log."""
+"""The leader of a quorum of one answers fetches of its log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one voter of a quorum: its elections, and when what it appends is committed."""
+"""The only voter of a quorum: its elections and commits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who would change the voters of a quorum of one, and is told why not; the checks before are compared with Kafka's in the differential."""
+"""Refusals of voter changes in a quorum of one; the preceding checks are compared with Kafka's in the differential."""
 
 from __future__ import annotations
 

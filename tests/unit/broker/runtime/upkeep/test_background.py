@@ -23,7 +23,7 @@ from tests.support.partition_logs import PartitionScene, one_batch
 
 
 class WatchedFiles(Files):
-    """Remembers which threads waited for the disk."""
+    """Records which threads waited for the disk."""
 
     def __init__(self) -> None:
         self.syncing: list[str] = []
@@ -55,7 +55,7 @@ class Scene:
             self.timers.run_due(self.clock.mono_ms())
 
     async def settled(self) -> None:
-        """Wait until no job waits for a thread: each of them has its timer again."""
+        """Wait until no job waits for a thread and each has its timer again."""
         async with asyncio.timeout(5):
             while len(self.timers) < self.jobs:  # noqa: ASYNC110 # moved by a callback of a thread's work
                 await asyncio.sleep(0)
@@ -91,7 +91,7 @@ async def test_retention_runs_after_30_seconds_and_files_are_deleted_after_their
 
 
 class RemovalFiles(Files):
-    """Remembers which threads removed files, and refuses one."""
+    """Records which threads removed files, and fails for one."""
 
     def __init__(self) -> None:
         self.removing: set[str] = set()

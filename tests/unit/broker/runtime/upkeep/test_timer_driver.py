@@ -133,7 +133,7 @@ async def test_a_wait_ends_with_the_last_future_or_its_timeout() -> None:
 
 
 def stalling(scene: Callable[[TimelessLoop, VirtualClock], None]) -> None:
-    """Runs the scene on a loop that stalls when it is told to."""
+    """Run the scene on a loop that stalls on request."""
 
     async def run() -> None:
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Long work takes turns: one slice in each turn of the loop."""
+"""Long work is divided into slices, one in each turn of the event loop."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SLICE_MS = limits.SLICE_MS
 
 
 class SpentClock(VirtualClock):
-    """Its time is that of the work in these tests."""
+    """A clock that counts the work of these tests."""
 
     __slots__ = ("ns",)
 
