@@ -123,7 +123,7 @@ def open_judge(name: str, log_bytes: int, master: str | None, memory_mb: int, pr
         if name == SPARK:
             from ottla.spark_jobs.engines.distributed import spark_judge  # noqa: PLC0415 # only where it is the engine
 
-            return spark_judge(log_bytes, master, memory_mb, progress)
+            return spark_judge(master, memory_mb, progress)
         from ottla.spark_jobs.engines.in_process import embedded_judge  # noqa: PLC0415 # as above
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e

@@ -95,7 +95,7 @@ def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]
 
 
 @contextmanager
-def cluster(log_bytes: int, master: str | None = None) -> Iterator[SparkContext | SparkSession]:
+def cluster(master: str | None = None) -> Iterator[SparkContext | SparkSession]:
     """What runs tasks: the running SparkContext, or a new one that ends with the block; a session where that is all there is (Spark
     Connect). Otherwise as `session`."""
     require_spark()
@@ -110,7 +110,7 @@ def cluster(log_bytes: int, master: str | None = None) -> Iterator[SparkContext 
             found = running
         yield found
         return
-    with _context(log_bytes, master) as context:
+    with _context(0, master) as context:  # the JVM only moves rows: its second compiler never pays off
         yield context
 
 

@@ -73,6 +73,19 @@ class Authorizer:
         self._of: Mapping[bytes, AccessControlEntryRecord] | None = None
         self._index = AclIndex(())
         self._known: dict[_Check, AclVerdict] = {}
+        self._version = 0
+
+    @property
+    def version(self) -> int:
+        """The number of changes of the ACLs that were seen."""
+        self._refresh()
+        return self._version
+
+    def _refresh(self) -> None:
+        acls = self._acls()
+        if acls is not self._of:
+            self._of, self._index, self._known = acls, AclIndex(acls.values()), {}
+            self._version += 1
 
     def allowed(
         self, asking: Asking, operation: Operation, resource: Resource, name: str, *, quietly: bool = False, count: int = 1
@@ -99,9 +112,7 @@ class Authorizer:
         return bits([each for each in SUPPORTED[resource] if self.allowed(asking, each, resource, name, quietly=True)])
 
     def _verdict(self, asked: _Check) -> AclVerdict:
-        acls = self._acls()
-        if acls is not self._of:
-            self._of, self._index, self._known = acls, AclIndex(acls.values()), {}
+        self._refresh()
         if len(asked.name) > limits.KEPT_VERDICT_CHARS:
             return self._judged(asked)
         verdict = self._known.get(asked)

@@ -10,13 +10,15 @@ Who follows reads to the log's end, and only from the leader, which learns by it
 says nothing of that). Consumers of version 11 on may read from any replica, up to its own high watermark, and with
 replica.selector.class a leader sends those of another rack to the follower there. Order of the checks: leader epoch, leader, assigned
 replica, out of range, divergence (KAFKA Partition.fetchRecords).
+
+A request in a session reads the partitions that it names and those that changed since the session's last answer, and no others
+(fetch_sessions). A target that was read at the end of what its client may see is *quiet*: only a change can bring an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.api.access import allowed_of_cluster, denied
@@ -25,7 +27,7 @@ from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.replication.progress import FollowerFetch
-from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchTarget, TopicKey
+from ottla.broker.runtime.replicas.fetch_sessions import FINAL_EPOCH, FetchContext, FetchTarget, TopicKey
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
@@ -42,7 +44,7 @@ from ottla.protocol.messages.k01_fetch import (
 )
 
 if TYPE_CHECKING:
-    Waiting = asyncio.Future[Collection[Partition] | None]
+    Waiting = asyncio.Future[bool]
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Errors of partitions that were not read at all: their list of aborted transactions is empty instead of null, as Kafka's is."""
@@ -82,13 +84,14 @@ _CONSUMERS: Final = {
 
 
 class _Read:
-    """One pass over all partitions: the results, and whether they are worth an answer."""
+    """One pass over the partitions that are to be read: the results, and whether they are worth an answer."""
 
-    __slots__ = ("bytes", "for_followers", "must_answer", "results", "watched")
+    __slots__ = ("bytes", "for_followers", "must_answer", "results", "unwatched")
 
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData]] = []
-        self.watched: list[Partition] = []
+        self.unwatched: list[tuple[FetchTarget, Partition]] = []
+        """Those that were not quiet: they are watched only if the fetch waits."""
         self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
         self.must_answer = False
@@ -106,17 +109,20 @@ def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[Fet
             _forgotten(request, by_id),
             by_id=by_id,
             now_ms=ctx.services.clock.mono_ms(),
-            privileged=asker.follows,
+            follower=asker.node,
+            terms=None if request.session_epoch == FINAL_EPOCH else _terms(ctx, request, asker),
         )
     except Rejected as rejected:
         return FetchResponse(error_code=rejected.code)
-    if len(fetch.targets) > limits.FETCHED_AT_ONCE:
-        return _read_slowly(ctx, request, fetch, asker)
-    read = _read_all(ctx, request, fetch, asker)
-    if request.max_wait_ms <= 0 or _is_enough(read, _wanted_bytes(ctx, request)):
+    targets = fetch.targets
+    if len(targets) > limits.FETCHED_AT_ONCE:
+        return _read_slowly(ctx, request, fetch, targets, asker)
+    read = _Read()
+    _read_some(ctx, request, targets, asker, read)
+    if request.max_wait_ms <= 0 or _is_enough(ctx, request, fetch, read):
         return _respond(ctx, fetch, read, asker)
     deadline = ctx.services.clock.mono_ms() + request.max_wait_ms
-    waiting = _park(ctx, request, read, asker, deadline)
+    waiting = _park(ctx, request, fetch, read, deadline)
     return _wait(ctx, request, fetch, asker, deadline=deadline, read=read, waiting=waiting)
 
 
@@ -127,6 +133,14 @@ def _asker(ctx: Context, request: FetchRequest) -> _Asker:
         return _Asker(node, state.replica_epoch if ctx.version >= 15 else -1, Isolation.LOG_END, only_leader=True, follows=True)
     isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
     return _CONSUMERS[isolation, ctx.version < ANY_REPLICA_SINCE]
+
+
+def _terms(ctx: Context, request: FetchRequest, asker: _Asker) -> Hashable:
+    """What the answers depend on beside the partitions: with the same terms, a partition that did not change gives the same answer."""
+    authorizer, membership = ctx.services.authorizer, ctx.services.partitions.membership
+    rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
+    replaced = asker.follows and membership is not None and membership.brokers.has_replaced(asker.node, asker.broker_epoch)
+    return asker, request.isolation_level, request.max_bytes < 0, request.rack_id, rights, replaced
 
 
 def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
@@ -146,17 +160,24 @@ def _wanted_bytes(ctx: Context, request: FetchRequest) -> int:
     return min(request.min_bytes, request.max_bytes, ctx.services.settings.fetch_max_bytes)
 
 
-def _is_enough(read: _Read, wanted_bytes: int) -> bool:
-    return read.must_answer or read.bytes >= wanted_bytes or not read.results
+def _is_enough(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read) -> bool:
+    return read.must_answer or read.bytes >= _wanted_bytes(ctx, request) or fetch.is_empty
 
 
-def _park(ctx: Context, request: FetchRequest, read: _Read, asker: _Asker, deadline: int) -> Waiting:
+def _park(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
     """Begin to wait, in the same turn as the read that was not enough: an append right after it must not be missed."""
+    for target, partition in read.unwatched:
+        target.watch(partition, quiet=False)
     on_closed = ctx.peer.on_closed
-    missing = _wanted_bytes(ctx, request) - read.bytes
-    waiting = ctx.services.fetch_waits.wait(read.watched, missing, deadline, to_the_end=asker.follows)
+    waiting = ctx.services.fetch_waits.wait(fetch.session, _wanted_bytes(ctx, request) - read.bytes, deadline)
     on_closed[waiting] = waiting.cancel
-    waiting.add_done_callback(lambda _: on_closed.pop(waiting, None))
+
+    def ended(_: object) -> None:
+        on_closed.pop(waiting, None)
+        if waiting.cancelled():
+            fetch.abandon()
+
+    waiting.add_done_callback(ended)
     return waiting
 
 
@@ -166,40 +187,46 @@ async def _wait(
     """Read again when there may be enough, or the time is up; the connection's end takes the wait back."""
     while True:
         changed = await waiting
-        read = _read_all(ctx, request, fetch, asker, {} if changed is None else _unchanged(read, changed))
-        if changed is None or _is_enough(read, _wanted_bytes(ctx, request)):
+        targets, unchanged = fetch.targets, _unchanged(read)
+        if len(targets) > limits.FETCHED_AT_ONCE:  # in the meantime much may change that nobody would hear of: this is the answer
+            read, changed = await _read_batches(ctx, request, targets, asker, unchanged), False
+        else:
+            read = _Read()
+            _read_some(ctx, request, targets, asker, read, unchanged=unchanged)
+        if not changed or _is_enough(ctx, request, fetch, read):
             return _respond(ctx, fetch, read, asker)
-        waiting = _park(ctx, request, read, asker, deadline)
+        waiting = _park(ctx, request, fetch, read, deadline)
 
 
-async def _read_slowly(ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker) -> FetchResponse:
+async def _read_slowly(
+    ctx: Context, request: FetchRequest, fetch: FetchContext, targets: Sequence[FetchTarget], asker: _Asker
+) -> FetchResponse:
     """Read very many partitions, with turns for others between them. What is appended while they are read ends the wait, too, so that it
     is begun before; `min_bytes` counts only what comes then."""
-    turns, partitions, batches = ctx.services.turns, [], list(_batches(fetch.targets))
-    for batch in batches:
-        await turns.mine()
-        for target in batch:
-            with suppress(Rejected):
-                partitions.append(ctx.services.partitions.get(target.topic, target.asked.partition))
-    read = _Read()
-    read.watched = partitions
-    waiting = _park(ctx, request, read, asker, ctx.services.clock.mono_ms() + request.max_wait_ms)
+    waiting = _park(ctx, request, fetch, _Read(), ctx.services.clock.mono_ms() + request.max_wait_ms)
     try:
-        read = await _read_batches(ctx, request, batches, asker, first=True)
-        if request.max_wait_ms > 0 and not _is_enough(read, _wanted_bytes(ctx, request)) and await waiting is not None:
-            read = await _read_batches(ctx, request, batches, asker, first=False)
+        read = await _read_batches(ctx, request, targets, asker)
+        if request.max_wait_ms > 0 and not _is_enough(ctx, request, fetch, read) and await waiting:
+            read = await _read_batches(ctx, request, fetch.targets, asker, _unchanged(read))
     finally:
         waiting.cancel()
     return _respond(ctx, fetch, read, asker)
 
 
 async def _read_batches(
-    ctx: Context, request: FetchRequest, batches: Iterable[Sequence[FetchTarget]], asker: _Asker, *, first: bool
+    ctx: Context,
+    request: FetchRequest,
+    targets: Sequence[FetchTarget],
+    asker: _Asker,
+    unchanged: Mapping[FetchTarget, PartitionData] | None = None,
 ) -> _Read:
     read = _Read()
-    for batch in batches:
+    for batch in _batches(targets):
         await ctx.services.turns.mine()
-        _read_some(ctx, request, batch, asker, read, unchanged=None if first else {})
+        _read_some(ctx, request, batch, asker, read, unchanged=unchanged)
+        for target, partition in read.unwatched:
+            target.watch(partition, quiet=False)
+        read.unwatched.clear()
     return read
 
 
@@ -208,23 +235,9 @@ def _batches(targets: Sequence[FetchTarget]) -> Iterator[Sequence[FetchTarget]]:
         yield targets[begin : begin + _BATCH]
 
 
-def _unchanged(read: _Read, changed: Collection[Partition]) -> dict[Partition, PartitionData]:
-    """The partitions that still have nothing. Where others had something, they may just have found no room beside it."""
-    if read.bytes:
-        return {}
-    nothing = zip(read.watched, read.results, strict=True)
-    return {partition: data for partition, (_, data) in nothing if partition not in changed}
-
-
-def _read_all(
-    ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker, unchanged: Mapping[Partition, PartitionData] | None = None
-) -> _Read:
-    """Read every partition, but for those that are `unchanged` since the read before; None: this is the first for the request. By that one
-    a follower has said where its log ends.
-    """
-    read = _Read()
-    _read_some(ctx, request, fetch.targets, asker, read, unchanged=unchanged)
-    return read
+def _unchanged(read: _Read) -> dict[FetchTarget, PartitionData]:
+    """The results of the last pass that hold still. Where it read records, others may just have found no room beside them."""
+    return {} if read.bytes else {target: data for target, data in read.results if target.watched is not None}
 
 
 def _read_some(
@@ -234,23 +247,23 @@ def _read_some(
     asker: _Asker,
     read: _Read,
     *,
-    unchanged: Mapping[Partition, PartitionData] | None,
+    unchanged: Mapping[FetchTarget, PartitionData] | None = None,
 ) -> None:
-    """Add what these partitions have to `read`."""
+    """Add what these partitions have to `read`. Without `unchanged` this is the first pass for the request: by that one a follower has
+    said where its log ends."""
     first = unchanged is None
     hidden = _hidden(ctx, targets, asker) if first and ctx.services.authorizer is not None else _NOTHING
     left = max(0, min(request.max_bytes, ctx.services.settings.fetch_max_bytes) - read.bytes)
     for target in targets:
         asked = target.asked
+        if unchanged and target.watched is not None and (data := unchanged.get(target)) is not None:
+            data.high_watermark = target.watched.log.high_watermark
+            read.results.append((target, data))
+            continue
         try:
             if target.topic in hidden:
                 raise Rejected(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             partition = ctx.services.partitions.get(target.topic, asked.partition)
-            read.watched.append(partition)
-            if unchanged and (data := unchanged.get(partition)) is not None:
-                data.high_watermark = partition.log.high_watermark
-                read.results.append((target, data))
-                continue
             _check(request, partition, asked, asker)
             data = _sent_on(partition, asked, request.rack_id) if request.rack_id and not asker.follows else None
             data = data or _diverging(partition, asked)
@@ -265,13 +278,35 @@ def _read_some(
                     read.for_followers.append((partition, len(data.records)))
                 if first and asker.follows:
                     partition.fetched(_progress(asker, asked), end)
+            if _is_quiet(partition, asked, data, asker, request.rack_id):
+                target.watch(partition, quiet=True)
+            else:
+                target.quiet = False
+                read.unwatched.append((target, partition))
         except Rejected as rejected:
             data = _error(ctx, target, rejected)
+            target.quiet = False
         read.must_answer = read.must_answer or _is_news(data)
         size = len(data.records) if data.records else 0
         read.bytes += size
         left = max(0, left - size)
         read.results.append((target, data))
+
+
+def _is_quiet(partition: Partition, asked: FetchPartition, data: PartitionData, asker: _Asker, rack: str) -> bool:
+    """Whether, once `data` was told, the partition gives nothing before its watchers hear of a change.
+
+    A follower that is not in sync is looked at each time, as it may join when the metadata says so; a consumer that a nearer replica may
+    serve, as that may catch up; and a follower that has just moved the high watermark is to be told.
+    """
+    if data.records or _is_news(data):
+        return False
+    log, replica = partition.log, partition.replica
+    if data.high_watermark != log.high_watermark or data.log_start_offset != log.log_start_offset or log.failure is not None:
+        return False
+    if asker.follows:
+        return asked.fetch_offset == log.log_end_offset and asker.node in replica.others.in_sync.committed
+    return asked.fetch_offset >= log.bound(asker.isolation) and not (rack and partition.knows_racks)
 
 
 def _hidden(ctx: Context, targets: Sequence[FetchTarget], asker: _Asker) -> Collection[TopicKey]:
@@ -307,7 +342,7 @@ def _is_news(data: PartitionData) -> bool:
 
 def _sent_on(partition: Partition, asked: FetchPartition, rack: str) -> PartitionData | None:
     """Which other replica a consumer in `rack` is to read from, if there is a nearer one (KIP-392)."""
-    node = partition.preferred_replica(rack, asked.fetch_offset) if partition.replica.shared else None
+    node = partition.preferred_replica(rack, asked.fetch_offset) if partition.knows_racks else None
     return None if node is None else _without_records(partition, asked, preferred_read_replica=node)
 
 

@@ -3,7 +3,9 @@
 Rules:
 * one request is under way at a time;
 * a partition that gave records, or pauses, goes to the end of the order, so that none starves behind a bigger one;
-* a failed partition is not asked for until it is followed again, in a newer epoch.
+* a failed partition is not asked for until it is followed again, in a newer epoch;
+* a request costs what has moved: a partition from which nothing came, and that does not pause, is not looked at. What may be asked
+  otherwise than before is in `_moved`; pauses end by `_pauses`, and those that a throttle may hold back are in `_behind`.
 
 Source: KAFKA AbstractFetcherThread, RemoteLeaderEndPoint.buildFetch, PartitionStates.
 """
@@ -11,6 +13,7 @@ Source: KAFKA AbstractFetcherThread, RemoteLeaderEndPoint.buildFetch, PartitionS
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 from itertools import groupby
 from typing import Final, NamedTuple
 
@@ -63,6 +66,14 @@ class FetchPlan:
         self._session = FollowerSession()
         self._followers: dict[PartitionKey, Follower] = {}
         self.failed: set[PartitionKey] = set()
+        self._moved: dict[PartitionKey, None] = {}
+        """In the order in which the next request names them."""
+        self._uncut: dict[PartitionKey, None] = {}
+        """Those that may be `truncating`."""
+        self._behind: dict[PartitionKey, None] = {}
+        """Those that may lack something that is committed; nothing with no throttle."""
+        self._pauses: list[tuple[int, PartitionKey]] = []
+        """A heap of the times at which pauses end; one that was begun anew in between is there twice."""
 
     def __getitem__(self, key: PartitionKey) -> Follower:
         """Raises KeyError for a partition that is not fetched here."""
@@ -78,36 +89,60 @@ class FetchPlan:
         self.failed.discard(key)
         present = self._followers.get(key)
         if present is None or present.leader_epoch != leader_epoch:
-            self._followers[key] = Follower(log, leader_epoch, self._limits.backoff_ms)
+            follower = self._followers[key] = Follower(log, leader_epoch, self._limits.backoff_ms)
+            self._looked_at(key, follower)
         self._move_to_end(key)
 
     def forget(self, key: PartitionKey) -> None:
         """Fetch it no more, and forget that it had failed."""
-        self._followers.pop(key, None)
+        self._drop(key)
         self.failed.discard(key)
 
     def fail(self, key: PartitionKey) -> None:
         """Fetch it no more until it is followed again."""
-        if self._followers.pop(key, None) is not None:
+        if self._drop(key):
             self.failed.add(key)
+
+    def moved(self, key: PartitionKey) -> None:
+        """The partition's log begins elsewhere now: the next request says so."""
+        if key in self._followers:
+            self._moved[key] = None
+
+    def _drop(self, key: PartitionKey) -> bool:
+        self._uncut.pop(key, None)
+        self._behind.pop(key, None)
+        if self._followers.pop(key, None) is None:
+            return False
+        self._moved[key] = None
+        return True
+
+    def _looked_at(self, key: PartitionKey, follower: Follower) -> None:
+        """Something has happened to it: note what has to be looked at from now on."""
+        self._moved[key] = None
+        if follower.truncating:
+            self._uncut[key] = None
+        else:
+            self._uncut.pop(key, None)
+        if self._held_back is None or follower.lag == 0:
+            self._behind.pop(key, None)
+        else:
+            self._behind[key] = None
 
     # --- the next request --------------------------------------------------------------------------------------------------------
 
     def truncations(self, now_ms: int) -> list[tuple[PartitionKey, TruncateLog]]:
         """Logs to be cut before they are fetched for: those without any epoch, at their high watermark. Then call `truncated`."""
-        waiting = self._followers.items()
+        waiting = [(key, self._followers[key]) for key in self._uncut]
         return [(key, TruncateLog(f.fetch_offset)) for key, f in waiting if f.truncating and not f.is_delayed(now_ms)]
 
     def next_request(self, now_ms: int) -> FetchRequest | None:
         """The next request, or None while there is nothing to ask."""
         limits, session = self._limits, self._session
-        ready = {
-            key: follower.request(key[1], limits.partition_max_bytes)
-            for key, follower in self._followers.items()
-            if follower.delayed_until_ms <= now_ms and not follower.truncating and not (self._held_back and self._waits(key, follower))
-        }
-        named, forgotten = session.next(ready)
-        if not ready and not forgotten:
+        self._end_pauses(now_ms)
+        looked_at = self._followers if session.names_all else dict.fromkeys([*self._moved, *self._behind])
+        named, forgotten = session.next({key: self._asks(key, now_ms) for key in looked_at})
+        self._moved.clear()
+        if not session.asked and not forgotten:
             return None
         return FetchRequest(
             replica_state=ReplicaState(self._node, self._brokers.own_epoch),
@@ -120,10 +155,27 @@ class FetchPlan:
             forgotten_topics_data=[ForgottenTopic("", topic, [index for _, index in keys]) for topic, keys in _by_topic(forgotten)],
         )
 
+    def _asks(self, key: PartitionKey, now_ms: int) -> FetchPartition | None:
+        """What the next request says of the partition; None where it is not to be fetched now."""
+        follower = self._followers.get(key)
+        if follower is None or follower.delayed_until_ms > now_ms or follower.truncating:
+            return None
+        if key in self._behind and self._waits(key, follower):
+            return None
+        return follower.request(key[1], self._limits.partition_max_bytes)
+
+    def _end_pauses(self, now_ms: int) -> None:
+        pauses = self._pauses
+        while pauses and pauses[0][0] <= now_ms:
+            self._moved[heappop(pauses)[1]] = None
+
     def wakes_ms(self, now_ms: int) -> int | None:
         """When the first pause ends; None where nothing pauses."""
-        ends = [f.delayed_until_ms for f in self._followers.values() if f.delayed_until_ms > now_ms]
-        if any(self._waits(key, follower) for key, follower in self._followers.items()):
+        pauses, followers = self._pauses, self._followers
+        while pauses and not (pauses[0][1] in followers and followers[pauses[0][1]].delayed_until_ms == pauses[0][0]):
+            self._moved[heappop(pauses)[1]] = None
+        ends = [pauses[0][0]] if pauses else []
+        if any(self._waits(key, followers[key]) for key in self._behind):
             ends.append(now_ms + self._limits.backoff_ms)
         return min(ends, default=None)
 
@@ -157,13 +209,15 @@ class FetchPlan:
         if follower is None:
             return FetchAction.NOTHING
         self._move_to_end(key)
-        return follower.offsets_answered(sent, leader_start, leader_end, now_ms)
+        action = follower.offsets_answered(sent, leader_start, leader_end, now_ms)
+        self._looked_at(key, follower)
+        return action
 
     def offsets_refused(self, key: PartitionKey, sent: FetchPartition, error: int, now_ms: int) -> FetchAction:
         """The leader would not tell where its log begins and ends."""
         follower = self._followers.get(key)
         action = FetchAction.NOTHING if follower is None else follower.refused(error, sent, now_ms)
-        self._settle(key, action)
+        self._settle(key, action, now_ms)
         return action
 
     def asked(self, key: PartitionKey) -> FetchPartition:
@@ -172,36 +226,51 @@ class FetchPlan:
 
     def appended(self, key: PartitionKey, last_epoch: int | None, leader_high_watermark: int) -> None:
         """An `AppendFetched` was carried out; `last_epoch` as in `Follower.appended`."""
-        if self._followers[key].appended(last_epoch, leader_high_watermark):
+        follower = self._followers[key]
+        if follower.appended(last_epoch, leader_high_watermark):
             self._move_to_end(key)
+        self._looked_at(key, follower)
 
     def truncated(self, key: PartitionKey) -> None:
         """A `TruncateLog` or `RestartLog` was carried out."""
-        self._followers[key].truncated()
+        follower = self._followers[key]
+        follower.truncated()
+        self._looked_at(key, follower)
 
     def back_off(self, key: PartitionKey, now_ms: int) -> None:
         """What the leader sent cannot be used now (a corrupt record): ask again after a pause."""
-        self._followers[key].back_off(now_ms)
+        self._pause(key, now_ms)
         self._move_to_end(key)
 
     def _answer(self, key: PartitionKey, data: PartitionData, now_ms: int) -> Action:
         follower = self._followers.get(key)
         action = FetchAction.NOTHING if follower is None else follower.answered(self._session.asked[key], data, now_ms)
-        self._settle(key, action)
+        self._settle(key, action, now_ms)
         return action
 
-    def _settle(self, key: PartitionKey, action: Action) -> None:
+    def _settle(self, key: PartitionKey, action: Action, now_ms: int) -> None:
         if action is FetchAction.FAIL:
             self.fail(key)
         elif action is FetchAction.BACK_OFF:
+            self._pause(key, now_ms)
             self._move_to_end(key)
 
+    def _pause(self, key: PartitionKey, now_ms: int) -> None:
+        """Pause, unless it does so already, and note when that ends."""
+        follower = self._followers[key]
+        follower.back_off(now_ms)
+        heappush(self._pauses, (follower.delayed_until_ms, key))
+        self._moved[key] = None
+
     def _back_off_all(self, now_ms: int) -> None:
-        for follower in self._followers.values():
-            follower.back_off(now_ms)
+        for key in self._followers:
+            self._pause(key, now_ms)
 
     def _move_to_end(self, key: PartitionKey) -> None:
+        """In whole requests, and among those that the next request names."""
         self._followers[key] = self._followers.pop(key)
+        self._moved.pop(key, None)
+        self._moved[key] = None
 
 
 def _by_topic(keys: Iterable[PartitionKey]) -> list[tuple[bytes, list[PartitionKey]]]:

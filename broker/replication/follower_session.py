@@ -1,6 +1,7 @@
 """A follower's fetch session with one leader: partitions are named once, then only what changed of them (KIP-227).
 
-The other side of `ottla.broker.runtime.replicas.fetch_sessions`. Source: KAFKA FetchSessionHandler.
+The caller says which partitions may have changed: nothing here walks over all of them once a session has begun. The other side is
+`ottla.broker.runtime.replicas.fetch_sessions`. Source: KAFKA FetchSessionHandler.
 """
 
 from __future__ import annotations
@@ -32,14 +33,30 @@ class FollowerSession:
         self.asked: dict[PartitionKey, FetchPartition] = {}
         """Of every partition of the session, what the leader believes to be asked."""
 
-    def next(self, wanted: Mapping[PartitionKey, FetchPartition]) -> tuple[dict[PartitionKey, FetchPartition], list[PartitionKey]]:
+    @property
+    def names_all(self) -> bool:
+        """Whether the next request begins a session, and names everything that is to be fetched."""
+        return self.epoch == INITIAL_EPOCH
+
+    def next(self, wanted: Mapping[PartitionKey, FetchPartition | None]) -> tuple[dict[PartitionKey, FetchPartition], list[PartitionKey]]:
         """What the next request says: the partitions that it names, and those that it takes out of the session.
 
-        What is asked of a partition is new when it is another object than before: a busy follower compares with every answer.
+        `wanted` holds what may be asked otherwise than before, and everything if the request `names_all`; None where a partition is not to
+        be fetched. What is asked of a partition is new when it is another object than before: a busy follower compares with every answer.
         """
-        before = {} if self.epoch == INITIAL_EPOCH else self.asked
-        self.asked = dict(wanted)
-        return {key: asks for key, asks in wanted.items() if before.get(key) is not asks}, [key for key in before if key not in wanted]
+        if self.names_all:
+            self.asked = {key: asks for key, asks in wanted.items() if asks is not None}
+            return dict(self.asked), []
+        named, forgotten = dict[PartitionKey, FetchPartition](), list[PartitionKey]()
+        for key, asks in wanted.items():
+            before = self.asked.get(key)
+            if asks is None:
+                if before is not None:
+                    del self.asked[key]
+                    forgotten.append(key)
+            elif before is not asks:
+                self.asked[key] = named[key] = asks
+        return named, forgotten
 
     def answered(self, error: int, session_id: int, keys: Collection[PartitionKey]) -> bool:
         """The leader has answered for `keys`. False if that cannot be used: the next request begins a session."""

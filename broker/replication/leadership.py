@@ -103,6 +103,11 @@ class Leadership:
         lagging = {node for node in current.committed if node != self.registration.leader and self._lags(node, log_end, now_ms)}
         return current.committed - lagging if lagging and current.proposal is None else None
 
+    def have_all(self, log_end: int) -> bool:
+        """Whether every in-sync follower has everything up to `log_end`, the leader's: until an append, none of them can lag."""
+        others = (self.followers.get(node) for node in self.in_sync.committed if node != self.registration.leader)
+        return all(progress is not None and progress.log_end == log_end for progress in others)
+
     def members(self, nodes: Iterable[int]) -> tuple[InSyncMember, ...]:
         """`nodes` with the epochs by which the controller recognizes their incarnations.
 

@@ -24,5 +24,6 @@ def preferred(others: Leadership, rack: str, offset: int, rack_of: Callable[[int
 
 def _have(others: Leadership, offset: int) -> Iterator[int]:
     for node, progress in others.followers.items():
+        progress.refresh()
         if node in others.in_sync.committed and progress.log_start <= offset <= progress.log_end:
             yield node

@@ -187,6 +187,11 @@ class Replica:
         return self._propose(self.others.shrinkage(self.log_end, now_ms))
 
     @property
+    def may_lag(self) -> bool:
+        """Whether `look_for_laggards` may find one before something changes."""
+        return self.shared and not self.others.have_all(self.log_end)
+
+    @property
     def proposal(self) -> Proposal | None:
         """The in-sync set that the controller is asked for."""
         return self.others.in_sync.proposal

@@ -274,7 +274,7 @@ class _Writer:
                 self._rename(_with_suffix(final, ".swap"), final)
             files.sync_dir(log.directory)
         except OSError as e:
-            log.failure = e
+            log.fail(e)
             raise
         self._placed = True
 

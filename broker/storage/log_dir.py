@@ -304,7 +304,7 @@ class LogDir:
         directory = self.path / live_name(*key)
         if log is not None:
             log.release()
-            log.failure = FileNotFoundError(f"{directory} was renamed")
+            log.fail(FileNotFoundError(f"{directory} was renamed"))
         try:
             if log is not None and not log.segments.active.is_made and not self._files.exists(directory):
                 return None
@@ -442,7 +442,7 @@ def _begin(log: PartitionLog) -> FlushTicket | None:
         return log.close_begin()
     except OSError as e:
         logger.error("%r could not be closed: %s", log, e)
-        log.failure = e
+        log.fail(e)
         return None
 
 

@@ -91,6 +91,8 @@ class PartitionLog:
         self._names_synced = False
         self._unsaved_producer_bytes = 0
         self._flush_snapshot: int | None = None
+        self.on_change: Callable[[], object] = lambda: None
+        """Called when the log start moves, the log is cut or goes offline; not for appends and high watermarks."""
 
     def __repr__(self) -> str:
         return f"<log {self.topic}-{self.partition} [{self.log_start_offset}, {self.log_end_offset})>"
@@ -133,6 +135,11 @@ class PartitionLog:
             self.epochs.assign(epoch, offset)
         except OSError as e:
             raise storage_error("cannot record the leader epoch", e) from e
+
+    def fail(self, error: OSError) -> None:
+        """Take the log offline: every later append and read is refused with `error`."""
+        self.failure = error
+        self.on_change()
 
     def _check_online(self) -> None:
         if self.failure is not None:
@@ -245,7 +252,7 @@ class PartitionLog:
             try:
                 active.cut_back()
             except OSError as worse:
-                self.failure = worse
+                self.fail(worse)
             raise storage_error(f"cannot append to {active.path}", e) from e
 
     def _written(self, header: BatchHeader, base_offset: int, size: int, marker: Marker | None) -> None:
@@ -315,9 +322,9 @@ class PartitionLog:
         except OSError:
             # The log may go on in the previous segment, and a restart would take this one's base offset for the log's end.
             try:
-                self._remove(segment)
+                segment.remove()
             except OSError as worse:
-                self.failure = worse
+                self.fail(worse)
             raise
         self._names_synced = False
         return segment
@@ -394,8 +401,7 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Sync now. Raises `FsyncFailed`."""
-        ticket = self.flush_begin()
-        ticket.sync()
+        (ticket := self.flush_begin()).sync()
         self.flush_end(ticket)
 
     def flush_begin(self) -> FlushTicket:
@@ -462,6 +468,7 @@ class PartitionLog:
     def _start_at(self, offset: int) -> None:
         if offset > self.log_start_offset:
             self.log_start_offset = offset
+            self.on_change()
             self.producer_state.log_started_at(offset)
             self.epochs.truncate_from_start(offset)
 
@@ -539,10 +546,9 @@ class PartitionLog:
         old = list(self.segments)
         _ = old[-1].fd  # creates the directory of a log that is only in memory
         for segment in old:
-            self._remove(segment)
+            segment.remove()
         self.segments.replace(old, [self._new_segment(offset, now_ms)])
-        self.log_start_offset = self.recovery_point = offset
-        self.high_watermark = offset
+        self.log_start_offset = self.recovery_point = self.high_watermark = offset
         self.epochs.clear()
         self.snapshots.remove_above(-1)
         self._cut([], offset)
@@ -550,13 +556,13 @@ class PartitionLog:
     def _cut(self, gone: list[Segment], end: int) -> None:
         """End the log at `end`: remove the segments `gone` and update memory."""
         self._generation += 1
+        self.on_change()
         for segment in gone:
-            self._remove(segment)
+            segment.remove()
         if gone:
             self.segments.replace(gone, [])
         self._reader.forget_positions()
-        self.log_end_offset = end
-        self.log_start_offset = min(self.log_start_offset, end)
+        self.log_end_offset, self.log_start_offset = end, min(self.log_start_offset, end)
         self.epochs.truncate_from_end(end)
         self.high_watermark = min(self.high_watermark, end)
         self.recovery_point = min(self.recovery_point, end)
@@ -565,17 +571,11 @@ class PartitionLog:
         replay(self.producer_state, self.segments, end)
         self.producer_state.passed_high_watermark(self.high_watermark)
 
-    def _remove(self, segment: Segment) -> None:
-        segment.release()
-        for path in segment.paths():
-            self.files.remove(path)
-
     # --- close -------------------------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close cleanly: save and sync everything, including the producers. Raises `OSError`, including `FsyncFailed`."""
-        ticket = self.close_begin()
-        if ticket is not None:
+        if (ticket := self.close_begin()) is not None:
             ticket.sync()
             self.flush_end(ticket)
         self.release()

@@ -451,3 +451,9 @@ class Segment:
         self._fresh = False
         for index in self._indexes:
             index.release()
+
+    def remove(self) -> None:
+        """Give everything back and remove the files. Raises `OSError`."""
+        self.release()
+        for path in self.paths():
+            self._files.remove(path)

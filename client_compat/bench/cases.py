@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from client_compat.bench.loads import connections, latency, life, many, pipeline, replication, throughput, transactions
+from client_compat.bench.loads import connections, latency, life, many, many_replicas, pipeline, replication, throughput, transactions
 from client_compat.bench.model import Ability, Benchmark, Figure, Point, Site
 
 REQUESTS, LATENCY, TRANSACTIONS = "Small requests", "Latency", "Transactions"
@@ -194,6 +194,21 @@ CASES: list[Benchmark] = [
         CLUSTER,
         (*_LATENCY_FIGURES, Figure(replication.CPU, "s per million records", target=HALF, digits=0)),
         partial(replication.paced, rate=1_000, seconds=5),
+        OF_CLUSTER,
+    ),
+    Benchmark(
+        "many: 10,000 partitions of three brokers",
+        CLUSTER,
+        tuple(
+            Figure(figure(each), unit, target=HALF if of_request else None, digits=1)
+            for figure, unit, of_request in (
+                (many_replicas.record_cpu, "µs", True),
+                (many_replicas.transaction_cpu, "µs", True),
+                (many_replicas.rest_cpu, "ms a second", False),
+            )
+            for each in many_replicas.COUNTS
+        ),
+        partial(many_replicas.beside, counts=many_replicas.COUNTS, records=500, transactions=200),
         OF_CLUSTER,
     ),
 ]

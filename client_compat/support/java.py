@@ -1,7 +1,7 @@
-"""The Java client's program of `client_compat/clients/java`, against two versions of the client: how each is built and started.
+"""Builds and starts the program of `client_compat/clients/java`, with two versions of the Java client.
 
-Rules: Maven writes below the directory that it is told, so a checkout stays clean; what is built is a directory of classes and a file
-`classpath` with its dependencies.
+Rules: Maven writes below the given directory, so that a checkout stays clean. The result is a directory of classes, and a file `classpath`
+with its dependencies.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ JVM_OPTIONS = (
     "-Xshare:auto",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
 )
-"""For a process that lives seconds: a quick start matters more than its speed later."""
+"""JVM options for a process that lives seconds: a quick start matters more than its later speed."""
 
 
 def build_commands(out: Path) -> list[list[str]]:
-    """What builds both programs below `out`, run one after the other."""
+    """Return the commands that build both programs below `out`, to be run one after the other."""
     return [["mvn", "-q", "-B", "-f", str(PROJECT / "pom.xml"), "-P", name, f"-Dcompat.out={out}", "compile"] for name in NAMES]
 
 
 def command(name: str, out: Path, options: Sequence[str] = JVM_OPTIONS) -> list[str]:
-    """What starts the program `name` that was built below `out`. Raises FileNotFoundError where it was not."""
+    """Return the command that starts the program `name` below `out`. Raises FileNotFoundError if it is not built."""
     built = out / name
     classpath = f"{built / 'classes'}:{(built / 'classpath').read_text().strip()}"
     return ["java", *options, "-cp", classpath, MAIN_CLASS]

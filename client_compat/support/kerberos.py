@@ -1,7 +1,7 @@
-"""A Kerberos realm of one's own: MIT Kerberos' KDC on this machine, with principals and their keytabs.
+"""A private Kerberos realm: MIT Kerberos' KDC on this machine, with principals and their keytabs.
 
-Rules: it listens on loopback only; all that it knows stands in one directory, and nothing of the machine's own Kerberos is read; the
-process is known by its id. `environment` is what a program needs to see it; two of one process see one at a time.
+Rules: it listens only on loopback; all its state is in one directory, and nothing of the machine's own Kerberos is read; the process is
+known by its id. `environment` has what a program needs to use it; two realms in one process must take turns.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HOST = "127.0.0.1"
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 SERVICE, OTHER_SERVICE = "kafka/localhost", "http/localhost"
 PRINCIPALS = (SERVICE, OTHER_SERVICE, "ann", "bob", "eve", "Cleo/admin", "dan/a/b", "gus/x")
-"""Whom the comparison with Apache Kafka needs."""
+"""The principals that the comparison with Apache Kafka needs."""
 _PROGRAMS = ("krb5kdc", "kdb5_util", "kadmin.local")
 _SBIN = ("/usr/sbin", "/usr/local/sbin", "/sbin")
 _TIMEOUT_S = 30.0
@@ -36,7 +36,7 @@ class KerberosMissing(RuntimeError):
 
 @dataclass(slots=True)
 class Realm:
-    """Use as a context manager: started, it has the principals. `directory` is made. Raises `KerberosMissing`."""
+    """A realm, used as a context manager: once started, it has the principals. `directory` is created. Raises `KerberosMissing`."""
 
     directory: Path
     principals: Sequence[str]
@@ -45,23 +45,23 @@ class Realm:
 
     @property
     def name(self) -> str:
-        """Another one each time: what a process keeps of tickets it keeps by the realm's name."""
+        """A unique name, because a process caches tickets by the realm's name."""
         return f"R{self.port}.TEST"
 
     @staticmethod
     def look_for_programs() -> None:
-        """Raises `KerberosMissing`."""
+        """Check that the KDC's programs are installed. Raises `KerberosMissing`."""
         for name in _PROGRAMS:
             _program(name)
 
     @property
     def config(self) -> Path:
-        """krb5.conf."""
+        """The path of krb5.conf."""
         return self.directory / "krb5.conf"
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Of a program of this realm."""
+        """Environment variables for programs that use this realm."""
         return {
             "KRB5_CONFIG": str(self.config),
             "KRB5_KDC_PROFILE": str(self.directory / "kdc.conf"),
@@ -70,15 +70,15 @@ class Realm:
         }
 
     def keytab(self, principal: str) -> Path:
-        """The file with the key of one of `principals`, without the realm."""
+        """Return the keytab of one of `principals`, given without the realm."""
         return self.directory / f"{principal.replace('/', '_')}.keytab"
 
     def tickets(self, principal: str) -> str:
-        """Where the tickets of one of `principals` are kept; not in memory, which a process has once for all realms."""
+        """Return the ticket cache of one of `principals`; a file, because a process has one memory cache for all realms."""
         return f"FILE:{self.keytab(principal).with_suffix('.tickets')}"
 
     def jaas(self, principal: str, options: str = "") -> str:
-        """The login module of one of `principals`, for a broker or for a client of Java's."""
+        """Return the JAAS configuration of one of `principals`, for a broker or a Java client."""
         keys = f'useKeyTab=true storeKey=true keyTab="{self.keytab(principal)}" principal="{principal}@{self.name}"'
         return f"{MODULE} required {keys} {options};"
 
@@ -104,21 +104,21 @@ class Realm:
             self._process.wait()
 
     def give_new_key(self, principal: str) -> None:
-        """To one of `principals`, and into its keytab in the place of the one before."""
+        """Change the key of one of `principals`, and replace it in its keytab."""
         self.keytab(principal).unlink()
         self._run("kadmin.local", "-r", self.name, text=f"ktadd -k {self.keytab(principal)} {principal}\n")
 
     def asked(self) -> int:
-        """How often somebody was given a ticket for tickets, as the KDC's log has it."""
+        """Return how many ticket-granting tickets the KDC has issued, according to its log."""
         return (self.directory / "kdc.log").read_text().count("AS_REQ")
 
     def pause(self) -> None:
-        """SIGSTOP: the KDC takes what it is asked, and answers nothing."""
+        """Send SIGSTOP: the KDC receives requests, but answers none."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT, after `pause`."""
+        """Send SIGCONT, after `pause`."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
@@ -139,7 +139,7 @@ class Realm:
             assert self._process is not None
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"the KDC does not listen: {(self.directory / 'kdc.out').read_text()}")
-            time.sleep(_LOOK_S)  # it gives no other sign
+            time.sleep(_LOOK_S)  # there is no other sign of readiness
 
     def _write(self) -> None:
         self.config.write_text(
@@ -182,7 +182,7 @@ def _program(name: str) -> str:
 
 @contextmanager
 def in_environment(variables: Mapping[str, str]) -> Iterator[None]:
-    """Kerberos' library reads the process's own."""
+    """Set environment variables of this process, which the Kerberos library reads."""
     before = {name: os.environ.get(name) for name in variables}
     os.environ.update(variables)
     try:

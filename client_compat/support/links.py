@@ -1,10 +1,10 @@
-"""Links between the nodes of a cluster that can be cut: every connection between two of them goes through here.
+"""Links between the nodes of a cluster that can be cut: every connection between two nodes goes through this process.
 
-A node is dialled by others at a port of this process, which hands the bytes on to the port where it listens. Who dialled is looked up by
-the process that has the connection's other end. What a link does not carry stays in the kernel's buffers, as on a network that loses all
-packets: nothing ends, nothing is refused, and after mending everything arrives that was sent.
+Other nodes connect to a port of this process, which forwards to the node's own port. The connecting node is found by its process, which has
+the connection's other end. Data on a cut link stays in the kernel's buffers, as on a network that loses all packets: no connection ends or
+is refused, and everything sent arrives after the repair.
 
-Rules: it knows nothing of the protocol; a way leads from one node to another, and each of the two ways between them is cut by itself.
+Rules: it knows nothing of the protocol; each direction between two nodes is cut separately.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from client_compat.support.ports import free_port
 
 ANSWER_TIMEOUT_S = 10.0
 Way = tuple[int, int]
-"""From the one node to the other, by their ids."""
+"""A direction from one node to another, by their ids."""
 
 
 class Links:
-    """Use as a context manager. `processes` gives the process ids of the nodes that run now, by their own ids."""
+    """The links, used as a context manager. `processes` returns the process ids of the running nodes, by node id."""
 
     def __init__(self, processes: Callable[[], Mapping[int, int]]) -> None:
         self._processes = processes
@@ -40,14 +40,14 @@ class Links:
         self._thread = threading.Thread(target=self._loop.run_forever, name="links", daemon=True)
 
     def to(self, node_id: int, port: int) -> int:
-        """The port at which others dial the node that listens at `port`. To be asked before the start."""
+        """Return the port at which others connect to the node that listens at `port`. To be called before the start."""
         own = free_port()
         self._targets[own] = node_id, port
         return own
 
     @contextmanager
     def cut(self, ways: Collection[Way]) -> Iterator[None]:
-        """These carry nothing meanwhile. A way that is cut twice is whole when both are over."""
+        """Cut these directions while the context lasts. A direction that is cut twice works again when both are over."""
         asyncio.run_coroutine_threadsafe(self._add(ways, 1), self._loop).result(ANSWER_TIMEOUT_S)
         try:
             yield
@@ -58,13 +58,13 @@ class Links:
         return self._cuts[way] > 0
 
     def dialler(self, port: int) -> int | None:
-        """Whose connection begins at this port; None where no node's does. Takes milliseconds."""
+        """Return the node whose connection begins at this port; None if it is no node's. Takes milliseconds."""
         for node_id, pid in self._processes().items():
             try:
                 connections = psutil.Process(pid).net_connections("tcp")
             except psutil.Error:
                 continue
-            if any(one.laddr and one.laddr.port == port for one in connections):  # a JVM's are of IPv6, mapped
+            if any(one.laddr and one.laddr.port == port for one in connections):  # a JVM's are mapped IPv6 addresses
                 return node_id
         return None
 
@@ -100,14 +100,14 @@ class Links:
 
 
 class _End(asyncio.Protocol):
-    """One end of a connection. What comes in here goes out at `other`, along `way`."""
+    """One end of a connection. Received data is sent at `other`, along `way`."""
 
     def __init__(self, links: Links, ends: set[_End]) -> None:
         self._links, self._ends = links, ends
         self._transport: asyncio.Transport | None = None
         self._full = False
         self._early: list[bytes] = []
-        """What was read all the same."""
+        """Data that was received while reading was paused."""
         self.other: _End | None = None
         self.way: Way | None = None
 
@@ -119,7 +119,7 @@ class _End(asyncio.Protocol):
         return self._transport is None
 
     def look(self) -> None:
-        """Read, or do not: there is somebody to take it, it has room, and the way is whole."""
+        """Start or stop reading: the other end must exist and have room, and the direction must not be cut."""
         if self._transport is None or self._transport.is_closing():
             return
         if self.other is None or self.way is None or self._full or self._links.is_cut(self.way):
@@ -159,7 +159,7 @@ class _End(asyncio.Protocol):
             self.other.close()
 
     def close(self) -> None:
-        """After what was written."""
+        """Close it after everything was written."""
         if self._transport is not None:
             self._transport.close()
 
@@ -169,7 +169,7 @@ class _End(asyncio.Protocol):
 
 
 class _Dialled(_End):
-    """The end of the node that dialled."""
+    """The end of the node that opened the connection."""
 
     def __init__(self, links: Links, ends: set[_End], target: int, port: int) -> None:
         super().__init__(links, ends)

@@ -1,9 +1,9 @@
-"""Load from several clients that never stops for a dead broker, and remembers where each value was acknowledged. It is idempotent, with
-acks=all, unless it is told to be careless.
+"""Load from several clients that continues while brokers die, and records where each value was acknowledged. By default it is idempotent
+with acks=all.
 
-A value is `client:number`, unique. Each client runs in its own process and writes, when told to stop and all is answered, one integer a
-value to its acknowledgement file: its place, or a code below zero (`client_compat.support.places`); and to a second file when it was
-answered, in milliseconds of the clock, or 0.
+A value is `client:number`, unique. Each client runs in its own process. When told to stop and everything is answered, it writes one integer
+for each value to its acknowledgement file: its position, or a code below zero (`client_compat.support.places`); and to a second file the
+time of the acknowledgement in wall-clock milliseconds, or 0.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from client_compat.support.producers import Feed, Item, send_with_aiokafka, send
 from client_compat.support.workers import SPAWN, Workers, log_to
 
 CLIENTS = ("aiokafka", "confluent-kafka")
-"""Those that every machine has."""
+"""The clients that every machine has."""
 PADDING = b"." * 80
 BACKOFF_MS = 20
 DELIVERY_TIMEOUT_MS = 120_000
@@ -39,7 +39,7 @@ NOT_TOLD = -1
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What a producer process is told; `rate_max` is in values a second. A `careless` one asks the leader alone, without idempotence."""
+    """The configuration of a producer process; `rate_max` is in values a second. `careless`: acks=1 without idempotence."""
 
     bootstrap: str
     topic: str
@@ -68,22 +68,22 @@ def value_of(client: int, number: int) -> bytes:
 
 
 def parts_of(value: bytes) -> tuple[int, int]:
-    """The client and the number of a value. Raises ValueError where it is none."""
+    """Return the client and the number of a value. Raises ValueError for any other value."""
     client, number = value.split(b":", 2)[:2]
     return int(client), int(number)
 
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the clients' processes and the one that kills know together. Counts are by client; `repeated` are records that it sent again,
-    `NOT_TOLD` where the client does not say."""
+    """State that the clients' processes share with the one that injects faults. Counts are by client; `repeated` are records that it sent
+    again, `NOT_TOLD` if the client does not report it."""
 
     sent: Any
     answered: Any
     repeated: Any
     stop: Event
     still: Event
-    """While it is set nothing new is sent."""
+    """While it is set, nothing new is sent."""
 
     @classmethod
     def among(cls, clients: int) -> Shared:
@@ -98,7 +98,7 @@ class Values(Feed):
     def __init__(self, client: int, load: Load, shared: Shared) -> None:
         self._client, self._load, self._shared = client, load, shared
         self.places, self.times = array("q"), array("q")
-        """By number: where and when it was acknowledged."""
+        """Where and when each number was acknowledged."""
 
     def records(self) -> Iterator[Item | None]:
         began = time.monotonic()
@@ -129,8 +129,8 @@ class Values(Feed):
         self.places[number] = GIVEN_UP
 
     def take_statistics(self, text: str) -> None:
-        """librdkafka's `stats_cb`: what it sent again, which is what it transmitted beyond what it was given; and whether it knows brokers.
-        It forgets all where it is told of none, as while every broker is fenced, and asks nobody any more (its issue 5301)."""
+        """Evaluate librdkafka's `stats_cb`: records sent again (transmitted minus given), and whether it knows brokers. It forgets all
+        brokers if metadata has none, as while every broker is fenced, and then asks no broker any more (its issue 5301)."""
         statistics = json.loads(text)
         if statistics["brokers"]:
             self.lost_at = None
@@ -147,7 +147,7 @@ class Values(Feed):
 
 
 def main(client: int, load: Load, shared: Shared) -> None:
-    """The whole life of one producer process."""
+    """Run one producer process from start to end."""
     log_to(load.client_log)
     values = Values(client, load, shared)
     match load.clients[client]:
@@ -196,7 +196,7 @@ def _confluent_settings(load: Load) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class RunningLoad:
-    """The producer processes at work; counts are by client, and are always those of now."""
+    """The running producer processes; counts are by client and always current."""
 
     shared: Shared
     _clients: Workers
@@ -214,30 +214,30 @@ class RunningLoad:
 
     @property
     def repeated(self) -> Sequence[int]:
-        """Records sent again; `NOT_TOLD` where the client does not say."""
+        """Records sent again; `NOT_TOLD` if the client does not report it."""
         counts: Sequence[int] = self.shared.repeated
         return counts
 
     def hold(self) -> None:
-        """Send nothing new, until `go_on`; what is out is waited for by the clients."""
+        """Send nothing new until `go_on`; clients still wait for responses."""
         self.shared.still.set()
 
     def go_on(self) -> None:
         self.shared.still.clear()
 
     def check(self) -> None:
-        """Raises `RunFailed` when a client has given up."""
+        """Raise `RunFailed` if a client has given up."""
         self._clients.any_alive()
 
     def finish(self, timeout_s: float) -> None:
-        """Stop sending and wait until all is answered. Raises `RunFailed` when a client gives up or takes longer."""
+        """Stop sending, and wait until everything is answered. Raises `RunFailed` if a client gives up or takes longer."""
         self.shared.stop.set()
         self._clients.finish(timeout_s)
 
 
 @contextmanager
 def under(load: Load) -> Iterator[RunningLoad]:
-    """All clients at work until `finish`; none is left afterwards."""
+    """Run all clients until `finish`; none is left afterwards."""
     count = len(load.clients)
     shared = Shared.among(count)
     with Workers(main, [(client, load, shared) for client in range(count)], load.client_log, math.inf) as clients:

@@ -1,4 +1,4 @@
-"""Locks between processes: what is fetched or built once is made by one of them, and the others wait."""
+"""Locks between processes: one of them downloads or builds something, and the others wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MAVEN = Path(__file__).resolve().parents[2] / ".kafka" / "maven.lock"
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold `path` alone, also against other threads; its directory is made."""
+    """Lock `path` exclusively, also against other threads; its directory is created."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -20,5 +20,5 @@ def locked(path: Path) -> Iterator[None]:
 
 
 def maven() -> AbstractContextManager[None]:
-    """One Maven of this checkout at a time: two that fetch the same jar into their one repository can read each other's halves."""
+    """Allow one Maven of this checkout at a time: two that download the same jar to one repository can read partial files."""
     return locked(MAVEN)

@@ -1,4 +1,4 @@
-"""A partition's log in words: offsets, producers, epochs, sequences, markers."""
+"""Describes a partition's log as text: offsets, producers, epochs, sequences, markers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from ottla.protocol.records.record import Record
 
 
 def marker_of(batch: StoredBatch) -> ControlType | None:
-    """What a control batch says; None for a batch of data. The type is the second field of the record's key."""
+    """Return a control batch's type; None for a batch of data. The type is the second field of the record's key."""
     return ControlType(int.from_bytes((batch.records[0].key or b"")[2:4])) if batch.header.is_control else None
 
 
 def text(record: Record) -> str:
-    """Its value."""
+    """Return its value."""
     return bytes(record.value or b"").decode()
 
 
 def describe(batch: StoredBatch) -> str:
-    """One batch: where it stands, what is in it, who wrote it."""
+    """Describe one batch: its position, contents and producer."""
     header = batch.header
     who = f"producer {header.producer_id} epoch {header.producer_epoch}" if header.producer_id >= 0 else "no producer id"
     if (marker := marker_of(batch)) is not None:
@@ -29,5 +29,5 @@ def describe(batch: StoredBatch) -> str:
 
 
 def describe_log(truth: Truth, topic: str, partitions: int = 1) -> list[str]:
-    """Every batch, markers too, a line each."""
+    """Describe every batch, including markers, one a line."""
     return [f"partition {index} {describe(batch)}" for index in range(partitions) for batch in truth.batches(topic, index)]

@@ -1,4 +1,4 @@
-"""Where a record was acknowledged, as one number: partition and offset, or a code below zero."""
+"""The position of an acknowledged record as one number: partition and offset, or a code below zero."""
 
 from __future__ import annotations
 
@@ -6,22 +6,22 @@ OFFSET_BITS = 48
 NOT_ACKED = -1
 REFUSED = -2
 SOMEWHERE = -3
-"""Acknowledged, but the client could not say where: it was told that the broker has it already."""
+"""Acknowledged as a duplicate, so that the client does not know the position."""
 GIVEN_UP = -4
-"""Taken back unanswered, with a client that could not go on: it may be there, once."""
+"""Given up without a response, with a client that could not continue: it may be stored, once."""
 
 
 def place(partition: int, offset: int) -> int:
-    """One number for a partition and an offset."""
+    """Combine a partition and an offset to one number."""
     return partition << OFFSET_BITS | offset
 
 
 def partition_and_offset(place: int) -> tuple[int, int]:
-    """What `place` made one number of."""
+    """Split a number that `place` made."""
     return place >> OFFSET_BITS, place & (1 << OFFSET_BITS) - 1
 
 
 def describe_place(place: int) -> str:
-    """A place in words."""
+    """Describe a position."""
     partition, offset = partition_and_offset(place)
     return f"partition {partition} offset {offset}"

@@ -1,8 +1,8 @@
 """Free TCP ports that stay free while a broker is down.
 
-Rules: a port comes from below the kernel's ephemeral range. A client that keeps dialling a dead broker on an ephemeral port of its own
-host can be given that very port as its source, connect to itself, and so keep the broker from binding it again. And a port is claimed
-until this process ends: no other that asks here is given it while the broker is down.
+Rules: a port is chosen below the kernel's ephemeral range. A client that repeatedly connects to a dead broker's ephemeral port on its own
+host could get that very port as its source, connect to itself, and so prevent the broker from binding it again. A port is claimed until
+this process ends, so that no other process that asks here gets it while the broker is down.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ LAST_PORT = 32_000
 ATTEMPTS_MAX = 200
 CLAIMS = Path(tempfile.gettempdir()) / f"ottla-ports-{os.getuid()}"
 _claimed: list[int] = []
-"""Open files, which hold their locks."""
+"""Open files that hold the locks."""
 
 
 def free_port(host: str = "127.0.0.1") -> int:
-    """A port that nothing listens on now, and that nobody else claims. Raises OSError when none is found in `ATTEMPTS_MAX` tries."""
+    """Return a port that nothing listens on and no other process claims. Raises OSError if none is found in `ATTEMPTS_MAX` attempts."""
     CLAIMS.mkdir(exist_ok=True)
     for port in random.sample(range(FIRST_PORT, LAST_PORT), ATTEMPTS_MAX):
         claim = os.open(CLAIMS / str(port), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)

@@ -1,6 +1,6 @@
-"""Records from a feed through one client until the feed is empty and everything is answered; a dead broker is waited for.
+"""Sends records from a feed with one client until the feed is empty and everything is answered; waits for a dead broker.
 
-Rule: settings are the caller's, under the client's own names; what was answered goes back to the feed, which lives in the same process.
+Settings are the caller's, under the client's own names; results go back to the feed, which is in the same process.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ LOST_S = 5.0
 BATCH_RECORDS = 100
 PURGED = {KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT}
 Item = tuple[int, bytes | None, bytes]
-"""Number, key, value. The number is the feed's own name for the record."""
+"""Number, key, value. The number is the feed's own name of the record."""
 
 
 class Feed(ABC):
-    """What one client is to send, and who hears what became of it."""
+    """The records of one client, and callbacks for their results."""
 
     in_flight_max: ClassVar[int] = 100_000  # librdkafka's own limit
     lost_at: float | None = None
-    """Since when the client knows no broker, on the monotonic clock; None while it does, or where it does not say."""
+    """Since when the client knows no broker, in monotonic time; None while it does, or if it does not report it."""
 
     @abstractmethod
     def records(self) -> Iterator[Item | None]:
-        """What is to be sent; None where nothing is to be sent for a moment."""
+        """Yield the records to send; None if there is nothing to send for a moment."""
 
     @abstractmethod
     def acked(self, number: int, partition: int, offset: int) -> None:
-        """`offset` is -1 where the client was told only that the broker has it already."""
+        """The record was acknowledged; `offset` is -1 if it was recognised as a duplicate."""
 
     @abstractmethod
     def failed(self, number: int, error: object) -> None:
-        """It was refused for good."""
+        """The record was rejected permanently."""
 
     @property
     def client_is_lost(self) -> bool:
@@ -52,16 +52,16 @@ class Feed(ABC):
         return self.lost_at is not None and time.monotonic() - self.lost_at > LOST_S
 
     def client_is_new(self) -> None:
-        """The lost one was given up, and another one opened."""
+        """A lost client was given up, and another one opened."""
         self.lost_at = None
 
     def given_up(self, number: int) -> None:
-        """It was not answered when its client was given up."""
+        """The record was not answered when its client was given up."""
         self.failed(number, "given up with its client")
 
 
 async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
-    """Raises what the producer raises when it cannot start."""
+    """Send the feed with aiokafka. Raises what the producer raises when it cannot start."""
     room = asyncio.Semaphore(feed.in_flight_max)
 
     def done(number: int, future: asyncio.Future[Any]) -> None:
@@ -84,7 +84,7 @@ async def send_with_aiokafka(feed: Feed, topic: str, **settings: Any) -> None:
 
 
 def send_with_confluent(feed: Feed, topic: str, settings: dict[str, Any]) -> None:
-    """See the module. A producer that cannot go on, as the feed says, is given up with what it was not answered, and another one opened."""
+    """Send the feed with confluent-kafka. If the feed reports a lost client, give it up with its unanswered records, and open another."""
     waiting = 0
 
     def done(number: int, error: Any, message: Any) -> None:
@@ -126,7 +126,8 @@ def send_with_confluent(feed: Feed, topic: str, settings: dict[str, Any]) -> Non
 
 
 def send_with_program(feed: Feed, topic: str, producer: Producer, timeout_ms: int) -> None:
-    """Through a client of the matrix, `BATCH_RECORDS` at a time, each within `timeout_ms`. Raises `ProgramFailed` or `ClientError`."""
+    """Send the feed with a client of the matrix, `BATCH_RECORDS` at a time, each within `timeout_ms`. Raises `ProgramFailed` or
+    `ClientError`."""
     items: list[Item] = []
 
     def send() -> None:

@@ -1,5 +1,5 @@
-"""The shape of every program here: it ends on a signal as with Ctrl-C, replaces only a directory of its own, and says in one line why
-it could not run.
+"""The shape of every program here: it ends on a signal as with Ctrl-C, replaces only its own directory, and reports in one line why it
+could not run.
 
 Exit codes: 0, everything is as it should be; 1, something is not, or could not be run; 2, the arguments are wrong.
 """
@@ -24,19 +24,19 @@ PIPE_WIDTH = 150
 
 
 def run(main: Callable[..., None]) -> None:
-    """What `__main__` does: the function as a command, which SIGTERM and SIGHUP end with what it started."""
+    """Run the function as a command, which SIGTERM and SIGHUP end with its child processes."""
     end_on_signals()
     typer.run(main)
 
 
 def new_console(*, stderr: bool = False, highlight: bool = True) -> Console:
-    """The terminal; a pipe has no width, and gets one that is enough for evidence."""
+    """Make a console; a pipe has no width, and gets one that is wide enough for evidence."""
     console = Console(stderr=stderr, highlight=highlight)
     return console if console.is_terminal else Console(stderr=stderr, highlight=highlight, width=PIPE_WIDTH)
 
 
 def replace(console: Console, directory: Path, marker: str) -> None:
-    """Make `directory` anew. An earlier run's, which holds `marker`, is emptied; anything else ends the program."""
+    """Create `directory` anew. One of an earlier run, which contains `marker`, is emptied; anything else ends the program."""
     if directory.exists() and not directory.is_dir():
         _refuse(console, directory, "is no directory")
     if directory.exists() and any(directory.iterdir()) and not (directory / marker).exists():
@@ -54,7 +54,7 @@ def _refuse(console: Console, directory: Path, why: str) -> NoReturn:
 
 @contextmanager
 def or_exit(console: Console, what: str, *others: type[Exception], code: int = 1) -> Iterator[None]:
-    """A broker or a client that fails, or one of `others`, ends the program: `what` and the reason on a line."""
+    """End the program with one line, `what` and the reason, if a broker or client fails, or with one of `others`."""
     failures: tuple[type[Exception], ...] = (BrokerFailed, RunFailed, *others)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The live display of every long command here: one line a task, with its rate, on a terminal or in a log."""
+"""The progress display of every long command here: one line a task, with its rate, on a terminal or in a log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rich.table import Column
 
 
 def progress(console: Console) -> Progress:
-    """Bars that stay on the screen when done; the field `note` of a task is printed at the end of its line."""
+    """Make bars that stay on the screen when done; a task's field `note` is printed at the end of its line."""
     return Progress(
         SpinnerColumn(finished_text="[green]✓[/]"),
         TextColumn("{task.description}", table_column=Column(no_wrap=True)),

@@ -1,8 +1,8 @@
-"""Values that a client stored twice by itself: under two epochs of one producer id.
+"""Finds values that a client stored twice by itself: under two epochs of one producer id.
 
-librdkafka raises its epoch while acknowledgements of other partitions are out, and sends what they were for again, with sequence 0 (its
-issue 4953, open; `make known-bugs ARGS=epoch-bump` shows it on any broker). To a broker the second is a new batch. What is twice in one
-epoch, or under two producer ids, is the broker's fault or the program's, and stays counted as doubled.
+librdkafka raises its epoch while requests to other partitions are unanswered, and sends their records again with sequence 0 (its issue
+4953, open; `make known-bugs ARGS=epoch-bump` shows it on any broker). For a broker that is a new batch. Duplicates in one epoch, or under
+two producer ids, are the broker's fault or the program's, and still count.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from client_compat.support.verdict import AckVerdict
 from ottla.protocol.records.batch import BatchHeader, split_batches
 
 CLIENTS: Final = frozenset({"confluent-kafka"})
-"""That have the bug."""
+"""Clients with the bug."""
 
 
 def excuse(verdict: AckVerdict, directory: Path, topic: str) -> None:
-    """Count such values apart. `directory` is of a broker that has all partitions of the topic, and writes to it no more."""
+    """Count such values separately. `directory` is of a broker that has all partitions of the topic and no longer writes to them."""
     for double in list(verdict.doubles):
         if double.client in CLIENTS and _raised([_batch_at(directory, topic, place) for place in double.places]):
             verdict.excuse(double)

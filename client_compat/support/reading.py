@@ -1,4 +1,4 @@
-"""A whole topic as consumers are given it, to the end that the log has when the reading begins; and how far a group is."""
+"""Reads a whole topic as consumers do, up to its end at the start of reading; and reads a group's offsets."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _LOGGER = logging.getLogger("client_compat.reading")
 _LOGGER.addHandler(logging.NullHandler())
 _LOGGER.propagate = False
 logging.getLogger("aiokafka").addHandler(logging.NullHandler())
-"""A dead broker is no news here: without a handler its warnings would go to the terminal."""
+"""Without a handler, aiokafka's warnings about dead brokers would go to the terminal."""
 
 
 class Consumed(NamedTuple):
-    """One record; without a value it is empty."""
+    """One consumed record; a null value is empty here."""
 
     partition: int
     offset: int
@@ -35,7 +35,7 @@ class Consumed(NamedTuple):
 
 
 def read_with_confluent(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Consumed]:
-    """By offset within a partition. Raises `RunFailed` when the end of the log is not reached."""
+    """Read the topic; return records by offset within each partition. Raises `RunFailed` if the end of the log is not reached."""
     consumer, quiet = _consumer(bootstrap, isolation), 0
     taken: list[Consumed] = []
     at_end: set[int | None] = set()
@@ -47,13 +47,13 @@ def read_with_confluent(bootstrap: str, topic: str, partitions: int, isolation: 
             if message.error() is None:
                 taken.append(Consumed(message.partition() or 0, message.offset() or 0, message.value() or b""))
             else:
-                at_end.add(message.partition())  # the only error asked for
+                at_end.add(message.partition())  # the only error that is enabled
     consumer.close()
     return taken
 
 
 def read_with_aiokafka(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[Consumed]:
-    """As `read_with_confluent`."""
+    """Read the topic with aiokafka, like `read_with_confluent`."""
     return asyncio.run(_read_with_aiokafka(bootstrap, topic, partitions, isolation))
 
 
@@ -75,7 +75,7 @@ async def _read_with_aiokafka(bootstrap: str, topic: str, count: int, isolation:
 
 
 def _quiet(came: object, quiet: int, what: str) -> int:
-    """How many reads in a row came back with nothing."""
+    """Count the successive reads that returned nothing."""
     quiet = 0 if came else quiet + 1
     if quiet > QUIET_READS_MAX:
         raise RunFailed(f"{what} cannot be reached; is a transaction hanging?")
@@ -83,7 +83,7 @@ def _quiet(came: object, quiet: int, what: str) -> int:
 
 
 def wait_until_stable(bootstrap: str, topic: str, partitions: int) -> None:
-    """Until no transaction holds readers back: markers are written after an end is answered. Raises `RunFailed`."""
+    """Wait until no transaction holds readers back: markers are written after EndTxn is answered. Raises `RunFailed`."""
     deadline = time.monotonic() + STABLE_TIMEOUT_S
     while ends(bootstrap, topic, partitions) != (written := ends(bootstrap, topic, partitions, "read_uncommitted")):
         if time.monotonic() > deadline:
@@ -92,7 +92,7 @@ def wait_until_stable(bootstrap: str, topic: str, partitions: int) -> None:
 
 
 def ends(bootstrap: str, topic: str, partitions: int, isolation: str = "read_committed") -> list[int]:
-    """The offset to which each partition is given to readers: below what an open transaction wrote, or with that."""
+    """Return each partition's end offset for readers, which an open transaction may hold back in read_committed."""
     consumer = _consumer(bootstrap, isolation)
     try:
         return [_end(consumer, TopicPartition(topic, partition)) for partition in range(partitions)]
@@ -101,7 +101,7 @@ def ends(bootstrap: str, topic: str, partitions: int, isolation: str = "read_com
 
 
 def _end(consumer: Consumer, place: TopicPartition) -> int:
-    """Asked again while the leader is so new that it does not know yet what is committed (KIP-207)."""
+    """Return an end offset; retry while a new leader does not know yet what is committed (KIP-207)."""
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
     while True:
         try:
@@ -115,12 +115,12 @@ def _end(consumer: Consumer, place: TopicPartition) -> int:
 
 
 def lag_of(bootstrap: str, group: str, topic: str, partitions: int) -> int:
-    """Records between what the group committed and the ends of the log."""
+    """Return the number of records between the group's committed offsets and the log ends."""
     return sum(ends(bootstrap, topic, partitions)) - sum(committed(bootstrap, group, topic, partitions))
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int) -> list[int]:
-    """The offset that the group committed in each partition, 0 where it has none. Raises KafkaException."""
+    """Return the group's committed offset in each partition, 0 if there is none. Raises KafkaException."""
     consumer = _consumer(bootstrap, "read_committed", group)
     try:
         found = consumer.committed([TopicPartition(topic, partition) for partition in range(partitions)], ANSWER_TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""How a long command ends when it is told to: as with Ctrl-C, so that the brokers and clients that it started end with it."""
+"""Lets signals end a long command as Ctrl-C does, so that its brokers and clients end with it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 def end_on_signals() -> None:
-    """SIGTERM and SIGHUP raise SystemExit in the main thread, with the shell's exit code for them. Call it in `main`."""
+    """Let SIGTERM and SIGHUP raise SystemExit in the main thread, with the shell's exit code for them. Call it in `main`."""
     for number in SIGNALS:
         signal.signal(number, _end)
 

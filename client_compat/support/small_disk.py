@@ -1,6 +1,6 @@
-"""A disk of its own for one directory, which can be full: a tmpfs, whose size is what is used while it is full.
+"""A separate disk for one directory, which can be filled: a tmpfs, whose size is reduced to what is used.
 
-Rule: what is on it outlives it, in the same place.
+Its files outlive it in the same place.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SIZE_BYTES = 2 << 30
-"""Memory is taken for what is written alone."""
+"""Its normal size; memory is used only for what is written."""
 TRIES_MAX = 100
 
 
 class NoSmallDisk(Exception):
-    """None can be had here; the text says why."""
+    """No disk can be mounted here; the text says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class SmallDisk:
-    """Mounted at `path`."""
+    """A disk that is mounted at `path`."""
 
     path: Path
 
     def fill(self) -> None:
-        """Nothing more can be written, but what is left of pages that are in use. Raises `NoSmallDisk`."""
-        for _ in range(TRIES_MAX):  # more may be in use by the time that the size is set
+        """Fill the disk: nothing more can be written, except to partly used pages. Raises `NoSmallDisk`."""
+        for _ in range(TRIES_MAX):  # more may be in use when the size is set
             found = os.statvfs(self.path)
             if self._mount(f"remount,size={(found.f_blocks - found.f_bfree) * found.f_frsize}") is None:
                 return
         raise NoSmallDisk(f"{self.path} could not be filled")
 
     def free(self) -> None:
-        """There is space again."""
+        """Give it space again."""
         if (why := self._mount(f"remount,size={SIZE_BYTES}")) is not None:
             raise NoSmallDisk(why)
 
     def _mount(self, options: str) -> str | None:
-        """What `mount` said, if it refused."""
+        """Run `mount`; return its error message if it failed."""
         done = subprocess.run(["mount", "-t", "tmpfs", "-o", options, "ottla", str(self.path)], capture_output=True, text=True, check=False)
         return (done.stderr.strip() or f"mount ended with {done.returncode}") if done.returncode else None
 
@@ -53,7 +53,7 @@ class SmallDisk:
 
 @contextmanager
 def small_disk(path: Path) -> Iterator[SmallDisk]:
-    """One at `path`, an empty directory or none yet; at the end a plain directory with the same content. Raises `NoSmallDisk`."""
+    """Mount a disk at `path`, an empty or new directory; at the end, leave a plain directory with its files. Raises `NoSmallDisk`."""
     disk = SmallDisk(path)
     if (why := missing()) is not None:
         raise NoSmallDisk(why)
@@ -71,7 +71,7 @@ def small_disk(path: Path) -> Iterator[SmallDisk]:
 
 
 def missing() -> str | None:
-    """Why no disk can be mounted here; None where it can."""
+    """Return why no disk can be mounted here, or None if it can."""
     if not sys.platform.startswith("linux"):
         return "a disk that can be full is a tmpfs of Linux"
     if os.geteuid() != 0:

@@ -1,6 +1,6 @@
-"""Where a scenario plays: a broker as a process with its admin port, and what it tells while it runs.
+"""Runs a scenario: a broker as a process with its admin port, and the output.
 
-Rules: a scenario never sleeps, it waits for what the broker or the client tells; what it prints is what it read back from the log.
+Rules: a scenario never sleeps, it waits for what the broker or the client reports; what it prints was read back from the log.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from client_compat.support.reading import read_with_confluent
 READ_S = 10.0
 QUICK: dict[str, object] = {"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 50, "retry.backoff.ms": 10}
 SMALL = ("transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1")
-"""A broker that lives seconds need not make fifty partitions of each."""
+"""Settings of a broker that lives seconds: one partition of internal topics instead of fifty."""
 QUIET = logging.getLogger("client_compat.librdkafka")
 QUIET.addHandler(logging.NullHandler())
 QUIET.propagate = False
@@ -34,7 +34,7 @@ QUIET.propagate = False
 
 @dataclass(slots=True)
 class Stage:
-    """One running broker, and the lines that the scenario told."""
+    """A running broker, and the lines that the scenario printed."""
 
     broker: BrokerProcess
     admin: AdminPort
@@ -50,26 +50,26 @@ class Stage:
         self.say(line)
 
     def producer(self, **settings: object) -> Producer:
-        """A confluent-kafka producer that waits milliseconds between two tries. Write a dot of a setting's name as `_`."""
+        """Make a confluent-kafka producer with short retry intervals. Write dots of setting names as `_`."""
         named = {name if name.endswith("_cb") else name.replace("_", "."): value for name, value in settings.items()}
         return Producer({"bootstrap.servers": self.broker.bootstrap, **QUICK, **named}, logger=QUIET)
 
     def tell_log(self, topic: str, partitions: int = 1) -> None:
-        """Every batch of the log, markers too."""
+        """Print every batch of the log, including markers."""
         for line in describe_log(self.truth, topic, partitions):
             self.tell(f"    {line}")
 
     def committed(self, topic: str, partitions: int = 1) -> list[str]:
-        """What a read_committed consumer (confluent-kafka) is given of the whole topic, by partition. Raises `RunFailed`."""
+        """Return what a read_committed consumer (confluent-kafka) receives of the whole topic, by partition. Raises `RunFailed`."""
         return [record.value.decode() for record in sorted(read_with_confluent(self.broker.bootstrap, topic, partitions, "read_committed"))]
 
     def stored(self, topic: str, partition: int = 0) -> list[str]:
-        """Every value of the log, committed or not."""
+        """Return every value in the log, committed or not."""
         return [text(record) for record in self.truth.records(topic, partition)]
 
 
 class InFlight:
-    """How many requests a producer waits for, from librdkafka's statistics: give it as `stats_cb`, and `SETTINGS` too."""
+    """Counts a producer's unanswered requests by librdkafka's statistics: pass it as `stats_cb`, with `SETTINGS`."""
 
     SETTINGS: ClassVar[dict[str, object]] = {"statistics_interval_ms": 10, "batch_num_messages": 1, "linger_ms": 0}
 
@@ -80,7 +80,7 @@ class InFlight:
         self.count = max((int(broker["waitresp_cnt"]) for broker in json.loads(statistics)["brokers"].values()), default=0)
 
     def wait(self, producer: Producer, count: int) -> None:
-        """Serve the producer until so many requests are out."""
+        """Poll the producer until so many requests are unanswered."""
         deadline = time.monotonic() + READ_S
         while self.count < count:
             if time.monotonic() > deadline:
@@ -89,7 +89,7 @@ class InFlight:
 
 
 def serve(directory: Path, *, transaction_version: int) -> tuple[BrokerProcess, AdminPort]:
-    """A broker of that transaction version, spawned but not waited for."""
+    """Start a broker with that transaction version, without waiting for it."""
     admin = AdminPort(free_port())
     settings = [f"transaction.version={transaction_version}", *SMALL]
     options = [*admin.options, *(part for setting in settings for part in ("--set", setting))]
@@ -100,7 +100,7 @@ def serve(directory: Path, *, transaction_version: int) -> tuple[BrokerProcess, 
 
 @contextmanager
 def stages(directory: Path, say: Callable[[str], None], versions: Sequence[int]) -> Iterator[dict[int, Stage]]:
-    """A stage for each transaction version; their brokers start side by side."""
+    """Run a broker for each transaction version; they start at the same time."""
     served = {version: serve(directory, transaction_version=version) for version in versions}
     try:
         for _, admin in served.values():

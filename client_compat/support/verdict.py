@@ -1,4 +1,4 @@
-"""The log as consumed, against what the clients were told."""
+"""Compares the consumed log with what the clients were told."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SAMPLES_MAX = 10
 
 
 class Double(NamedTuple):
-    """A value that stands in several places."""
+    """A value that is stored at several positions."""
 
     client: str
     number: int
@@ -26,7 +26,7 @@ class Double(NamedTuple):
 
 @dataclass(slots=True)
 class AckVerdict:
-    """Counts of values; `samples` names the first that are wrong."""
+    """Counts of values; `samples` has the first that are wrong."""
 
     acked: int = 0
     in_log: int = 0
@@ -38,13 +38,13 @@ class AckVerdict:
     unanswered: int = 0
     foreign: int = 0
     given_up: int = 0
-    """Taken back unanswered, with a client that could not go on; that is no fault of a broker's."""
+    """Given up without a response, with a client that could not continue; not a broker's fault."""
     excused: int = 0
-    """Doubled by the client itself, under two epochs of its producer id; that is no fault of a broker's either."""
+    """Duplicated by the client itself, under two epochs of its producer id; not a broker's fault."""
     samples: list[str] = field(default_factory=list)
     doubles: list[Double] = field(default_factory=list)
     losses: list[tuple[str, int, int]] = field(default_factory=list)
-    """What is lost: client, number, and the place where it was acknowledged."""
+    """Lost values: client, number, and the acknowledged position."""
 
     @property
     def good(self) -> bool:
@@ -56,7 +56,7 @@ class AckVerdict:
             self.samples.append(text)
 
     def excuse(self, double: Double) -> None:
-        """It was doubled by its client itself."""
+        """Count the value as duplicated by its client."""
         self.doubles.remove(double)
         self.doubled -= 1
         self.excused += 1
@@ -74,7 +74,7 @@ def _told(load: Load) -> list[array[int]]:
 
 
 def judge(load: Load, partitions: int) -> AckVerdict:
-    """Consume the topic and compare. Each value's copies must be one, at the offset its client was told. Raises `RunFailed`."""
+    """Consume the topic and compare. Each value must be stored once, at the offset that its client was told. Raises `RunFailed`."""
     verdict, told = AckVerdict(), _told(load)
     found: list[dict[int, list[int]]] = [{} for _ in load.clients]
     last: dict[tuple[int, int], int] = {}

@@ -1,4 +1,4 @@
-"""Ottla as its users install it: the wheel and the sdist, built from a copy of the sources without the network."""
+"""Builds Ottla as users install it: the wheel and the sdist, from a copy of the sources, without the network."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SDIST = "import sys; from setuptools.build_meta import build_sdist; build_sdist
 
 
 def copy_sources(to: Path) -> Path:
-    """The folders and files of this checkout that a build could see, below `to`; links stay links."""
+    """Copy the folders and files of this checkout that a build could see to `to`; links stay links."""
     for folder in ("ottla", "broker", "protocol", "spark_jobs", "client_compat", "tests"):
         shutil.copytree(ROOT / folder, to / folder, symlinks=True, ignore=_LEFT_OUT)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
@@ -22,8 +22,8 @@ def copy_sources(to: Path) -> Path:
 
 
 def build_wheel(source: Path, to: Path, python: str = sys.executable) -> Path:
-    """The wheel of a source directory or an sdist for `python`, which has what builds it, in the new directory `to`.
-    Raises CalledProcessError.
+    """Build the wheel of a source directory or an sdist in the new directory `to`, for `python`, which has the build tools. Raises
+    CalledProcessError.
     """
     command = [python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index", "-w", str(to)]
     subprocess.run([*command, str(source)], check=True)
@@ -32,7 +32,7 @@ def build_wheel(source: Path, to: Path, python: str = sys.executable) -> Path:
 
 
 def build_sdist(source: Path, to: Path) -> Path:
-    """The sdist of a source directory, in the directory `to`. Raises CalledProcessError."""
+    """Build the sdist of a source directory in the directory `to`. Raises CalledProcessError."""
     subprocess.run([sys.executable, "-c", _SDIST, str(to)], cwd=source, check=True, stdout=subprocess.DEVNULL)
     (sdist,) = to.glob("ottla-*.tar.gz")
     return sdist

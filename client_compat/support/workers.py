@@ -1,4 +1,4 @@
-"""Client processes of one stage: all end well within the time, or the stage fails and none is left."""
+"""Client processes of one run: all must end in time, or the run fails and none is left."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SPAWN = multiprocessing.get_context("spawn")
 
 
 class RunFailed(RuntimeError):
-    """A process of the run ended badly or the run did not end in time; the message says where to look."""
+    """A process of the run failed, or the run did not end in time; the message says where to look."""
 
 
 def log_to(path: Path) -> None:

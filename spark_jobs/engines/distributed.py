@@ -32,9 +32,9 @@ COLUMNS: Final = "share int, content binary"
 
 
 @contextmanager
-def spark_judge(log_bytes: int, master: str | None, memory_mb: int, progress: Progress) -> Iterator[SparkJudge]:
-    """Spark for logs of this size: the running session or context, or one that ends with the block. Raises `CannotJudge`."""
-    with cluster(log_bytes, master) as running:
+def spark_judge(master: str | None, memory_mb: int, progress: Progress) -> Iterator[SparkJudge]:
+    """Open the running session's context, or a new one that ends with the block. Raises `CannotJudge`."""
+    with cluster(master) as running:
         progress("judging log partitions", 1, 2)
         yield SparkJudge(running, memory_mb)
 

@@ -17,6 +17,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from ottla.broker.core.clock import Clock
@@ -155,12 +156,14 @@ class _Fetcher:
         key = _key(partition)
         self.partitions[key] = partition
         self._plan.follow(key, partition.log, partition.leader_epoch)
+        partition.fetcher = partial(self._plan.moved, key)
         if partition.sync_is_due:
             self._unsynced.add(key)
         self._tell()
 
     def forget(self, partition: Partition) -> None:
         self.partitions.pop(_key(partition), None)
+        partition.fetcher = None
         self._plan.forget(_key(partition))
         self._tell()
 

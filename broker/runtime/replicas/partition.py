@@ -2,7 +2,8 @@
 
 Rules:
 * what an append, a sync or a change of leader means is the replica's decision (`ottla.broker.replication`); here it is carried out;
-* who waits is woken by the append (or the fsync) that it waited for, never by looking again.
+* who waits is woken by the append (or the fsync) that it waited for, never by looking again;
+* whatever changes an answer to a reader or a follower calls their watchers: fetch sessions (fetch_sessions) read nothing that has not.
 """
 
 from __future__ import annotations
@@ -39,6 +40,8 @@ retries = logging.getLogger("ottla.broker.retries")
 
 Buffer = bytes | bytearray | memoryview
 Woken = Callable[[int], None]
+LATER: Final = -1
+"""A watcher is told so of a change that the next answer shows, but that ends no wait: a log start, a follower's high watermark."""
 
 _FAR_FUTURE_MS = 2**62
 _CLIENT: Final = Origin.CLIENT
@@ -64,15 +67,16 @@ class Membership:
 
 
 class Partition:
-    """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion), where
-    `end_watchers` may read to the log's end: followers.
+    """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion; `LATER`),
+    where `end_watchers` may read to the log's end: followers. `fetcher` is called when the log's start has moved, while a fetcher follows.
 
     Without a `membership` it leads alone from the start; else it waits for what metadata says. It is in `timed` while something waits for
-    flush.ms.
+    flush.ms, and in `behind` while `look_for_laggards` may have something to do.
     """
 
     __slots__ = (
         "_active",
+        "_behind",
         "_clock",
         "_deletions",
         "_flusher",
@@ -83,6 +87,7 @@ class Partition:
         "_waits",
         "bytes_in",
         "end_watchers",
+        "fetcher",
         "index",
         "log",
         "messages_in",
@@ -93,7 +98,14 @@ class Partition:
     )
 
     def __init__(
-        self, log: PartitionLog, flusher: Flusher, clock: Clock, membership: Membership | None = None, timed: set[Partition] | None = None
+        self,
+        log: PartitionLog,
+        flusher: Flusher,
+        clock: Clock,
+        membership: Membership | None = None,
+        *,
+        timed: set[Partition] | None = None,
+        behind: dict[Partition, None] | None = None,
     ) -> None:
         self.topic = log.topic
         self.index = log.partition
@@ -103,12 +115,15 @@ class Partition:
         """What was appended as the leader, since the start."""
         self.watchers: dict[object, Woken] = {}
         self.end_watchers: dict[object, Woken] = {}
+        self.fetcher: Callable[[], None] | None = None
+        log.on_change = self._log_changed
         self._flusher = flusher
         self._clock = clock
         self._membership = membership
         self._sync: asyncio.Future[None] | None = None
         self._unsynced_since_ms = 0
         self._timed: set[Partition] = set() if timed is None else timed
+        self._behind: dict[Partition, None] = {} if behind is None else behind
         self._active = log.segments.active
         self._waits: Waits[asyncio.Future[None]] = Waits()
         self._deletions: list[tuple[int, asyncio.Future[None]]] = []
@@ -242,6 +257,7 @@ class Partition:
         if elected:
             self.log.become_leader(registration.leader_epoch)
         effects = replica.lead(registration, self._clock.mono_ms())
+        self._behind[self] = None
         if elected:
             self._fail_waits(Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leadership has begun"), Condition.COMMITTED)
         self._act(effects)
@@ -268,6 +284,7 @@ class Partition:
         """It is served here no longer: whoever waits is told whether other brokers have it (KAFKA DelayedProduce.tryComplete)."""
         self.removed = True
         self._timed.discard(self)
+        self._behind.pop(self, None)
         goes_on = self._membership is not None and self._membership.has(self.log.topic_id, self.index)
         elsewhere = Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER, "other brokers have the partition now")
         deleted = Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "the topic was deleted")
@@ -282,6 +299,8 @@ class Partition:
         Raises Rejected for who may not follow here, or was replaced.
         """
         self._moved(self.replica.fetched(fetch, leader_end, self._clock.mono_ms()))
+        if fetch.offset != leader_end:
+            self._behind[self] = None
 
     def holds_back(self, follower: int) -> bool:
         """Whether a follower gets nothing now: it is out of sync, and its throttle exceeded (KAFKA ReplicaManager.shouldLeaderThrottle)."""
@@ -297,13 +316,17 @@ class Partition:
             throttle.record(size, self._clock.mono_ms())
 
     def look_for_laggards(self) -> None:
-        """To be called every half of replica.lag.time.max.ms: who lags leaves the in-sync set."""
+        """To be called every half of replica.lag.time.max.ms while this is `behind`: a replica that lags leaves the in-sync set."""
         if self.replica.shared:
             self._moved(self.replica.look_for_laggards(self._clock.mono_ms()) | LOW_WATERMARK)
+        if not self.replica.may_lag and not self._deletions:
+            self._behind.pop(self, None)
 
     def answered(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
         """The controller has answered what the replica proposed."""
         self._moved(self.replica.answered(proposal, answer, self._clock.mono_ms()))
+        self._behind[self] = None
+        self._wake_followers(LATER)  # who left the in-sync set has to be looked at again: it may join
 
     def low_watermark(self) -> int:
         """Where the log of every living replica begins, or before that."""
@@ -318,7 +341,13 @@ class Partition:
             return None
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._deletions.append((offset, future))
+        self._behind[self] = None
         return future
+
+    @property
+    def knows_racks(self) -> bool:
+        """Whether consumers may be sent to a nearer replica: by the leader, where replica.selector.class looks at racks."""
+        return self.replica.shared and self._membership is not None and self._membership.rack_of is not None
 
     def preferred_replica(self, rack: str, offset: int) -> int | None:
         """The follower that a consumer in `rack` is to read `offset` from; None where it is this broker."""
@@ -440,7 +469,10 @@ class Partition:
         if config.flush_ms != INT64_MAX and not self._unsynced_since_ms:
             self._unsynced_since_ms = self._clock.mono_ms()
             self._timed.add(self)
-        now_ms = self._clock.mono_ms() if replica.shared else 0
+        now_ms = 0
+        if replica.shared:
+            now_ms = self._clock.mono_ms()
+            self._behind[self] = None
         effects = replica.appended(log.log_end_offset, now_ms, config.flush_messages)
         if active is not self._active:
             self._active = active
@@ -474,6 +506,8 @@ class Partition:
                 self.log.advance_high_watermark(self.replica.high_watermark)
             else:
                 self.log.leader_said(self.replica.high_watermark)
+            if self.end_watchers:
+                self._wake_followers(LATER)
         if effects > COMMITTED:
             self._act_for_others(effects)
         if self._waits.queues:
@@ -512,6 +546,11 @@ class Partition:
         if not self.replica.leads or self.removed:
             _fail([future for _, future in self._deletions], error)
             self._deletions = []
+
+    def _log_changed(self) -> None:
+        self._wake(LATER)
+        if self.fetcher is not None:
+            self.fetcher()
 
     def _wake(self, size: int) -> None:
         self._wake_readers(size)

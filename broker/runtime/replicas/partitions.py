@@ -71,6 +71,8 @@ class Partitions:
         self.membership = membership
         self.timed: set[Partition] = set()
         """Those in which something waits for flush.ms."""
+        self.behind: dict[Partition, None] = {}
+        """Those of which a follower may lag, or is waited for to delete records."""
         self._by_name: dict[str, TopicPartitions] = {}
         self._by_id: dict[bytes, TopicPartitions] = {}
         self._appended_before = Appended()
@@ -80,7 +82,9 @@ class Partitions:
         """Serve the partition of `log`, which is open and recovered."""
         topic = self._topic(log.topic, log.topic_id)
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
-        partition = topic.partitions[log.partition] = Partition(log, self._flusher, self._clock, self.membership, self.timed)
+        partition = topic.partitions[log.partition] = Partition(
+            log, self._flusher, self._clock, self.membership, timed=self.timed, behind=self.behind
+        )
         topic.offline.discard(log.partition)
         return partition
 

@@ -81,7 +81,9 @@ def start_background_work(
     )
     if partitions.membership is not None:
         housekeeping.every(
-            max(1, settings.replica_lag_time_max_ms // 2), each(lambda partition: partition.look_for_laggards()), name="ISR shrink"
+            max(1, settings.replica_lag_time_max_ms // 2),
+            each(lambda partition: partition.look_for_laggards(), partitions.behind),
+            name="ISR shrink",
         )
     if settings.log_cleaner_enable:
         housekeeping.every(lambda: settings.log_cleaner_backoff_ms, _cleaning(log_dir, flusher, clock), name="compaction")

@@ -145,7 +145,7 @@ def test_a_controller_of_a_static_quorum_has_no_voters_in_its_directory(tmp_path
         ([], {}, "--standalone makes it the voter"),
         (["--no-initial-controllers"], {}, "--standalone makes it the voter"),
         (["--standalone"], {"controller_quorum_voters": "2@h:1"}, "--standalone cannot be used"),
-        (["--standalone"], {"controller_quorum_voters": "2@h:1,3@h:2"}, "for more of them use Apache Kafka's controllers"),
+        (["--standalone"], {"controller_quorum_voters": "2@h:1,3@h:2"}, "for a quorum of several voters, use Apache Kafka's controllers"),
     ],
 )
 def test_a_controller_is_the_one_voter_or_is_not_formatted(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import cast
+
 import pytest
 
 from ottla.broker.replication.brokers import Brokers
@@ -200,3 +202,71 @@ def test_what_cannot_be_used_is_asked_for_again_after_a_pause() -> None:
     assert named(made.next_request(1)) == [(U, 0)]
     made.request_failed(1)
     assert named(made.next_request(1 + BACKOFF_MS)) == [(U, 0), (T, 0)]
+
+
+class Looks:
+    """Counts how often a log is looked at."""
+
+    def __init__(self, log: ListLog) -> None:
+        self.log = log
+        self.times = 0
+
+    def __getattr__(self, name: str) -> object:
+        self.times += 1
+        return getattr(self.log, name)
+
+
+def test_a_request_looks_only_at_partitions_that_moved() -> None:
+    made = FetchPlan(2, Brokers())
+    looks = {(T, index): Looks(ListLog(1)) for index in range(3)}
+    for key, log in looks.items():
+        made.follow(key, cast("ListLog", log), 7)
+    made.next_request(0)
+    made.answered(response(*[(key, 0) for key in looks]), 0)
+    for key in looks:
+        made.appended(key, None, 0)
+    assert named(made.next_request(0)) == []
+    made.answered(response(), 0)
+    for log in looks.values():
+        log.times = 0
+    made.answered(response(((T, 1), 0)), 0)
+    looks[T, 1].log.append(Entry(7, 0))
+    made.appended((T, 1), 7, 2)
+    assert named(made.next_request(0)) == [(T, 1)]
+    assert [log.times > 0 for log in looks.values()] == [False, True, False]
+    assert made.wakes_ms(0) is None
+    assert made.truncations(0) == []
+
+
+def test_a_log_start_that_has_moved_is_in_the_next_request() -> None:
+    made, logs = plan((T, 0), (U, 0))
+    made.next_request(0)
+    made.answered(response(((T, 0), 0), ((U, 0), 0)), 0)
+    for key in logs:
+        made.appended(key, None, 0)
+    made.next_request(0)
+    made.answered(response(), 0)
+    logs[T, 0].log_start_offset = 1
+    made.moved((T, 0))
+    made.moved((T, 9))
+    request = made.next_request(0)
+    assert request is not None
+    assert [(topic.topic_id, topic.partitions) for topic in request.topics] == [(T, [FetchPartition(0, 7, 1, 1, 1, 1000)])]
+
+
+def test_a_throttled_partition_leaves_the_session_while_it_lags_and_comes_back() -> None:
+    held: set[tuple[bytes, int]] = set()
+    made = FetchPlan(2, Brokers(), FetchLimits(), lambda key: key in held)
+    for key in ((T, 0), (U, 0)):
+        made.follow(key, ListLog(1), 7)
+    made.next_request(0)
+    made.answered(response(((T, 0), 0), ((U, 0), 0)), 0)
+    made.appended((T, 0), None, 5)
+    made.appended((U, 0), None, 0)
+    held.update([(T, 0), (U, 0)])
+    request = made.next_request(0)
+    assert (named(request), forgotten(request)) == ([], [(T, 0)])
+    assert made.wakes_ms(0) == BACKOFF_MS
+    made.answered(response(), 0)
+    held.clear()
+    assert named(made.next_request(0)) == [(T, 0)]

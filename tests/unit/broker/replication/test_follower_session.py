@@ -32,12 +32,23 @@ def test_the_first_request_names_all_and_asks_for_a_session() -> None:
 def test_the_next_names_what_is_new_or_changed_and_what_is_gone() -> None:
     session = begun()
     assert (session.session_id, session.epoch) == (5, 1)
-    assert session.next({A: asks(0), C: asks(3)}) == ({C: asks(3)}, [B])
+    assert session.next({A: asks(0), C: asks(3), B: None}) == ({C: asks(3)}, [B])
     assert session.answered(0, 5, [C])
     assert session.epoch == 2
     assert session.next({A: asks(1), C: asks(3)}) == ({A: asks(1)}, [])
     assert session.answered(0, 5, [])
     assert session.next({A: asks(1), C: asks(3)}) == ({}, [])
+    assert session.next({}) == ({}, []), "what may not have changed need not be looked at"
+    assert session.asked == {A: asks(1), C: asks(3)}
+
+
+def test_a_partition_that_is_not_to_be_fetched_is_not_named() -> None:
+    session = FollowerSession()
+    assert session.names_all
+    assert session.next({A: asks(0), B: None}) == ({A: asks(0)}, [])
+    assert session.answered(0, 5, [A])
+    assert not session.names_all
+    assert session.next({B: None, C: None}) == ({}, [])
 
 
 def test_a_leader_that_gives_no_session_is_told_everything_each_time() -> None:
@@ -83,7 +94,7 @@ def test_an_answer_to_a_whole_request_is_for_all_that_it_named(keys: list[tuple[
 
 def test_an_answer_for_a_partition_that_is_not_in_the_session_is_not_used() -> None:
     session = begun()
-    session.next({A: asks(0)})
+    session.next({B: None})
     assert not session.answered(0, 5, [B])
     assert session.epoch == 0
 

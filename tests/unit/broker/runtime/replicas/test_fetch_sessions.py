@@ -2,14 +2,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
 
 import pytest
 
 from ottla.broker.core import limits
+from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchSessions, FetchTarget
+from ottla.broker.runtime.replicas.fetch_sessions import FetchContext, FetchSession, FetchSessions, FetchTarget
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchPartition, PartitionData
+from tests.support.partition_logs import PartitionScene, one_batch
 
 INT32_MAX = 2**31 - 1
 
@@ -137,8 +140,8 @@ def test_a_wrong_epoch_is_refused_and_the_right_one_still_works(sessions: FetchS
 
 
 def test_the_epoch_wraps_to_one(sessions: FetchSessions) -> None:
-    session = sessions.create([target(0)], by_id=False, now_ms=0)
-    assert session is not None
+    session = begin(sessions, 0, 0, target(0)).session
+    assert sessions.keep(session, 0)
     session.epoch = INT32_MAX  # two thousand million requests are too many for a test
     begin(sessions, session.session_id, INT32_MAX)
     begin(sessions, session.session_id, 1)
@@ -218,7 +221,7 @@ def test_the_partitions_of_all_sessions_are_bounded(sessions: FetchSessions, mon
 
 def test_a_followers_session_takes_a_consumers_place_and_never_gives_its_own_to_one(sessions: FetchSessions) -> None:
     consumer, young = open_session(sessions, 5), open_session(sessions, 5)
-    follower = sessions.begin(0, 0, [target(0)], (), by_id=False, now_ms=0, privileged=True)
+    follower = sessions.begin(0, 0, [target(0)], (), by_id=False, now_ms=0, follower=2)
     session_id, _ = answer(follower)
     assert session_id != 0
     assert len(sessions) == 2
@@ -230,3 +233,113 @@ def test_a_followers_session_takes_a_consumers_place_and_never_gives_its_own_to_
     begin(sessions, young, 2, now=late)
     assert open_session(sessions, 6, late) != 0, "the old consumer's goes"
     begin(sessions, session_id, 2, now=late)
+
+
+# --- what is dirty ---------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[PartitionScene]:
+    opened = PartitionScene(tmp_path / "data", VirtualClock(), partitions=4)
+    yield opened
+    opened.close()
+
+
+def read(fetch: FetchContext, scene: PartitionScene, now: int = 0) -> list[int]:
+    """Read what is to be read, each partition to its end, and answer; the partitions that were read."""
+    results = []
+    for each in fetch.targets:
+        partition = scene.partitions.get("t", each.asked.partition)
+        each.watch(partition, quiet=True)
+        results.append((each, data(each.asked.partition, high_watermark=partition.log.high_watermark)))
+    fetch.finish(results, now)
+    return [each.asked.partition for each, _ in results]
+
+
+def begun(sessions: FetchSessions, scene: PartitionScene) -> FetchSession:
+    fetch = begin(sessions, 0, 0, *[target(index) for index in range(4)])
+    assert read(fetch, scene) == [0, 1, 2, 3]
+    return fetch.session
+
+
+def watched(scene: PartitionScene) -> list[int]:
+    return [partition.index for partition in scene.partitions if partition.watchers]
+
+
+def test_a_request_reads_what_has_changed_and_what_it_names_in_the_order_of_the_session(
+    sessions: FetchSessions, scene: PartitionScene
+) -> None:
+    session = begun(sessions, scene)
+    assert watched(scene) == [0, 1, 2, 3]
+    for index in (3, 1):
+        scene.partitions.get("t", index).append(one_batch())
+    assert watched(scene) == [0, 2]
+    assert read(begin(sessions, session.session_id, 1, target(2, offset=5)), scene) == [1, 2, 3]
+    assert read(begin(sessions, session.session_id, 2), scene) == []
+    assert watched(scene) == [0, 1, 2, 3]
+
+
+def test_a_partition_that_changes_between_the_read_and_the_answer_is_read_again(sessions: FetchSessions, scene: PartitionScene) -> None:
+    session = begun(sessions, scene)
+    fetch = begin(sessions, session.session_id, 1, target(0))
+    (only,) = fetch.targets
+    only.watch(scene.partitions.get("t", 0), quiet=True)
+    scene.partitions.get("t", 0).append(one_batch())
+    fetch.finish([(only, data(0))], 0)
+    assert read(begin(sessions, session.session_id, 2), scene) == [0]
+
+
+def test_a_partition_that_gave_no_more_than_its_room_is_read_again(sessions: FetchSessions, scene: PartitionScene) -> None:
+    session = begun(sessions, scene)
+    fetch = begin(sessions, session.session_id, 1, target(0))
+    (only,) = fetch.targets
+    only.quiet = False
+    fetch.finish([(only, data(0))], 0)
+    assert read(begin(sessions, session.session_id, 2), scene) == [0]
+
+
+def test_on_other_terms_everything_is_read(sessions: FetchSessions, scene: PartitionScene) -> None:
+    session = begun(sessions, scene)
+    fetch = sessions.begin(session.session_id, 1, [], [], by_id=False, now_ms=0, terms="other rights")
+    assert read(fetch, scene) == [0, 1, 2, 3]
+    assert read(sessions.begin(session.session_id, 2, [], [], by_id=False, now_ms=0, terms="other rights"), scene) == []
+
+
+def test_an_answer_that_is_not_sent_is_told_by_the_next_one_and_no_more_than_that(sessions: FetchSessions, scene: PartitionScene) -> None:
+    session = begun(sessions, scene)
+    scene.partitions.get("t", 1).append(one_batch())
+    assert read(begin(sessions, session.session_id, 1), scene) == [1]
+    assert sessions.untold(session.session_id)
+    fetch = begin(sessions, session.session_id, 2)
+    assert [each.asked.partition for each in fetch.targets] == [1]
+    found = [(fetch.targets[0], data(1, high_watermark=1))]
+    assert list(fetch.finish(found, 0)[1]) == found, "although the client was told the same before"
+
+
+@pytest.mark.parametrize("how", ["forgotten", "closed", "evicted"])
+def test_a_target_that_is_fetched_no_longer_watches_nothing(sessions: FetchSessions, scene: PartitionScene, how: str) -> None:
+    session = begun(sessions, scene)
+    match how:
+        case "forgotten":
+            begin(sessions, session.session_id, 1, forgotten=[0, 1, 2, 3])
+        case "closed":
+            begin(sessions, session.session_id, -1)
+        case "evicted":
+            open_session(sessions, now=limits.FETCH_SESSION_IDLE_MS + 1)
+            open_session(sessions, now=limits.FETCH_SESSION_IDLE_MS + 1)
+    assert watched(scene) == []
+
+
+def test_a_session_that_is_evicted_while_a_request_is_read_watches_nothing_after_its_answer(
+    sessions: FetchSessions, scene: PartitionScene
+) -> None:
+    session = begun(sessions, scene)
+    fetch = begin(sessions, session.session_id, 1, target(0))
+    sessions.remove(session.session_id)
+    assert read(fetch, scene) == [0]
+    assert watched(scene) == []
+
+
+def test_a_whole_request_without_a_session_watches_nothing_after_its_answer(sessions: FetchSessions, scene: PartitionScene) -> None:
+    assert read(begin(sessions, 0, -1, target(0), target(1)), scene) == [0, 1]
+    assert watched(scene) == []

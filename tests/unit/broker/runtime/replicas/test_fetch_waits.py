@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from ottla.broker.core.clock import VirtualClock
 from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSession, FetchTarget
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.partition import Partition
+from ottla.protocol.messages.k01_fetch import FetchPartition
 from tests.support.partition_logs import PartitionScene, one_batch
 
 SIZE = len(one_batch())
@@ -20,12 +22,26 @@ class Scene:
         self.timers = Timers()
         self.waits = FetchWaits(self.timers)
         self.logs = PartitionScene(path, VirtualClock(), partitions=2)
+        self.session = FetchSession(1, uses_topic_ids=False, created_ms=0, last_used_ms=0)
+        for index in (0, 1):
+            self.session.add(FetchTarget("t", FetchPartition(index)))
+        self.read()
 
     def partition(self, index: int) -> Partition:
         return self.logs.partitions.get("t", index)
 
-    def wait(self, missing: int, deadline: int = 1000) -> asyncio.Future[Collection[Partition] | None]:
-        return self.waits.wait([self.partition(0), self.partition(1)], missing, deadline)
+    def read(self) -> None:
+        """Both have nothing for the reader."""
+        for target in self.session.targets.values():
+            target.watch(self.partition(target.asked.partition), quiet=True)
+            self.session.told_all(target)
+
+    @property
+    def changed(self) -> set[int]:
+        return {target.asked.partition for target in self.session.pending()}
+
+    def wait(self, missing: int, deadline: int = 1000) -> asyncio.Future[bool]:
+        return self.waits.wait(self.session, missing, deadline)
 
 
 @pytest.fixture
@@ -38,14 +54,14 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
 async def test_an_append_to_any_of_the_partitions_ends_the_wait(scene: Scene) -> None:
     waiting = scene.wait(1)
     scene.partition(1).append(one_batch())
-    assert await waiting == {scene.partition(1)}
+    assert (await waiting, scene.changed) == (True, {1})
 
 
 async def test_what_else_is_appended_in_the_same_turn_is_among_what_changed(scene: Scene) -> None:
     waiting = scene.wait(1)
     scene.partition(1).append(one_batch())
     scene.partition(0).append(one_batch())
-    assert await waiting == {scene.partition(0), scene.partition(1)}
+    assert (await waiting, scene.changed) == (True, {0, 1})
 
 
 async def test_bytes_of_all_partitions_count_together(scene: Scene) -> None:
@@ -53,7 +69,26 @@ async def test_bytes_of_all_partitions_count_together(scene: Scene) -> None:
     scene.partition(0).append(one_batch())
     assert not waiting.done()
     scene.partition(1).append(one_batch())
-    assert await waiting == {scene.partition(0), scene.partition(1)}
+    assert (await waiting, scene.changed) == (True, {0, 1})
+
+
+async def test_later_bytes_of_a_partition_count_too(scene: Scene) -> None:
+    waiting = scene.wait(3 * SIZE)
+    scene.partition(0).append(one_batch())
+    scene.partition(0).append(one_batch())
+    assert not waiting.done()
+    scene.partition(0).append(one_batch())
+    assert (await waiting, scene.changed) == (True, {0})
+
+
+async def test_a_log_start_that_moves_ends_no_wait_and_is_among_what_changed(scene: Scene) -> None:
+    scene.partition(0).append(one_batch())
+    scene.read()
+    waiting = scene.wait(1)
+    scene.partition(0).log.delete_records_before(1)
+    assert (waiting.done(), scene.changed) == (False, {0})
+    scene.partition(0).append(one_batch())
+    assert await waiting
 
 
 async def test_the_deadline_ends_the_wait_with_nothing(scene: Scene) -> None:
@@ -61,13 +96,21 @@ async def test_the_deadline_ends_the_wait_with_nothing(scene: Scene) -> None:
     scene.timers.run_due(49)
     assert not waiting.done()
     scene.timers.run_due(50)
-    assert await waiting is None
+    assert (await waiting, scene.changed) == (False, set())
 
 
 async def test_a_deleted_topic_ends_the_wait(scene: Scene) -> None:
-    waiting, deleted = scene.wait(10_000), scene.partition(0)
+    waiting = scene.wait(10_000)
     scene.logs.partitions.remove("t", 0)
-    assert await waiting == {deleted}
+    assert (await waiting, scene.changed) == (True, {0})
+
+
+async def test_a_session_that_is_closed_ends_the_wait_and_watches_nothing(scene: Scene) -> None:
+    waiting = scene.wait(1)
+    scene.session.close()
+    assert not await waiting
+    assert not scene.partition(0).watchers
+    assert not scene.partition(1).watchers
 
 
 @pytest.mark.parametrize("how", ["data", "deadline", "cancel", "release"])
@@ -87,14 +130,17 @@ async def test_whatever_ended_a_wait_leaves_nothing_behind(scene: Scene, how: st
     await asyncio.sleep(0)
     assert scene.waits.parked == 0
     assert len(scene.timers) == 0
-    assert not scene.partition(0).watchers
-    assert not scene.partition(1).watchers
+    assert scene.session.waiter is None
+    for target in scene.session.targets.values():
+        watched = scene.partition(target.asked.partition).watchers
+        assert list(watched) == ([] if target in scene.session.dirty else [target])
 
 
 async def test_those_who_wait_are_released_in_the_order_in_which_they_came(scene: Scene) -> None:
     released: list[int] = []
     for number in range(50):
-        scene.wait(SIZE).add_done_callback(lambda _, number=number: released.append(number))
+        session = FetchSession(number, uses_topic_ids=False, created_ms=0, last_used_ms=0)
+        scene.waits.wait(session, SIZE, 1000).add_done_callback(lambda _, number=number: released.append(number))
     scene.waits.release_all()
     await asyncio.sleep(0)
     assert released == list(range(50))

@@ -16,7 +16,7 @@ from ottla.broker.replication.in_sync import Accepted
 from ottla.broker.replication.leadership import Registration
 from ottla.broker.replication.progress import FollowerFetch
 from ottla.broker.replication.waits import Condition
-from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partition import LATER, Membership, Partition
 from ottla.broker.storage.partition_log import Isolation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.records.batch import split_batches, stamp
@@ -164,13 +164,45 @@ def test_news_of_a_leadership_that_is_followed_already_are_no_reason_to_fetch_an
 async def test_followers_wait_for_appends_and_consumers_for_what_is_committed(member: Member) -> None:
     partition = member.partition
     partition.lead(registered())
-    woken: list[str] = []
-    partition.watchers["consumer"] = lambda _: woken.append("consumer")
-    partition.end_watchers["follower"] = lambda _: woken.append("follower")
+    woken: list[tuple[str, int]] = []
+    partition.watchers["consumer"] = lambda size: woken.append(("consumer", size))
+    partition.end_watchers["follower"] = lambda size: woken.append(("follower", size))
     partition.append(one_batch())
-    assert woken == ["follower"]
+    appended = ("follower", len(one_batch()))
+    assert woken == [appended]
     member.fetched_by(FOLLOWER, 1)
-    assert woken == ["follower", "consumer"]
+    assert woken == [appended, ("follower", LATER), ("consumer", 0)]
+
+
+def test_watchers_hear_of_a_log_start_that_moves_and_of_a_disk_that_fails(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered(isr=(LEADER,)))
+    partition.reconfigure(LogConfig())
+    partition.append(one_batch())
+    woken, fetcher = list[int](), list[str]()
+    partition.watchers["consumer"] = partition.end_watchers["follower"] = woken.append
+    partition.fetcher = lambda: fetcher.append("moved")
+    partition.log.delete_records_before(1)
+    assert (woken, fetcher) == ([LATER, LATER], ["moved"])
+    partition.log.delete_records_before(1)
+    assert len(woken) == 2, "it begins there already"
+    partition.log.fail(OSError("no disk"))
+    assert woken == [LATER] * 4
+
+
+def test_followers_watchers_hear_of_an_in_sync_set_that_the_controller_has_accepted(member: Member) -> None:
+    partition = member.partition
+    partition.lead(registered(isr=(LEADER, FOLLOWER, THIRD)))
+    partition.append(one_batch())
+    member.fetched_by(FOLLOWER, 1)
+    member.clock.advance(LAG_MS + 1)
+    partition.look_for_laggards()
+    proposal = partition.replica.proposal
+    assert proposal is not None
+    woken: list[int] = []
+    partition.end_watchers["follower"] = woken.append
+    partition.answered(proposal, Accepted(1, 2, frozenset({LEADER, FOLLOWER})))
+    assert set(woken) == {LATER}
 
 
 def test_who_lags_for_too_long_is_proposed_to_leave_and_who_has_caught_up_to_join(member: Member) -> None:
@@ -332,7 +364,7 @@ def test_a_truncation_takes_the_high_watermark_with_it_and_wakes_who_reads(membe
     woken: list[int] = []
     other.partition.watchers["consumer"] = woken.append
     other.partition.truncate(1)
-    assert (other.partition.log.high_watermark, other.partition.replica.high_watermark, woken) == (1, 1, [0])
+    assert (other.partition.log.high_watermark, other.partition.replica.high_watermark, woken) == (1, 1, [LATER, 0])
     other.partition.restart(7)
     assert (other.partition.log.high_watermark, other.partition.replica.high_watermark) == (7, 7)
 
@@ -354,3 +386,52 @@ async def test_all_that_a_leader_found_in_its_log_is_waited_for_and_only_in_its_
     partition.lead(registered(3))
     with pytest.raises(Rejected):
         await lost
+
+
+def test_a_partition_is_looked_at_for_laggards_from_an_append_until_all_in_sync_have_it(member: Member) -> None:
+    partition, behind = member.partition, member.scene.partitions.behind
+    partition.lead(registered())
+    partition.append(one_batch())
+    partition.look_for_laggards()
+    assert list(behind) == [partition], "the follower lacks the record"
+    member.fetched_by(FOLLOWER, 1)
+    partition.look_for_laggards()
+    assert not behind
+    partition.append(one_batch())
+    assert list(behind) == [partition]
+    member.clock.advance(LAG_MS + 1)
+    partition.look_for_laggards()
+    proposal = partition.replica.proposal
+    assert proposal is not None
+    partition.answered(proposal, Accepted(1, 2, frozenset({LEADER})))
+    partition.look_for_laggards()
+    assert not behind, "nobody else is in sync"
+
+
+def test_a_follower_whose_log_was_cut_is_looked_at_again(member: Member) -> None:
+    partition, behind = member.partition, member.scene.partitions.behind
+    partition.lead(registered())
+    partition.append(one_batch())
+    member.fetched_by(FOLLOWER, 1)
+    partition.look_for_laggards()
+    assert not behind
+    member.fetched_by(FOLLOWER, 0)
+    assert list(behind) == [partition]
+    member.scene.partitions.remove("t", 0)
+    assert not behind
+
+
+async def test_a_partition_is_looked_at_while_a_deletion_waits_for_its_followers(member: Member) -> None:
+    partition, behind = member.partition, member.scene.partitions.behind
+    partition.lead(registered())
+    partition.append(one_batch())
+    member.fetched_by(FOLLOWER, 1)
+    partition.log.delete_records_before(1)
+    done = partition.when_deleted(1)
+    assert done is not None
+    partition.look_for_laggards()
+    assert list(behind) == [partition]
+    member.brokers.standings = {LEADER: BrokerStanding(LEADER)}
+    partition.look_for_laggards()
+    assert done.done(), "no other replica lives"
+    assert not behind

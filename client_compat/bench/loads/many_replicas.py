@@ -1,0 +1,134 @@
+"""What a replicated record costs beside replicas that are idle, and what those cost while nobody asks for anything.
+
+Rules: the same cluster is measured beside 0 idle partitions, then beside more and more, each with three replicas; a load is sent only once
+the new partitions have become quiet. What is measured is the processor time of all brokers together, never the clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+
+from client_compat.bench.model import LoadFailed, Site, Values
+from client_compat.bench.peers.clusters import ClusterProcesses
+from client_compat.kafka.cluster import Cluster
+
+COUNTS = (0, 1_000, 10_000)
+RECORD_CPU, TRANSACTION_CPU, REST_CPU = "CPU a record", "CPU a transaction", "CPU at rest"
+BUSY, BUSY_PARTITIONS = "bench-busy", 3
+PARTITIONS_A_TOPIC = 500
+RECORD_BYTES = 100
+TIMEOUT_S = 60.0
+QUIET_S, QUIET_LOOKS = 2.0, 60
+QUIET_CHANGE = 0.02
+"""Brokers whose use of a processor changes by no more than this, from one look to the next, have taken in what was created."""
+REST_S = 6.0
+
+
+def record_cpu(count: int) -> str:
+    """The figure beside so many idle partitions."""
+    return f"{RECORD_CPU} beside {count:,}"
+
+
+def transaction_cpu(count: int) -> str:
+    """The figure beside so many idle partitions."""
+    return f"{TRANSACTION_CPU} beside {count:,}"
+
+
+def rest_cpu(count: int) -> str:
+    """The figure with so many idle partitions."""
+    return f"{REST_CPU} with {count:,}"
+
+
+def beside(site: Site, *, counts: Sequence[int], records: int, transactions: int) -> Values:
+    """One record at a time with acks=all, and transactions of one record, beside each of `counts` idle partitions. Raises `LoadFailed`."""
+    if not isinstance(site.broker, ClusterProcesses):
+        raise LoadFailed("one broker replicates nothing")
+    cluster, values = site.broker.cluster, dict[str, float]()
+    with ExitStack() as stack:
+        busy = f"{BUSY}-{site.run}"
+        _create(cluster, busy, BUSY_PARTITIONS, stack)
+        load = _Load(site, busy)
+        idle = 0
+        for count in counts:
+            while idle < count:
+                added = min(PARTITIONS_A_TOPIC, count - idle)
+                _create(cluster, f"bench-idle-{site.run}-{idle}", added, stack)
+                idle += added
+            _until_quiet(site)
+            values[rest_cpu(count)] = _share(site, REST_S) * 1e3
+            values[record_cpu(count)] = load.cpu_us(load.record, records)
+            values[transaction_cpu(count)] = load.cpu_us(load.transaction, transactions)
+    return values
+
+
+def _create(cluster: Cluster, name: str, partitions: int, stack: ExitStack) -> None:
+    cluster.create_topic(name, partitions)
+    stack.callback(cluster.delete_topic, name)
+
+
+def _share(site: Site, seconds: float) -> float:
+    """How much of one processor all brokers together use in the next seconds."""
+    began_s, used = time.perf_counter(), site.broker.usage().cpu_seconds
+    time.sleep(seconds)
+    return (site.broker.usage().cpu_seconds - used) / (time.perf_counter() - began_s)
+
+
+def _until_quiet(site: Site) -> None:
+    last = _share(site, QUIET_S)
+    for _ in range(QUIET_LOOKS):
+        share = _share(site, QUIET_S)
+        if abs(share - last) <= QUIET_CHANGE:
+            return
+        last = share
+    raise LoadFailed(f"the brokers are not quiet after {QUIET_S * QUIET_LOOKS:.0f} s")
+
+
+class _Load:
+    """One client, which waits for each acknowledgement."""
+
+    def __init__(self, site: Site, topic: str) -> None:
+        self._site = site
+        self._topic = topic
+        config: dict[str, Any] = {"bootstrap.servers": site.broker.bootstrap, "linger.ms": 0, "acks": "all"}
+        logger = logging.getLogger("bench")
+        self._producer = Producer(config, logger=logger)
+        self._transactional = Producer({**config, "transactional.id": topic}, logger=logger)
+        self._number = 0
+        try:
+            self._transactional.init_transactions(TIMEOUT_S)
+        except KafkaException as error:
+            raise LoadFailed(f"{topic}: {error.args[0]}") from error
+        for work in (self.record, self.transaction):
+            self.cpu_us(work, BUSY_PARTITIONS)
+
+    def cpu_us(self, work: Any, times: int) -> float:
+        """Microseconds of all brokers for each time that `work` is done."""
+        began = self._site.broker.usage().cpu_seconds
+        for _ in range(times):
+            work()
+        return (self._site.broker.usage().cpu_seconds - began) * 1e6 / times
+
+    def record(self) -> None:
+        """Send one record and wait for its acknowledgement. Raises `LoadFailed`."""
+        self._send(self._producer)
+        if self._producer.flush(TIMEOUT_S):
+            raise LoadFailed(f"{self._topic}: a record is not acknowledged after {TIMEOUT_S:.0f} s")
+
+    def transaction(self) -> None:
+        """Commit a transaction of one record. Raises `LoadFailed`."""
+        try:
+            self._transactional.begin_transaction()
+            self._send(self._transactional)
+            self._transactional.commit_transaction(TIMEOUT_S)
+        except KafkaException as error:
+            raise LoadFailed(f"{self._topic}: {error.args[0]}") from error
+
+    def _send(self, producer: Producer) -> None:
+        self._number += 1
+        producer.produce(self._topic, b"v" * RECORD_BYTES, partition=self._number % BUSY_PARTITIONS)

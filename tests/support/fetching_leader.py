@@ -1,0 +1,193 @@
+"""A broker that leads some partitions, on a disk in memory, and everything that can happen to what it answers to fetches in sessions.
+
+Two of them that meet the same fate, one of which reads every partition for each request (`walks`), have to answer alike.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from ottla.broker.api import k01_fetch
+from ottla.broker.api.context import Traffic
+from ottla.broker.core.acl import Resource
+from ottla.broker.core.clock import VirtualClock
+from ottla.broker.core.log_config import LogConfig
+from ottla.broker.core.principal import Principal
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.replication.brokers import Brokers, BrokerStanding
+from ottla.broker.replication.in_sync import Accepted
+from ottla.broker.replication.leadership import Registration
+from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
+from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
+from ottla.broker.runtime.replicas.flusher import Flusher
+from ottla.broker.runtime.replicas.partition import Membership, Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.sim.memory_files import MemoryFiles
+from ottla.broker.sim.sim_threads import InlineThreads
+from ottla.broker.storage.log_dir import LogDir
+from ottla.broker.txns.txn_marker import TxnMarker
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
+from ottla.protocol.records.record import SimpleRecord, build_batch
+
+TOPICS = ("t", "u")
+EACH = 4
+LEADER, NODES = 1, (1, 2, 3)
+LAG_MS = 1_000
+
+
+class Rights:
+    """Stands in for `ottla.broker.api.authorizer.Authorizer`."""
+
+    def __init__(self) -> None:
+        self.version = 1
+        self.refused: frozenset[str] = frozenset()
+
+    def allowed(self, _: object, __: object, resource: Resource, name: str, **___: object) -> bool:
+        return (name if resource is Resource.TOPIC else "cluster") not in self.refused
+
+
+class FetchingLeader:
+    """See the module."""
+
+    def __init__(self, *, walks: bool) -> None:
+        self.walks = walks
+        self.clock, self.rights, self.timers = VirtualClock(), Rights(), Timers()
+        self.brokers = Brokers(own_epoch=LEADER)
+        self.brokers.standings = {node: BrokerStanding(node) for node in NODES}
+        self.proposed: list[Partition] = []
+        self.flusher = Flusher(print, InlineThreads)
+        membership = Membership(self.brokers, self.proposed.append, lambda *_: False, LAG_MS)
+        self.partitions = Partitions(self.flusher, self.clock, membership)
+        self.log_dir = LogDir.open(Path("/data"), BrokerSettings(), self.clock.now_ms(), files=MemoryFiles(), threads=InlineThreads)
+        self.registered: dict[tuple[str, int], Registration] = {}
+        for topic in TOPICS:
+            for index in range(EACH):
+                self.serve(topic, index)
+        ids = count(1)
+        self.sessions = FetchSessions(10, lambda: next(ids))
+        self.waits = FetchWaits(self.timers)
+        self.services = SimpleNamespace(
+            authorizer=self.rights,
+            clock=self.clock,
+            cluster=SimpleNamespace(current_leader=lambda *_: (-1, -1), alive=lambda *_: None),
+            fetch_sessions=self.sessions,
+            fetch_waits=self.waits,
+            partitions=self.partitions,
+            settings=BrokerSettings(),
+            topics=SimpleNamespace(topic_by_id=lambda _: None),
+            traffic=Traffic(),
+        )
+
+    def close(self) -> None:
+        self.flusher.close()
+        self.log_dir.close(clean=False)
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        try:
+            return self.partitions.get(topic, index)
+        except Rejected:
+            return None
+
+    def fetch(self, request: FetchRequest, *, version: int = 12) -> FetchResponse | asyncio.Task[FetchResponse]:
+        """The answer, or a task that waits for it."""
+        peer = SimpleNamespace(principal=Principal("User", "a"), host="h", on_closed={}, dialled=None)
+        ctx: Any = SimpleNamespace(services=self.services, version=version, peer=peer, api_key=1)
+        answer = k01_fetch.handle(ctx, request)
+        if isinstance(answer, FetchResponse):
+            self._forget_what_is_clean()
+            return answer
+
+        async def later() -> FetchResponse:
+            try:
+                return await answer
+            finally:
+                self._forget_what_is_clean()
+
+        return asyncio.get_running_loop().create_task(later())
+
+    def _forget_what_is_clean(self) -> None:
+        for session in self.sessions if self.walks else ():
+            for target in session.targets.values() if session.waiter is None else ():
+                session.touch(target)
+
+    @property
+    def dirty(self) -> Counter[int]:
+        """How many partitions the next request of each session reads."""
+        return Counter({session.session_id: len(session.dirty) for session in self.sessions})
+
+    def state(self) -> list[object]:
+        """What the leader knows, of each partition."""
+        found: list[object] = []
+        for partition in self.partitions:
+            log, replica = partition.log, partition.replica
+            others = {}
+            for node, progress in replica.others.followers.items():
+                progress.refresh()
+                times = (progress.caught_up_ms, progress.fetched_ms, progress.leader_end)
+                others[node] = (progress.log_start, progress.log_end, progress.broker_epoch, *times)
+            in_sync = replica.others.in_sync
+            offsets = (log.log_start_offset, log.last_stable_offset, log.high_watermark, log.log_end_offset)
+            found.append((partition.topic, partition.index, offsets, others, in_sync))
+        return found
+
+    # --- what happens ------------------------------------------------------------------------------------------------------------
+
+    def serve(self, topic: str, index: int) -> None:
+        """The metadata gives the partition to this broker, which leads it."""
+        log = self.log_dir.create_log(topic, index, topic.encode() * 16, LogConfig())
+        log.verifies_transactions = False
+        partition = self.partitions.add(log)
+        before = self.registered.get((topic, index), Registration(LEADER, NODES, NODES, 0, 0))
+        self.register(partition, before._replace(leader=LEADER, leader_epoch=before.leader_epoch + 1))
+
+    def register(self, partition: Partition, registration: Registration) -> None:
+        """The metadata has a record about the partition."""
+        registration = registration._replace(partition_epoch=registration.partition_epoch + 1)
+        self.registered[partition.topic, partition.index] = registration
+        with suppress(Rejected):  # of a log that is offline
+            partition.lead(registration) if registration.leader == LEADER else partition.follow(registration)
+
+    def produce(self, partition: Partition, values: int, *, producer: int = -1) -> None:
+        """Append a batch, of a transaction where there is a producer. A refusal is the producer's."""
+        records = [SimpleRecord(None, b"v", 0) for _ in range(values)]
+        sequence = -1
+        if producer >= 0:
+            entry = partition.log.producer_state.get(producer)
+            sequence = 0 if entry is None or entry.last_sequence < 0 else entry.last_sequence + 1
+        epoch = 0 if producer >= 0 else -1
+        batch = build_batch(records, producer_id=producer, producer_epoch=epoch, base_sequence=sequence, transactional=producer >= 0)
+        with suppress(Rejected):
+            partition.append(batch)
+
+    def end_transaction(self, partition: Partition, producer: int, *, commit: bool) -> None:
+        with suppress(Rejected):
+            partition.append_marker(TxnMarker(producer, 0, commit, 0, 0))
+
+    def delete_records(self, partition: Partition, offset: int) -> None:
+        with suppress(Rejected):
+            partition.log.delete_records_before(offset)
+
+    def answer_proposals(self, *, accept: bool) -> None:
+        """The controller answers all that was proposed."""
+        for partition in self.proposed:
+            proposal = partition.replica.proposal
+            if proposal is None or partition.removed:
+                continue
+            if not accept:
+                partition.answered(proposal, ErrorCode.INELIGIBLE_REPLICA)
+                continue
+            known = self.registered[partition.topic, partition.index]
+            isr = tuple(member.node for member in proposal.members)
+            registration = known._replace(isr=isr, partition_epoch=known.partition_epoch + 1)
+            self.registered[partition.topic, partition.index] = registration
+            partition.answered(proposal, Accepted(registration.leader_epoch, registration.partition_epoch, frozenset(isr)))
+        self.proposed.clear()
