@@ -21,7 +21,7 @@ from ottla.broker.sim.sim_cluster import CONTROLLER_HOST, SYNC_US, SimCluster, S
 SLOW_US: Final = (20_000, 600_000)
 STALLED_US: Final = (500_000, 8_000_000)
 LOSS: Final = 0.02
-FULL, POWER, CLIENT_DIES, ZOMBIE = "full", "power", "client dies", "zombie client"
+FULL, POWER, STALLS, CLIENT_DIES, ZOMBIE = "full", "power", "stalls", "client dies", "zombie client"
 OF_ANY_NODE: Final = (
     "kill",
     "stop",
@@ -33,7 +33,7 @@ OF_ANY_NODE: Final = (
     "cut",
     "loses",
     "slow",
-    "stalls",
+    STALLS,
     "skew",
     FULL,
 )
@@ -101,7 +101,7 @@ class Nemesis:
             "cut": self._cut,
             "loses": self._lose,
             "slow": self._slow,
-            "stalls": self._stall,
+            STALLS: self._stall,
             "skew": self._skew,
             FULL: self._fill,
             CLIENT_DIES: self._client,

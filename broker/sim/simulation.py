@@ -16,7 +16,7 @@ from typing import Final
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.sim.disk_audit import audited
 from ottla.broker.sim.loop import Died, SimLoop, Stuck
-from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, POWER, Fault, Nemesis, drawn
+from ottla.broker.sim.nemesis import CLIENT_DIES, FULL, POWER, STALLS, Fault, Nemesis, drawn
 from ottla.broker.sim.sim_admin import MIN_ISR as MIN_ISR_SETTING
 from ottla.broker.sim.sim_admin import SimAdmin
 from ottla.broker.sim.sim_client import Place, SimClient
@@ -79,7 +79,8 @@ class Plan:
         """Derive the plan from a seed."""
         random = Random(seed)
         synced, work_ms = random.random() < 0.3, random.choice([5_000, 10_000, 18_000])
-        faults = tuple(drawn(random, 500, work_ms, NODES, (POWER,) if synced else ()))
+        sure = (POWER, STALLS) if synced else ()  # a slow disk has much to lose when the power fails
+        faults = tuple(drawn(random, 500, work_ms, NODES, sure))
         return Plan(seed, synced, work_ms, faults, random.choice([300, 1_000, 3_000]), audits=seed % AUDIT_EVERY == 0)
 
 

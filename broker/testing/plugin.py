@@ -23,14 +23,15 @@ import shutil
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from ottla.broker.testing.acl_control import AclControl
-from ottla.broker.testing.cluster import InProcessCluster
-from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
-from ottla.broker.testing.in_process import InProcessBroker
+if TYPE_CHECKING:  # every test run of a project that has Ottla imports this module
+    from ottla.broker.testing.acl_control import AclControl
+    from ottla.broker.testing.cluster import InProcessCluster
+    from ottla.broker.testing.controls import ClockControl, FaultControl, TopicControl
+    from ottla.broker.testing.in_process import InProcessBroker
 
 MARKER = "ottla"
 _FAILED = pytest.StashKey[bool]()
