@@ -139,9 +139,7 @@ def _asker(ctx: Context, request: FetchRequest) -> _Asker:
 
 
 def _terms(ctx: Context, request: FetchRequest, asker: _Asker) -> Hashable:
-    """Return the inputs, other than the partitions, that a response depends on. With equal terms an unchanged partition gives an equal
-    result.
-    """
+    """Return the inputs of a response other than the partitions. With equal terms an unchanged partition gives an equal result."""
     authorizer, membership = ctx.services.authorizer, ctx.services.partitions.membership
     rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
     replaced = asker.follows and membership is not None and membership.brokers.has_replaced(asker.node, asker.broker_epoch)

@@ -104,8 +104,9 @@ class Follower:
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = log.epochs.latest
         self.truncating = self.last_fetched_epoch == NO_EPOCH
-        """Whether the log must first be cut at its high watermark. It has no leader epoch, so the leader cannot determine where the logs
-        diverge.
+        """Whether the log must first be cut at its high watermark.
+
+        A log without any leader epoch requires this, because the leader cannot determine where the two logs diverge.
         """
         self.fetch_offset = log.high_watermark if self.truncating else log.log_end_offset
         self.lag: int | None = None
@@ -128,8 +129,9 @@ class Follower:
             self.delayed_until_ms = now_ms + self._backoff_ms
 
     def request(self, partition: int, max_bytes: int) -> FetchPartition:
-        """Return the partition's entry for the next request. Unchanged parameters give the identical object, which `FollowerSession` relies
-        on.
+        """Return the partition's entry for the next request.
+
+        Unchanged parameters give the identical object, because `FollowerSession` detects changes by identity.
         """
         asked, log_start = self._asked, self.log.log_start_offset
         if (

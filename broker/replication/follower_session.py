@@ -60,8 +60,9 @@ class FollowerSession:
         return named, forgotten
 
     def answered(self, error: int, session_id: int, keys: Collection[PartitionKey]) -> bool:
-        """Advance the session after a response for `keys`. If it returns False, the response is unusable and the next request starts a new
-        session.
+        """Advance the session after a response for `keys`. Returns whether the response is usable.
+
+        After an unusable response the next request starts a new session.
         """
         if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = NO_SESSION

@@ -71,10 +71,10 @@ class Progress:
         self.broker_epoch = fetch.broker_epoch
 
     def rest(self, pulse: Pulse) -> None:
-        """Count each request of the session as a fetch at the leader's log end until `settle`. The last fetch must have been at the log
-        end.
+        """Count each request of the session as a fetch at the leader's log end, until `settle`.
 
-        When a follower starts a new session, a request of the old one may still be pending. The replica then has two pulses for a while.
+        The last fetch must have been at the log end. When a follower starts a new session, a request of the old one may still be pending.
+        The replica then has two pulses for a while.
         """
         self.pulses = (*self.pulses, pulse)
 

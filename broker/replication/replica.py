@@ -138,8 +138,9 @@ class Replica:
 
     @property
     def lags_its_epoch(self) -> bool:
-        """Whether this leader has not yet confirmed that the records before its epoch are committed. Clients must not learn the log end
-        until then.
+        """Whether this leader has not yet confirmed that the records before its epoch are committed.
+
+        Until then its high watermark may be lower than the previous leader's, so ListOffsets rejects lookups at or above it (KIP-207).
         """
         return self.leads and self.others.epoch_start > self.high_watermark
 

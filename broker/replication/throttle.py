@@ -40,8 +40,9 @@ class Throttle:
         self._span_ms = windows * window_ms
 
     def cover(self, topic: str, replicas: Collection[str], node: int) -> None:
-        """Replace the throttled replicas of the topic. Each is `partition:broker`, or `*` for all; those of other brokers than `node` are
-        ignored.
+        """Replace the throttled replicas of the topic.
+
+        Each replica is `partition:broker`, or `*` for all. Those of other brokers than `node` are ignored.
         """
         if not replicas:
             self._covered.pop(topic, None)

@@ -4,10 +4,11 @@ Invariants:
 * The next request of a session must carry the next session epoch (2147483647 wraps to 1). Otherwise it fails and the session is unchanged.
 * An incremental response omits unchanged partitions: no records, no error, and the same high watermark and log start offset.
 * A partition that returned records moves to the end of the order, so that a larger partition starves no other.
-* A full cache accepts a new session only by eviction (KAFKA FetchSessionCacheShard): of a session unused for two minutes, or of the
-  smallest session that was still used when older than that, if it is smaller than the new one. A follower's session may evict any
-  consumer's. Otherwise the client receives session id 0 and keeps sending full requests. Kafka splits the cache into eight shards; this
-  cache has one, so that no shard is full while others have room.
+* A full cache accepts a new session only if it can evict another (KAFKA FetchSessionCacheShard). It evicts the least recently used session
+  if that was unused for two minutes. Otherwise it evicts the smallest session that was still in use at an age of more than two minutes, if
+  it is smaller than the new one. A follower's session may evict any consumer's. If nothing can be evicted, the client receives session id 0
+  and keeps sending full requests.
+* Kafka splits the cache into eight shards. This cache has one, so that no shard is full while others have room.
 
 The cost of a request is proportional to the number of changed partitions. Kafka reads every partition of the session for each request. This
 implementation reads only those in `FetchSession.dirty`:
@@ -15,7 +16,7 @@ implementation reads only those in `FetchSession.dirty`:
   the log start offset, the leader, the ISR, an error, or the partition's removal. A partition whose last response is an error stays dirty.
 * A partition becomes clean when a response has carried its whole current state (`FetchContext.finish`). A clean partition has its target as
   a watcher, which the first change calls and removes. A busy partition thus pays once for each idle period.
-* A request on other terms than the previous one (other ACLs, another client) makes all partitions dirty.
+* A request on other terms than the previous one (for instance other ACLs, isolation level or rack) makes all partitions dirty.
 * The responses equal those of a session that reads every partition; tests/property/test_dirty_sessions.py verifies that.
 """
 

@@ -1,8 +1,8 @@
-"""The purgatory of long-polling Fetch requests: each waits until appends provide enough bytes or its deadline passes. Nothing polls.
+"""The purgatory of long-polling Fetch requests: each waits until appends provide enough bytes or its deadline passes.
 
-A fetch waits with its session (fetch_sessions), whose targets already watch their partitions, so waiting has no cost per partition. The
-count of appended bytes is an estimate, because the isolation level may hide some of them. A resumed fetch reads again and, if necessary,
-waits again. It resumes through a future, so that one read covers all appends of an event loop turn.
+A fetch waits with its session (fetch_sessions), whose targets already watch their partitions, so waiting has no cost per partition. No
+fetch polls. The count of appended bytes is an estimate, because the isolation level may hide some of them. A resumed fetch reads again and,
+if necessary, waits again. It resumes through a future, so that one read covers all appends of an event loop turn.
 """
 
 from __future__ import annotations

@@ -94,10 +94,9 @@ class Fetchers:
         self._lines = StateLines(logger, following.clock.mono_ms)
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Fetch the partition from `leader` in its current leader epoch; a `leader` of -1 stops the fetch. Call this when the epoch
-        changes.
+        """Fetch the partition from `leader` in its current leader epoch. A `leader` of -1 stops the fetch.
 
-        The fetcher, and thus the connection, depends on the leader and on a hash of the partition.
+        Call this when the leader epoch changes. The leader and a hash of the partition select the fetcher, and thus the connection.
         """
         place = leader, fetcher_of(partition.topic, partition.index, self._following.fetchers)
         fetcher = self._fetchers.get(place)
@@ -298,8 +297,9 @@ class _Fetcher:
             await self._ask_offsets(key, sent)
 
     async def _until_synced(self) -> int:
-        """Wait until no partition has a sync due, and return the time. Partitions in back-off are skipped; their syncs are retried
-        afterwards.
+        """Wait until no partition has a sync due, and return the time.
+
+        Partitions in back-off are skipped, and their syncs are retried afterwards.
         """
         while True:
             now_ms = self._now_ms

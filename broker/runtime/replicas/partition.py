@@ -2,7 +2,7 @@
 
 Invariants:
 * The replica (`ottla.broker.replication`) decides what an append, a sync or a leader change requires. This module carries it out.
-* A waiting request is completed by the append, sync or metadata change that satisfies it. Nothing polls.
+* The append, sync or metadata change that satisfies a waiting request completes it. No request polls.
 * Every change that could alter a response to a consumer or follower calls their watchers, because fetch sessions (fetch_sessions) skip
   partitions without a change.
 """
@@ -42,9 +42,7 @@ retries = logging.getLogger("ottla.broker.retries")
 Buffer = bytes | bytearray | memoryview
 Woken = Callable[[int], None]
 LATER: Final = -1
-"""Passed to watchers for a change that the next response must carry but that completes no wait, such as a new log start offset or high
-watermark.
-"""
+"""Passed to watchers for a change that the next response must carry but that completes no wait, such as a new log start offset."""
 
 _FAR_FUTURE_MS = 2**62
 _CLIENT: Final = Origin.CLIENT
@@ -170,11 +168,10 @@ class Partition:
         acks_all: bool = False,
         checked: Checked | None = None,
     ) -> AppendInfo:
-        """Append one batch. Raises Rejected, without having written anything. The caller must wait for `when` before it acknowledges the
-        append.
+        """Append one batch. Raises Rejected, without having written anything.
 
-        Raises TooMuchAtOnce for a client batch whose check would block the event loop. The caller then runs `check` on a thread and passes
-        its result as `checked`.
+        Before it acknowledges the append, the caller must wait for `when`. Raises TooMuchAtOnce for a client batch whose check would block
+        the event loop. The caller then runs `check` on a thread and passes its result as `checked`.
 
         The first batch of a transaction needs the guard that `start_verification` returned. With `acks_all`, and always for coordinators,
         the batch is rejected if the ISR is below min.insync.replicas.
@@ -249,8 +246,9 @@ class Partition:
         return self._wait(condition, info.last_offset)
 
     def when_all_committed(self) -> asyncio.Future[None] | None:
-        """Return a future that completes when every record now in the log is committed in the current leader epoch, or None if that holds
-        already.
+        """Return a future that completes when every record now in the log is committed in the current leader epoch.
+
+        Returns None if that holds already.
         """
         last_offset = self.log.log_end_offset - 1
         return None if last_offset < self.replica.high_watermark else self._wait(Condition.COMMITTED, last_offset)
@@ -321,8 +319,9 @@ class Partition:
             self._behind[self] = None
 
     def holds_back(self, follower: int) -> bool:
-        """Return whether the follower gets no records now: it is out of sync and its quota exceeded (KAFKA
-        ReplicaManager.shouldLeaderThrottle).
+        """Return whether the follower gets no records now, because it is out of sync and its quota is exceeded.
+
+        Source: KAFKA ReplicaManager.shouldLeaderThrottle.
         """
         throttle = None if self._membership is None else self._membership.throttle
         if throttle is None or not throttle.covers(self.topic, self.index) or follower in self.replica.others.in_sync.committed:
