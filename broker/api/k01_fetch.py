@@ -1,18 +1,21 @@
-"""Fetch (key 1), versions 4-18: record batches as they are stored, at once or when enough have come.
+"""Fetch (key 1), versions 4-18: returns stored record batches, immediately or after a long poll.
 
-Promises: partitions are read in the order of the request (of the session, from version 7); the first one with records gives at least one
-whole batch, later ones obey what is left of max_bytes; a long poll ends by the append that fills it, by an error, or at max_wait_ms, and
-does not begin where a read ends with its segment while the next one has more. An isolation level that there is not, or a negative size, is
-INVALID_REQUEST; a negative leader epoch is none. Which batches belong to aborted transactions is said for
-READ_COMMITTED; nothing is filtered.
+Guarantees:
+* Partitions are read in the order of the request or, from version 7, of the session. The first partition with records returns at least one
+  whole batch. Later ones are limited by the rest of max_bytes.
+* A long poll ends with the append that reaches min_bytes, with an error, or after max_wait_ms. It does not start if a read ended at a
+  segment boundary and the next segment has more records.
+* An unknown isolation level or a negative size limit is INVALID_REQUEST. A negative leader epoch disables the epoch check.
+* READ_COMMITTED responses list the aborted transactions. The broker filters no records; the client does.
+* Followers read up to the log end, and only from the leader, which learns the follower's log end offset from the fetch offset. A fetch that
+  diverges does not update it.
+* Consumers may read from any replica from version 11 on, up to that replica's high watermark. With a rack-aware replica.selector.class, the
+  leader redirects consumers of another rack to a follower in their rack.
+* Checks run in this order: leader epoch, leadership, assigned replica, offset range, divergence (KAFKA Partition.fetchRecords).
 
-Who follows reads to the log's end, and only from the leader, which learns by it how far the follower's log reaches (a fetch that diverges
-says nothing of that). Consumers of version 11 on may read from any replica, up to its own high watermark, and with
-replica.selector.class a leader sends those of another rack to the follower there. Order of the checks: leader epoch, leader, assigned
-replica, out of range, divergence (KAFKA Partition.fetchRecords).
-
-A request in a session reads the partitions that it names and those that changed since the session's last answer, and no others
-(fetch_sessions). A target that was read at the end of what its client may see is *quiet*: only a change can bring an answer.
+A request in a session reads only the partitions that it lists and those that changed since the session's last response (fetch_sessions). A
+target is *quiet* if its last read reached the end of the records that the client may read, so that only a change can produce a new
+response.
 """
 
 from __future__ import annotations
@@ -47,7 +50,7 @@ if TYPE_CHECKING:
     Waiting = asyncio.Future[bool]
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
-"""Errors of partitions that were not read at all: their list of aborted transactions is empty instead of null, as Kafka's is."""
+"""Errors of partitions that were not read. Their list of aborted transactions is empty instead of null, as in Kafka."""
 
 _ISOLATIONS = {0, 1}
 _NOTHING: Final[frozenset[TopicKey]] = frozenset()
@@ -55,19 +58,19 @@ _NOTHING: Final[frozenset[TopicKey]] = frozenset()
 _REDIRECTING = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
 
 REDIRECTED_SINCE: Final = 16
-"""Clients from this version on are told who leads instead (KIP-951)."""
+"""The first version whose responses contain the current leader (KIP-951)."""
 
 
 ANY_REPLICA_SINCE: Final = 11
-"""Consumers from this version on may be sent to followers (KIP-392)."""
+"""The first version in which consumers may fetch from followers (KIP-392)."""
 
 
 _BATCH: Final = 50
-"""Partitions of a large fetch that are read before it is looked whether it is the turn of others: at 10 us each 0.5 ms."""
+"""The number of partitions that a large fetch reads before it yields to other requests. At 10 us each, a batch takes 0.5 ms."""
 
 
 class _Asker(NamedTuple):
-    """Who fetches. `node` is the broker that follows, or -1 for a consumer; `broker_epoch` of its incarnation, -1 where it does not say."""
+    """The sender of a fetch. `node` is the follower's node id, or -1 for a consumer; `broker_epoch` is -1 if the request carries none."""
 
     node: int
     broker_epoch: int
@@ -84,21 +87,21 @@ _CONSUMERS: Final = {
 
 
 class _Read:
-    """One pass over the partitions that are to be read: the results, and whether they are worth an answer."""
+    """The results of one pass over the partitions to read, and whether they justify a response."""
 
     __slots__ = ("bytes", "for_followers", "must_answer", "results", "unwatched")
 
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData]] = []
         self.unwatched: list[tuple[FetchTarget, Partition]] = []
-        """Those that were not quiet: they are watched only if the fetch waits."""
+        """Targets that were not quiet. They are watched only if the fetch waits."""
         self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
         self.must_answer = False
 
 
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
-    """Read now; only a fetch that has to wait, or reads very many partitions, becomes a task."""
+    """Read the partitions. Only a fetch that has to wait, or reads very many partitions, becomes a task."""
     by_id = ctx.version >= 13
     asker = _asker(ctx, request)
     try:
@@ -136,7 +139,7 @@ def _asker(ctx: Context, request: FetchRequest) -> _Asker:
 
 
 def _terms(ctx: Context, request: FetchRequest, asker: _Asker) -> Hashable:
-    """What the answers depend on beside the partitions: with the same terms, a partition that did not change gives the same answer."""
+    """Return the inputs of a response other than the partitions. With equal terms an unchanged partition gives an equal result."""
     authorizer, membership = ctx.services.authorizer, ctx.services.partitions.membership
     rights = None if authorizer is None else (ctx.peer.principal, ctx.peer.host, authorizer.version)
     replaced = asker.follows and membership is not None and membership.brokers.has_replaced(asker.node, asker.broker_epoch)
@@ -144,7 +147,7 @@ def _terms(ctx: Context, request: FetchRequest, asker: _Asker) -> Hashable:
 
 
 def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
-    """Of a partition that is named twice the last counts, as in Kafka (FetchRequest.fetchData)."""
+    """Return the partitions of the request. If a partition is listed twice, the last entry counts, as in Kafka (FetchRequest.fetchData)."""
     named = (FetchTarget(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions)
     return list({target.key: target for target in named}.values())
 
@@ -156,7 +159,7 @@ def _forgotten(request: FetchRequest, by_id: bool) -> Iterable[tuple[TopicKey, i
 
 
 def _wanted_bytes(ctx: Context, request: FetchRequest) -> int:
-    """What a long poll waits for: what the client asks, but no more than one answer may hold."""
+    """Return the number of bytes that a long poll waits for: min_bytes, limited to the largest possible response."""
     return min(request.min_bytes, request.max_bytes, ctx.services.settings.fetch_max_bytes)
 
 
@@ -165,7 +168,7 @@ def _is_enough(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _
 
 
 def _park(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
-    """Begin to wait, in the same turn as the read that was not enough: an append right after it must not be missed."""
+    """Start to wait, in the event loop turn of the insufficient read. Otherwise an append in between would be missed."""
     for target, partition in read.unwatched:
         target.watch(partition, quiet=False)
     on_closed = ctx.peer.on_closed
@@ -184,11 +187,11 @@ def _park(ctx: Context, request: FetchRequest, fetch: FetchContext, read: _Read,
 async def _wait(
     ctx: Context, request: FetchRequest, fetch: FetchContext, asker: _Asker, *, deadline: int, read: _Read, waiting: Waiting
 ) -> FetchResponse:
-    """Read again when there may be enough, or the time is up; the connection's end takes the wait back."""
+    """Read again after a change or at the deadline. A closed connection cancels the wait."""
     while True:
         changed = await waiting
         targets, unchanged = fetch.targets, _unchanged(read)
-        if len(targets) > limits.FETCHED_AT_ONCE:  # in the meantime much may change that nobody would hear of: this is the answer
+        if len(targets) > limits.FETCHED_AT_ONCE:  # changes during this slow read may go unnoticed, so its result is the response
             read, changed = await _read_batches(ctx, request, targets, asker, unchanged), False
         else:
             read = _Read()
@@ -201,8 +204,11 @@ async def _wait(
 async def _read_slowly(
     ctx: Context, request: FetchRequest, fetch: FetchContext, targets: Sequence[FetchTarget], asker: _Asker
 ) -> FetchResponse:
-    """Read very many partitions, with turns for others between them. What is appended while they are read ends the wait, too, so that it
-    is begun before; `min_bytes` counts only what comes then."""
+    """Read very many partitions, and yield to other requests between batches.
+
+    The wait starts before the read, so that appends during the read end it too. Only bytes that become readable from then on count towards
+    `min_bytes`.
+    """
     waiting = _park(ctx, request, fetch, _Read(), ctx.services.clock.mono_ms() + request.max_wait_ms)
     try:
         read = await _read_batches(ctx, request, targets, asker)
@@ -236,7 +242,10 @@ def _batches(targets: Sequence[FetchTarget]) -> Iterator[Sequence[FetchTarget]]:
 
 
 def _unchanged(read: _Read) -> dict[FetchTarget, PartitionData]:
-    """The results of the last pass that hold still. Where it read records, others may just have found no room beside them."""
+    """Return the results of the last pass that are still valid.
+
+    A pass that read records has none: its other partitions may have returned nothing only because max_bytes was exhausted.
+    """
     return {} if read.bytes else {target: data for target, data in read.results if target.watched is not None}
 
 
@@ -249,8 +258,10 @@ def _read_some(
     *,
     unchanged: Mapping[FetchTarget, PartitionData] | None = None,
 ) -> None:
-    """Add what these partitions have to `read`. Without `unchanged` this is the first pass for the request: by that one a follower has
-    said where its log ends."""
+    """Read these partitions and add the results to `read`.
+
+    Without `unchanged`, this is the first pass of the request. Only the first pass records the follower's log end offset.
+    """
     first = unchanged is None
     hidden = _hidden(ctx, targets, asker) if first and ctx.services.authorizer is not None else _NOTHING
     left = max(0, min(request.max_bytes, ctx.services.settings.fetch_max_bytes) - read.bytes)
@@ -294,10 +305,10 @@ def _read_some(
 
 
 def _is_quiet(partition: Partition, asked: FetchPartition, data: PartitionData, asker: _Asker, rack: str) -> bool:
-    """Whether, once `data` was told, the partition gives nothing before its watchers hear of a change.
+    """Return whether the partition can produce a new response only after a change that its watchers receive.
 
-    A follower that is not in sync is looked at each time, as it may join when the metadata says so; a consumer that a nearer replica may
-    serve, as that may catch up; and a follower that has just moved the high watermark is to be told.
+    Three cases are read with every request. A follower outside the ISR may join because of a metadata change. A consumer's nearer replica
+    may catch up and serve it. A follower whose fetch has just moved the high watermark must receive the new one.
     """
     if data.records or _is_news(data):
         return False
@@ -310,7 +321,10 @@ def _is_quiet(partition: Partition, asked: FetchPartition, data: PartitionData, 
 
 
 def _hidden(ctx: Context, targets: Sequence[FetchTarget], asker: _Asker) -> Collection[TopicKey]:
-    """Topics that the client may not read; those of an id that is nobody's are not among them. Who follows may read all or none."""
+    """Return the topics that the client may not read; unknown topic ids are not included.
+
+    A follower may read all topics or none, depending on CLUSTER_ACTION.
+    """
     keys = [target.topic for target in targets]
     if asker.follows:
         return _NOTHING if allowed_of_cluster(ctx, Operation.CLUSTER_ACTION) else keys
@@ -341,13 +355,18 @@ def _is_news(data: PartitionData) -> bool:
 
 
 def _sent_on(partition: Partition, asked: FetchPartition, rack: str) -> PartitionData | None:
-    """Which other replica a consumer in `rack` is to read from, if there is a nearer one (KIP-392)."""
+    """Redirect a consumer in `rack` to a nearer replica, if there is one (KIP-392)."""
     node = partition.preferred_replica(rack, asked.fetch_offset) if partition.knows_racks else None
     return None if node is None else _without_records(partition, asked, preferred_read_replica=node)
 
 
 def _diverging(partition: Partition, asked: FetchPartition) -> PartitionData | None:
-    """Where the client's log and ours part, if they do (KIP-595): it read `last_fetched_epoch` further than we have it."""
+    """Return the diverging epoch if the client's log differs from this one (KIP-595), otherwise None.
+
+    The logs diverge if `last_fetched_epoch` does not exist here, or ends here at a lower offset than the client's fetch offset. Raises
+    Rejected with OFFSET_OUT_OF_RANGE if the fetch offset is below the log start offset, or this log has no epoch up to
+    `last_fetched_epoch`.
+    """
     log = partition.log
     if asked.last_fetched_epoch < 0 or (asked.last_fetched_epoch == log.epochs.latest and asked.fetch_offset == log.log_end_offset):
         return None
@@ -368,7 +387,10 @@ def _without_records(partition: Partition, asked: FetchPartition, **news: Any) -
 def _read_one(
     partition: Partition, asked: FetchPartition, left: int, isolation: Isolation, *, min_one_batch: bool
 ) -> tuple[PartitionData, bool]:
-    """What there is to send, and whether it ended only with its segment: no append adds to that, so nobody waits for it (DelayedFetch)."""
+    """Return the partition's result, and whether the read ended at a segment boundary with more records after it.
+
+    An append cannot extend such a read, so the fetch does not wait (KAFKA DelayedFetch).
+    """
     log = partition.log
     if isolation is Isolation.LOG_END and asked.fetch_offset == log.log_end_offset and log.failure is None:
         return _without_records(partition, asked), False
@@ -426,7 +448,7 @@ def _respond(ctx: Context, fetch: FetchContext, read: _Read, asker: _Asker) -> F
 
 
 def _endpoints(ctx: Context, results: Sequence[tuple[FetchTarget, PartitionData]]) -> list[NodeEndpoint]:
-    """Where the leader is, for consumers that are told of another leader than they thought (KIP-951); a follower has its metadata."""
+    """Return the endpoints of the leaders to which the response redirects consumers (KIP-951). Followers know them from metadata."""
     leaders = {leader: None for _, data in results if (leader := data.current_leader.leader_id) >= 0}
     found = (ctx.services.cluster.alive(leader, ctx.peer.dialled) for leader in leaders)
     return [NodeEndpoint(node.node_id, node.host, node.port, node.rack) for node in found if node is not None]

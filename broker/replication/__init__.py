@@ -1,1 +1,1 @@
-"""One replica of a partition, and what it decides: who leads, how far every replica's log reaches, what is committed, who waits for it."""
+"""The replication protocol of one partition replica, without I/O: leadership, ISR, high watermark, fetch positions and pending waits."""

@@ -1,4 +1,4 @@
-"""What metadata says of the brokers, as far as the leader of a partition asks: which incarnation lives, and who may join an in-sync set.
+"""Broker registrations, as far as a partition leader needs them: the current broker epochs, and which brokers may join an ISR.
 
 Source: KAFKA Partition.isReplicaIsrEligible, KRaftMetadataCache.getAliveBrokerEpoch; KIP-841 (fenced, shutting down), KIP-903 (epochs).
 """
@@ -11,36 +11,39 @@ UNKNOWN_BROKER_EPOCH: Final = -1
 
 
 class BrokerStanding(NamedTuple):
-    """A broker's registration. `epoch` is of its incarnation."""
+    """A broker's registration. `epoch` is the broker epoch, which changes with each incarnation (restart) of the broker."""
 
     epoch: int
     fenced: bool = False
     shutting_down: bool = False
-    """It has asked for a controlled shutdown."""
+    """Whether the broker has requested a controlled shutdown."""
 
 
 class Brokers:
-    """One object for all replicas of a broker; whoever follows the metadata keeps it up to date."""
+    """The registered brokers. All replicas of a broker share one instance, which the metadata publisher keeps up to date."""
 
     __slots__ = ("own_epoch", "standings")
 
     def __init__(self, own_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         self.own_epoch = own_epoch
-        """Of this broker's own registration."""
+        """The broker epoch of this broker's own registration."""
         self.standings: dict[int, BrokerStanding] = {}
-        """By node id; without those that are not registered."""
+        """Registrations by node id. Unregistered brokers have no entry."""
 
     def is_alive(self, node: int) -> bool:
-        """Whether it is registered and not fenced."""
+        """Return whether the broker is registered and not fenced."""
         standing = self.standings.get(node)
         return standing is not None and not standing.fenced
 
     def has_replaced(self, node: int, epoch: int) -> bool:
-        """Whether a later incarnation lives than that of `epoch`: what the older one sent is of no account any more."""
+        """Return whether the broker has registered again since `epoch`. Requests from the older incarnation must then be ignored."""
         return epoch != UNKNOWN_BROKER_EPOCH and self.is_alive(node) and self.standings[node].epoch > epoch
 
     def may_join(self, node: int, epoch: int | None) -> bool:
-        """Whether the incarnation that fetched may join an in-sync set. None: nobody has fetched; -1: whoever it was did not say."""
+        """Return whether the broker incarnation that fetched may join an ISR.
+
+        `epoch` is the broker epoch of the last fetch: None if the replica has not fetched yet, -1 if the request carried no broker epoch.
+        """
         standing = self.standings.get(node)
         if standing is None or standing.fenced or standing.shutting_down:
             return False

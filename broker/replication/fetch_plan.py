@@ -1,11 +1,12 @@
-"""What one fetcher asks of one leader: which partitions go into the next request, and what each of its answers means.
+"""The fetch state of one fetcher and its leader: selects the partitions of the next Fetch request and interprets each response.
 
-Rules:
-* one request is under way at a time;
-* a partition that gave records, or pauses, goes to the end of the order, so that none starves behind a bigger one;
-* a failed partition is not asked for until it is followed again, in a newer epoch;
-* a request costs what has moved: a partition from which nothing came, and that does not pause, is not looked at. What may be asked
-  otherwise than before is in `_moved`; pauses end by `_pauses`, and those that a throttle may hold back are in `_behind`.
+Invariants:
+* One request is in flight at a time.
+* A partition that returned records, or is in back-off, moves to the end of the order, so that a larger partition starves no other.
+* A failed partition is not fetched until `follow` is called for it again, in a newer leader epoch.
+* The cost of a request is proportional to the number of partitions that changed. `_moved` holds the partitions whose fetch parameters may
+  differ from the last request, `_pauses` the ends of back-offs, and `_behind` the partitions that a replication throttle may hold back.
+  Other partitions are not visited.
 
 Source: KAFKA AbstractFetcherThread, RemoteLeaderEndPoint.buildFetch, PartitionStates.
 """
@@ -35,7 +36,7 @@ _SESSION_IS_GONE: Final = frozenset({ErrorCode.FETCH_SESSION_ID_NOT_FOUND, Error
 
 
 class FetchLimits(NamedTuple):
-    """replica.fetch.wait.max.ms, .min.bytes, .response.max.bytes, .max.bytes, .backoff.ms, with Kafka's defaults."""
+    """The settings replica.fetch.wait.max.ms, .min.bytes, .response.max.bytes, .max.bytes and .backoff.ms, with Kafka's defaults."""
 
     wait_max_ms: int = 500
     min_bytes: int = 1
@@ -45,7 +46,7 @@ class FetchLimits(NamedTuple):
 
 
 class FetchStep(NamedTuple):
-    """One partition's answer, and what is to be done with it."""
+    """One partition of a Fetch response, and the action that the follower has to take."""
 
     key: PartitionKey
     data: PartitionData
@@ -53,12 +54,16 @@ class FetchStep(NamedTuple):
 
 
 class FetchPlan:
-    """The partitions that broker `node` follows one leader in. Times are in ms of a clock that never goes back."""
+    """The partitions that broker `node` fetches from one leader. Times are in ms of a monotonic clock."""
 
     def __init__(
         self, node: int, brokers: Brokers, limits: FetchLimits | None = None, held_back: Callable[[PartitionKey], bool] | None = None
     ) -> None:
-        """`held_back` says whether a partition is throttled now: unless it has all that is committed, it is left out of the request."""
+        """Create a plan without partitions.
+
+        `held_back` returns whether a partition is throttled now. A throttled partition that lags behind its leader is left out of the
+        request.
+        """
         self._held_back = held_back
         self._node = node
         self._brokers = brokers
@@ -67,25 +72,25 @@ class FetchPlan:
         self._followers: dict[PartitionKey, Follower] = {}
         self.failed: set[PartitionKey] = set()
         self._moved: dict[PartitionKey, None] = {}
-        """In the order in which the next request names them."""
+        """Partitions whose fetch parameters may have changed, in the order in which the next request lists them."""
         self._uncut: dict[PartitionKey, None] = {}
-        """Those that may be `truncating`."""
+        """Partitions that may be in state `truncating`."""
         self._behind: dict[PartitionKey, None] = {}
-        """Those that may lack something that is committed; nothing with no throttle."""
+        """Partitions that may lag behind their leader's high watermark. Always empty without a replication throttle."""
         self._pauses: list[tuple[int, PartitionKey]] = []
-        """A heap of the times at which pauses end; one that was begun anew in between is there twice."""
+        """A heap of the times at which back-offs end. A partition whose back-off was renewed has a stale entry as well."""
 
     def __getitem__(self, key: PartitionKey) -> Follower:
-        """Raises KeyError for a partition that is not fetched here."""
+        """Return the partition's fetch state. Raises KeyError for a partition that this plan does not fetch."""
         return self._followers[key]
 
     def __contains__(self, key: PartitionKey) -> bool:
         return key in self._followers
 
-    # --- which partitions --------------------------------------------------------------------------------------------------------
+    # --- partitions to fetch -----------------------------------------------------------------------------------------------------
 
     def follow(self, key: PartitionKey, log: FollowerLog, leader_epoch: int) -> None:
-        """Fetch this partition from now on; one that is fetched in this epoch already goes on as it was."""
+        """Start to fetch this partition. A partition that is already fetched in this leader epoch keeps its fetch state."""
         self.failed.discard(key)
         present = self._followers.get(key)
         if present is None or present.leader_epoch != leader_epoch:
@@ -94,17 +99,17 @@ class FetchPlan:
         self._move_to_end(key)
 
     def forget(self, key: PartitionKey) -> None:
-        """Fetch it no more, and forget that it had failed."""
+        """Stop fetching the partition, and clear its failure."""
         self._drop(key)
         self.failed.discard(key)
 
     def fail(self, key: PartitionKey) -> None:
-        """Fetch it no more until it is followed again."""
+        """Stop fetching the partition until `follow` is called for it again."""
         if self._drop(key):
             self.failed.add(key)
 
     def moved(self, key: PartitionKey) -> None:
-        """The partition's log begins elsewhere now: the next request says so."""
+        """Record that the partition's log start offset has changed, so that the next request carries it."""
         if key in self._followers:
             self._moved[key] = None
 
@@ -117,7 +122,7 @@ class FetchPlan:
         return True
 
     def _looked_at(self, key: PartitionKey, follower: Follower) -> None:
-        """Something has happened to it: note what has to be looked at from now on."""
+        """Update the sets that the next request is built from, after the partition's fetch state has changed."""
         self._moved[key] = None
         if follower.truncating:
             self._uncut[key] = None
@@ -131,12 +136,15 @@ class FetchPlan:
     # --- the next request --------------------------------------------------------------------------------------------------------
 
     def truncations(self, now_ms: int) -> list[tuple[PartitionKey, TruncateLog]]:
-        """Logs to be cut before they are fetched for: those without any epoch, at their high watermark. Then call `truncated`."""
+        """Return the logs to truncate before they can be fetched. They have no leader epoch and are cut at their high watermark.
+
+        The caller truncates each log and then calls `truncated`.
+        """
         waiting = [(key, self._followers[key]) for key in self._uncut]
         return [(key, TruncateLog(f.fetch_offset)) for key, f in waiting if f.truncating and not f.is_delayed(now_ms)]
 
     def next_request(self, now_ms: int) -> FetchRequest | None:
-        """The next request, or None while there is nothing to ask."""
+        """Build the next Fetch request. Returns None if the session has no partitions to fetch or to forget."""
         limits, session = self._limits, self._session
         self._end_pauses(now_ms)
         looked_at = self._followers if session.names_all else dict.fromkeys([*self._moved, *self._behind])
@@ -156,7 +164,7 @@ class FetchPlan:
         )
 
     def _asks(self, key: PartitionKey, now_ms: int) -> FetchPartition | None:
-        """What the next request says of the partition; None where it is not to be fetched now."""
+        """Return the partition's entry in the next request, or None if the partition must not be fetched now."""
         follower = self._followers.get(key)
         if follower is None or follower.delayed_until_ms > now_ms or follower.truncating:
             return None
@@ -170,7 +178,7 @@ class FetchPlan:
             self._moved[heappop(pauses)[1]] = None
 
     def wakes_ms(self, now_ms: int) -> int | None:
-        """When the first pause ends; None where nothing pauses."""
+        """Return the time at which the first back-off or throttle pause ends, or None if no partition pauses."""
         pauses, followers = self._pauses, self._followers
         while pauses and not (pauses[0][1] in followers and followers[pauses[0][1]].delayed_until_ms == pauses[0][0]):
             self._moved[heappop(pauses)[1]] = None
@@ -180,15 +188,16 @@ class FetchPlan:
         return min(ends, default=None)
 
     def _waits(self, key: PartitionKey, follower: Follower) -> bool:
-        """KAFKA RemoteLeaderEndPoint.shouldFollowerThrottle."""
+        """Return whether the throttle holds the partition back (KAFKA RemoteLeaderEndPoint.shouldFollowerThrottle)."""
         return self._held_back is not None and follower.lag != 0 and self._held_back(key)
 
-    # --- its answer --------------------------------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------------------------------
 
     def answered(self, response: FetchResponse, now_ms: int) -> list[FetchStep]:
-        """What is to be done, partition by partition; afterwards `appended`, `truncated` or `fail` is to be called for it.
+        """Interpret a Fetch response. The caller carries out each step, then calls `appended`, `truncated` or `fail` for its partition.
 
-        A session that is gone is begun again at once, any other error of the whole request after a pause.
+        If the leader no longer has the fetch session, the next request starts a new one at once. Any other top-level error backs off all
+        partitions.
         """
         answers = {(topic.topic_id, data.partition_index): data for topic in response.responses for data in topic.partitions}
         if not self._session.answered(response.error_code, response.session_id, answers):
@@ -199,12 +208,15 @@ class FetchPlan:
         return [step for step in steps if step.action is not FetchAction.NOTHING]
 
     def request_failed(self, now_ms: int) -> None:
-        """There was no answer."""
+        """Handle a request without a response: end the session and back off all partitions."""
         self._session.failed()
         self._back_off_all(now_ms)
 
     def offsets_answered(self, key: PartitionKey, sent: FetchPartition, leader_start: int, leader_end: int, now_ms: int) -> Action:
-        """The leader has told where its log begins and ends. `sent` is what was asked when that became necessary (`asked`)."""
+        """Handle the leader's log start and end offsets, which the follower requested after OFFSET_OUT_OF_RANGE.
+
+        `sent` is the partition's entry (`asked`) in the Fetch request that failed.
+        """
         follower = self._followers.get(key)
         if follower is None:
             return FetchAction.NOTHING
@@ -214,31 +226,31 @@ class FetchPlan:
         return action
 
     def offsets_refused(self, key: PartitionKey, sent: FetchPartition, error: int, now_ms: int) -> FetchAction:
-        """The leader would not tell where its log begins and ends."""
+        """Handle an error response to the request for the leader's log start and end offsets."""
         follower = self._followers.get(key)
         action = FetchAction.NOTHING if follower is None else follower.refused(error, sent, now_ms)
         self._settle(key, action, now_ms)
         return action
 
     def asked(self, key: PartitionKey) -> FetchPartition:
-        """What the last request asked of the partition. Raises KeyError if that was nothing."""
+        """Return the partition's entry in the fetch session as last sent. Raises KeyError if the session does not contain the partition."""
         return self._session.asked[key]
 
     def appended(self, key: PartitionKey, last_epoch: int | None, leader_high_watermark: int) -> None:
-        """An `AppendFetched` was carried out; `last_epoch` as in `Follower.appended`."""
+        """Update the fetch state after an `AppendFetched`. `last_epoch` has the meaning that `Follower.appended` documents."""
         follower = self._followers[key]
         if follower.appended(last_epoch, leader_high_watermark):
             self._move_to_end(key)
         self._looked_at(key, follower)
 
     def truncated(self, key: PartitionKey) -> None:
-        """A `TruncateLog` or `RestartLog` was carried out."""
+        """Update the fetch state after a `TruncateLog` or `RestartLog`."""
         follower = self._followers[key]
         follower.truncated()
         self._looked_at(key, follower)
 
     def back_off(self, key: PartitionKey, now_ms: int) -> None:
-        """What the leader sent cannot be used now (a corrupt record): ask again after a pause."""
+        """Fetch the partition again after a back-off, because the records in the response are unusable (for instance corrupt)."""
         self._pause(key, now_ms)
         self._move_to_end(key)
 
@@ -256,7 +268,7 @@ class FetchPlan:
             self._move_to_end(key)
 
     def _pause(self, key: PartitionKey, now_ms: int) -> None:
-        """Pause, unless it does so already, and note when that ends."""
+        """Start a back-off unless one is running, and schedule its end."""
         follower = self._followers[key]
         follower.back_off(now_ms)
         heappush(self._pauses, (follower.delayed_until_ms, key))
@@ -267,7 +279,7 @@ class FetchPlan:
             self._pause(key, now_ms)
 
     def _move_to_end(self, key: PartitionKey) -> None:
-        """In whole requests, and among those that the next request names."""
+        """Move the partition to the end of the order, in full requests as well as in incremental ones."""
         self._followers[key] = self._followers.pop(key)
         self._moved.pop(key, None)
         self._moved[key] = None

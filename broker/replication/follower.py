@@ -1,11 +1,12 @@
-"""How a follower goes on with one partition: from where it fetches, and what its leader's answer means.
+"""The fetch state machine of one followed partition: the next fetch offset, and the action that the leader's response requires.
 
-Rules:
-* an answer counts only for the offset and the epochs with which was asked, and only while the partition is fetched;
-* of an answer that tells of a divergence nothing else counts (KAFKA-13141): the high watermark is that of the next;
-* a follower never truncates to its own high watermark as long as its log knows an epoch (KIP-101);
-* what cannot be mended by asking again (an epoch that the leader has left behind, an error of the log) ends the fetching until metadata
-  says something newer; all else is asked again after a pause.
+Invariants:
+* A response is used only if the fetch offset, the leader epoch and the last fetched epoch are those of its request, and the partition is
+  neither truncating nor in back-off.
+* Of a response with a diverging epoch only the truncation is used (KAFKA-13141). The high watermark comes with the next response.
+* A follower never truncates to its own high watermark if its log contains any leader epoch (KIP-101).
+* Errors that a retry cannot resolve (a fenced leader epoch, an inconsistent log end) stop the fetch until newer metadata arrives. All other
+  errors are retried after a back-off.
 
 Source: KAFKA AbstractFetcherThread.processFetchRequest, getOffsetTruncationState, fetchOffsetAndTruncate; KIP-279, KIP-595.
 """
@@ -20,12 +21,12 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k01_fetch import EpochEndOffset, FetchPartition, PartitionData
 
 BACKOFF_MS: Final = 1000
-"""replica.fetch.backoff.ms."""
+"""Default of replica.fetch.backoff.ms."""
 NO_EPOCH: Final = -1
 
 
 class EpochHistory(Protocol):
-    """Of `ottla.broker.storage.leader_epochs.LeaderEpochs`, what is asked here."""
+    """The part of `ottla.broker.storage.leader_epochs.LeaderEpochs` that a follower reads."""
 
     @property
     def latest(self) -> int: ...
@@ -34,7 +35,7 @@ class EpochHistory(Protocol):
 
 
 class FollowerLog(Protocol):
-    """Of `ottla.broker.storage.partition_log.PartitionLog`, what is asked here."""
+    """The part of `ottla.broker.storage.partition_log.PartitionLog` that a follower reads."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -50,26 +51,28 @@ class FollowerLog(Protocol):
 
 
 class AppendFetched(NamedTuple):
-    """Append the answer's batches, but none of a greater epoch than `leader_epoch` (KAFKA-18723); then take over the leader's high
-    watermark and log start, and call `appended`."""
+    """Append the batches of the response, except those with a leader epoch above `leader_epoch` (KAFKA-18723).
+
+    Afterwards apply the leader's high watermark and log start offset, and call `appended`.
+    """
 
     leader_epoch: int
 
 
 class TruncateLog(NamedTuple):
-    """Drop what is at `offset` and after it; then call `truncated`."""
+    """Delete all records at `offset` and above, then call `truncated`."""
 
     offset: int
 
 
 class RestartLog(NamedTuple):
-    """Drop everything, and begin at `offset`; then call `truncated`."""
+    """Delete all records and start an empty log at `offset`, then call `truncated`."""
 
     offset: int
 
 
 class FetchAction(Enum):
-    """What is done without a number."""
+    """Actions without an offset or epoch."""
 
     NOTHING = "it was of no account, or the next fetch does it"
     BACK_OFF = "asked again after a pause"
@@ -81,7 +84,7 @@ Action = AppendFetched | TruncateLog | RestartLog | FetchAction
 
 
 class Follower:
-    """The fetching of one partition in one leader epoch. Times are in ms of a clock that never goes back."""
+    """The fetch state of one partition in one leader epoch. Times are in ms of a monotonic clock."""
 
     __slots__ = (
         "_asked",
@@ -97,33 +100,39 @@ class Follower:
 
     def __init__(self, log: FollowerLog, leader_epoch: int, backoff_ms: int = BACKOFF_MS) -> None:
         self.log = log
-        self._backoff_ms = max(1, backoff_ms)  # a leader that cannot be asked is not asked without end in one turn
+        self._backoff_ms = max(1, backoff_ms)  # a pause of 0 ms would let an unreachable leader be retried endlessly in one event loop turn
         self.leader_epoch = leader_epoch
         self.last_fetched_epoch = log.epochs.latest
         self.truncating = self.last_fetched_epoch == NO_EPOCH
-        """Without any epoch the leader cannot say where the logs part: the log is first cut at its high watermark."""
+        """Whether the log must first be cut at its high watermark.
+
+        A log without any leader epoch requires this, because the leader cannot determine where the two logs diverge.
+        """
         self.fetch_offset = log.high_watermark if self.truncating else log.log_end_offset
         self.lag: int | None = None
-        """How many committed records the leader has more; None before the first answer."""
+        """The number of committed records that the follower lacks; None before the first response."""
         self.delayed_until_ms = NEVER
-        """When its last pause ends."""
+        """The end of the last back-off."""
         self._asked: FetchPartition | None = None
 
     def is_ready(self, now_ms: int) -> bool:
-        """Whether it is to be in the next request."""
+        """Return whether the next request includes the partition."""
         return not self.truncating and not self.is_delayed(now_ms)
 
     def is_delayed(self, now_ms: int) -> bool:
-        """Whether it pauses."""
+        """Return whether the partition is in back-off."""
         return self.delayed_until_ms > now_ms
 
     def back_off(self, now_ms: int) -> None:
-        """Pause, unless it does so already."""
+        """Start a back-off unless one is running."""
         if not self.is_delayed(now_ms):
             self.delayed_until_ms = now_ms + self._backoff_ms
 
     def request(self, partition: int, max_bytes: int) -> FetchPartition:
-        """What the next request says of it; the same object as long as that is the same."""
+        """Return the partition's entry for the next request.
+
+        Unchanged parameters give the identical object, because `FollowerSession` detects changes by identity.
+        """
         asked, log_start = self._asked, self.log.log_start_offset
         if (
             asked is None
@@ -141,10 +150,10 @@ class Follower:
             )
         return asked
 
-    # --- the leader's answers ----------------------------------------------------------------------------------------------------
+    # --- the leader's responses --------------------------------------------------------------------------------------------------
 
     def answered(self, sent: FetchPartition, got: PartitionData, now_ms: int) -> Action:
-        """What is to be done with the answer to a fetch."""
+        """Return the action that a partition's Fetch response requires."""
         if not self._is_of_now(sent, now_ms):
             return FetchAction.NOTHING
         if got.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -158,9 +167,10 @@ class Follower:
         return AppendFetched(self.leader_epoch)
 
     def refused(self, error: int, sent: FetchPartition, now_ms: int) -> FetchAction:
-        """The leader answered a request of this partition with an error.
+        """Handle an error response for this partition.
 
-        An epoch that it has left behind will never be served again, unless metadata has given a newer one meanwhile.
+        A leader never serves a fenced leader epoch again, so the fetch fails, unless newer metadata has changed the epoch since the
+        request.
         """
         if error == ErrorCode.FENCED_LEADER_EPOCH and sent.current_leader_epoch == self.leader_epoch:
             return FetchAction.FAIL
@@ -168,10 +178,10 @@ class Follower:
         return FetchAction.BACK_OFF
 
     def offsets_answered(self, sent: FetchPartition, leader_start: int, leader_end: int, now_ms: int) -> Action:
-        """The leader's log reaches from `leader_start` to `leader_end`, and what was asked for in `sent` is out of that.
+        """Handle the leader's log start and end offsets, after the fetch described by `sent` was out of the leader's range.
 
-        A leader with less than this log was elected uncleanly; one that begins after it has deleted what would come next. Else the leader
-        has grown meanwhile, and the same is asked again.
+        A leader whose log ends before this log was elected uncleanly: truncate. A leader whose log starts after the end of this log has
+        deleted the next records: restart there. Otherwise the leader's log has grown since, and the same fetch is repeated.
         """
         if not self._is_of_now(sent, now_ms):
             return FetchAction.NOTHING
@@ -185,14 +195,18 @@ class Follower:
         return FetchAction.NOTHING
 
     def _is_of_now(self, sent: FetchPartition, now_ms: int) -> bool:
+        """Return whether `sent` has the current fetch offset and epochs, and the partition is ready. Otherwise the response is stale."""
         asked = (sent.fetch_offset, sent.current_leader_epoch, sent.last_fetched_epoch)
         return asked == (self.fetch_offset, self.leader_epoch, self.last_fetched_epoch) and self.is_ready(now_ms)
 
-    # --- what was done with them -------------------------------------------------------------------------------------------------
+    # --- completed actions -------------------------------------------------------------------------------------------------------
 
     def appended(self, last_epoch: int | None, leader_high_watermark: int) -> bool:
-        """The log took what it should. `last_epoch` is of the last batch, None where there was none: what it fetched last stays what it
-        was (KAFKA-15510). True if others are to come before it next time."""
+        """Update the fetch state after an append. Returns whether the partition moves to the end of the fetch order.
+
+        `last_epoch` is the leader epoch of the last appended batch. If it is None, nothing was appended, and the last fetched epoch stays
+        unchanged (KAFKA-15510).
+        """
         moved = self.lag is None or self.log.log_end_offset != self.fetch_offset
         self.fetch_offset = self.log.log_end_offset
         self.lag = max(0, leader_high_watermark - self.fetch_offset)
@@ -201,17 +215,18 @@ class Follower:
         return moved
 
     def truncated(self) -> None:
-        """The log was cut, as far as it had to be: it goes on from where it ends."""
+        """Continue at the end of the log, after it was truncated or was found to need no truncation."""
         self.truncating = False
         self.fetch_offset = self.log.log_end_offset
         self.last_fetched_epoch = self.log.epochs.latest
 
 
 def truncation(leaders: EpochEndOffset, log: FollowerLog, otherwise: int) -> int:
-    """Where to cut `log`, now that for the epoch of its last record the leader has told its greatest epoch up to that, and that one's end.
+    """Return the offset at which to truncate `log`.
 
-    `otherwise` is for a leader that knows no end. Where this log has not the leader's epoch, it is cut where its own last one before that
-    ends; the next fetch names that epoch, and may diverge again (KIP-279).
+    `leaders` is the largest leader epoch up to the follower's last epoch that the leader has, with the end offset of that epoch.
+    `otherwise` is returned if the leader knows no end offset. If this log lacks the leader's epoch, the log is cut at the end of its own
+    previous epoch. The next fetch carries that epoch and may diverge again (KIP-279).
     """
     if leaders.end_offset == UNKNOWN_END:
         return otherwise

@@ -1,7 +1,7 @@
-"""A follower's fetch session with one leader: partitions are named once, then only what changed of them (KIP-227).
+"""The follower's side of an incremental fetch session (KIP-227): a request lists each partition once, and later only its changes.
 
-The caller says which partitions may have changed: nothing here walks over all of them once a session has begun. The other side is
-`ottla.broker.runtime.replicas.fetch_sessions`. Source: KAFKA FetchSessionHandler.
+The caller passes the partitions that may have changed, so an incremental request does not iterate over the whole session. The leader's side
+is `ottla.broker.runtime.replicas.fetch_sessions`. Source: KAFKA FetchSessionHandler.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from ottla.protocol.messages.k01_fetch import FetchPartition
 
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
-"""Of a request that names all, closes the session that it names and asks for a new one."""
+"""Session epoch of a full request. The leader closes the session that the request carries and creates a new one."""
 
 _INT32_MAX: Final = 2**31 - 1
 
 PartitionKey = tuple[bytes, int]
-"""Topic id and number of a partition."""
+"""Topic id and partition index."""
 
 
 class FollowerSession:
-    """What was asked last of each partition, and the numbers of the next request."""
+    """The session's partitions as last sent to the leader, and the session id and epoch of the next request."""
 
     __slots__ = ("asked", "epoch", "session_id")
 
@@ -31,18 +31,19 @@ class FollowerSession:
         self.session_id = NO_SESSION
         self.epoch = INITIAL_EPOCH
         self.asked: dict[PartitionKey, FetchPartition] = {}
-        """Of every partition of the session, what the leader believes to be asked."""
+        """The fetch parameters that the leader holds for each partition of the session."""
 
     @property
     def names_all(self) -> bool:
-        """Whether the next request begins a session, and names everything that is to be fetched."""
+        """Whether the next request is a full one, which starts a session and lists every partition to fetch."""
         return self.epoch == INITIAL_EPOCH
 
     def next(self, wanted: Mapping[PartitionKey, FetchPartition | None]) -> tuple[dict[PartitionKey, FetchPartition], list[PartitionKey]]:
-        """What the next request says: the partitions that it names, and those that it takes out of the session.
+        """Return the partitions that the next request lists, and those that it removes from the session.
 
-        `wanted` holds what may be asked otherwise than before, and everything if the request `names_all`; None where a partition is not to
-        be fetched. What is asked of a partition is new when it is another object than before: a busy follower compares with every answer.
+        `wanted` maps each partition that may have changed to its fetch parameters, or to None if it must not be fetched. For a full request
+        (`names_all`), `wanted` has every partition. A change is detected by object identity, because comparing fields in each request would
+        be expensive for a busy follower.
         """
         if self.names_all:
             self.asked = {key: asks for key, asks in wanted.items() if asks is not None}
@@ -59,7 +60,10 @@ class FollowerSession:
         return named, forgotten
 
     def answered(self, error: int, session_id: int, keys: Collection[PartitionKey]) -> bool:
-        """The leader has answered for `keys`. False if that cannot be used: the next request begins a session."""
+        """Advance the session after a response for `keys`. Returns whether the response is usable.
+
+        After an unusable response the next request starts a new session.
+        """
         if error == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self.session_id = NO_SESSION
         if error:
@@ -74,5 +78,5 @@ class FollowerSession:
         return True
 
     def failed(self) -> None:
-        """Whether the leader has got the request is not known."""
+        """Start a new session with the next request, because the leader may or may not have processed the last one."""
         self.epoch = INITIAL_EPOCH

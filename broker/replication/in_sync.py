@@ -1,9 +1,9 @@
-"""The in-sync set as its leader sees it: what the controller has committed, and at most one change that it was asked for.
+"""A partition's ISR as its leader sees it: the ISR committed by the controller, and at most one pending change.
 
-Rules:
-* the high watermark waits for the maximal set: with who is about to join, and still with who is about to leave;
-* acks=all is refused by the committed set;
-* metadata always wins over a change that is under way; the answer to that comes too late then, and is ignored.
+Invariants:
+* The high watermark waits for the maximal ISR, which includes replicas that are about to join and those that are about to leave.
+* Appends with acks=all are rejected on the basis of the committed ISR.
+* Metadata overrides a pending change. A later response to that change is ignored.
 
 Source: KIP-497; KAFKA PartitionState (CommittedPartitionState, PendingExpandIsr, PendingShrinkIsr), Partition.handleAlterPartitionError.
 """
@@ -18,11 +18,11 @@ from typing import Final, NamedTuple
 from ottla.protocol.error_codes import ErrorCode
 
 RECOVERED: Final = 0
-"""LeaderRecoveryState: a leader that proposes has recovered, whatever the record of its election said."""
+"""LeaderRecoveryState.RECOVERED: a leader that proposes an ISR has recovered, even after an unclean election."""
 
 
 class InSyncMember(NamedTuple):
-    """One of a proposed set. `broker_epoch` is of the incarnation that fetched; -1 while none has."""
+    """A replica of a proposed ISR. `broker_epoch` is that of the incarnation that fetched; -1 if none has fetched yet."""
 
     node: int
     broker_epoch: int
@@ -30,7 +30,7 @@ class InSyncMember(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """What an AlterPartition request says of one partition."""
+    """One partition's entry in an AlterPartition request."""
 
     leader_epoch: int
     partition_epoch: int
@@ -39,7 +39,7 @@ class Proposal:
 
 
 class Accepted(NamedTuple):
-    """What the controller answers where there is no error."""
+    """One partition's entry in an AlterPartition response without an error."""
 
     leader_epoch: int
     partition_epoch: int
@@ -47,7 +47,7 @@ class Accepted(NamedTuple):
 
 
 class Verdict(Enum):
-    """What an error of the controller means for the proposal."""
+    """The reaction of the leader to an error code of the controller."""
 
     REVERT = "it was not carried out and never will be: back to the committed set"
     AWAIT_METADATA = "whether it was carried out, a record will tell"
@@ -68,12 +68,12 @@ VERDICTS: Final[Mapping[ErrorCode, Verdict]] = {
     ErrorCode.INELIGIBLE_REPLICA: Verdict.REVERT,
     **dict.fromkeys(_AWAIT, Verdict.AWAIT_METADATA),
 }
-"""Every other error is `Verdict.RETRY`."""
+"""Reactions by error code. Every other error is retried (`Verdict.RETRY`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class InSync:
-    """Committed where `proposal` is None. Node ids include the leader's."""
+    """The committed ISR, the maximal ISR and the pending proposal, if any. Node ids include the leader's."""
 
     committed: frozenset[int] = frozenset()
     maximal: frozenset[int] = frozenset()
@@ -81,10 +81,10 @@ class InSync:
 
     @classmethod
     def settled(cls, members: Iterable[int]) -> InSync:
-        """The controller has committed these, and nothing is under way."""
+        """Return the state in which the controller has committed `members` and no change is pending."""
         committed = frozenset(members)
         return cls(committed, committed)
 
     def pending(self, proposal: Proposal) -> InSync:
-        """`proposal` is under way: who would join counts already, who would leave counts still."""
+        """Return the state with `proposal` pending. Its maximal ISR is the union of the committed and the proposed ISR."""
         return InSync(self.committed, self.committed.union(m.node for m in proposal.members), proposal)

@@ -1,11 +1,12 @@
-"""What the leader of a partition knows of the other replicas, and what follows from it for the in-sync set and the high watermark.
+"""The leader's view of the other replicas, from which it derives ISR changes and the limit of the high watermark.
 
-Rules:
-* a replica joins the in-sync set when it has all that is committed and all that was there when this leadership began: what lies between may
-  be committed, and a member may become leader (KAFKA-7128);
-* it leaves when it lacks something and had all longer ago than replica.lag.time.max.ms; who would have to leave at once does not join, as
-  with a high watermark that stands still, below min.insync.replicas, it could over and over (KAFKA-19996);
-* one change is under way at a time.
+Invariants:
+* A replica joins the ISR only if it has every committed record and every record that the log had when this leadership began. Records in
+  between may be committed, and an ISR member may be elected leader (KAFKA-7128).
+* A replica leaves the ISR if it lags behind the leader and was last caught up more than replica.lag.time.max.ms ago. A replica that would
+  have to leave at once does not join. Otherwise, while the ISR is below min.insync.replicas and the high watermark cannot advance, it could
+  join and leave endlessly (KAFKA-19996).
+* One ISR change is pending at a time.
 
 Source: KAFKA Partition (updateAssignmentAndIsr, needsExpandIsr, getOutOfSyncReplicas, maybeIncrementLeaderHW, lowWatermarkIfLeader).
 """
@@ -25,7 +26,7 @@ BLOCKED: Final = -1
 
 
 class Registration(NamedTuple):
-    """What metadata says of a partition (KAFKA PartitionRegistration). `leader` is -1 where nobody leads."""
+    """A partition's metadata record (KAFKA PartitionRegistration). `leader` is -1 if the partition has no leader."""
 
     leader: int
     replicas: tuple[int, ...]
@@ -35,16 +36,16 @@ class Registration(NamedTuple):
     adding: tuple[int, ...] = ()
     removing: tuple[int, ...] = ()
     recovering: bool = False
-    """Whether the leader was elected uncleanly, and has proposed no in-sync set since."""
+    """Whether the leader was elected uncleanly and has not altered the ISR since."""
 
 
 def alone(leader_epoch: int, node: int = 0) -> Registration:
-    """Of a partition with one replica, which leads; older than whatever metadata says."""
+    """Return the registration of a partition whose only replica leads. Its partition epoch is below that of any metadata record."""
     return Registration(node, (node,), (node,), leader_epoch, partition_epoch=-1)
 
 
 class Leadership:
-    """The other replicas of a partition, as its leader sees them. A follower knows of none."""
+    """The leader's state of the other replicas. It is empty while this replica follows."""
 
     __slots__ = ("_brokers", "epoch_start", "followers", "in_sync", "lag_max_ms", "min_in_sync", "registration")
 
@@ -55,16 +56,16 @@ class Leadership:
         """min.insync.replicas of the topic."""
         self.registration = alone(-1)
         self.followers: dict[int, Progress] = {}
-        """All assigned replicas but this one, by node id."""
+        """All assigned replicas except this one, by node id."""
         self.in_sync = InSync()
         self.epoch_start = 0
-        """Where the log ended when this leadership began."""
+        """The log end offset at which this leadership began."""
 
     def assigned(self, registration: Registration, *, news: bool) -> None:
-        """Metadata says who is assigned and in sync. What was under way is forgotten if that is `news`.
+        """Apply the replica assignment and ISR of a metadata record. If the record is `news`, it discards the pending proposal.
 
-        A record that comes after the answer that told of it is none: a change asked for in between may have been carried out since, and the
-        high watermark goes on waiting for who joined by it.
+        A record whose change was already confirmed by an AlterPartition response is not news. The controller may have committed a proposal
+        that was sent in between, so the high watermark must keep waiting for the replicas that join by it.
         """
         self.registration = registration
         others = [node for node in registration.replicas if node != registration.leader]
@@ -73,50 +74,51 @@ class Leadership:
             self.in_sync = InSync.settled(registration.isr)
 
     def began(self, log_end: int, now_ms: int, *, again: bool) -> None:
-        """A new leader epoch begins at `log_end`, `again` of the same leader."""
+        """Start a new leader epoch at offset `log_end`. `again` means that this broker led in the previous epoch too."""
         self.epoch_start = log_end
         for node, progress in self.followers.items():
             progress.new_leadership(log_end, now_ms, in_sync=node in self.in_sync.committed, again=again)
 
     def ended(self, registration: Registration) -> None:
-        """Another replica leads, or none."""
+        """Discard the followers and the ISR, because another replica leads or the partition has no leader."""
         self.registration = registration
         self.followers = {}
         self.in_sync = InSync()
 
-    # --- the in-sync set ---------------------------------------------------------------------------------------------------------
+    # --- the ISR -----------------------------------------------------------------------------------------------------------------
 
     def has_replaced(self, fetch: FollowerFetch) -> bool:
-        """Whether the fetch is of an incarnation after which another has registered (KIP-903)."""
+        """Return whether the fetching broker has registered again since it took the broker epoch of this fetch (KIP-903)."""
         return self._brokers.has_replaced(fetch.node, fetch.broker_epoch)
 
     def expansion(self, node: int, high_watermark: int, log_end: int, now_ms: int) -> frozenset[int] | None:
-        """The in-sync set with `node`, or None where that is not to be proposed. `log_end` is the leader's."""
+        """Return the ISR extended by `node`, or None if this expansion must not be proposed. `log_end` is the leader's."""
         current, reached = self.in_sync, self.followers[node].log_end
         if current.proposal is not None or node in current.committed or not self._may_join(node) or self._lags(node, log_end, now_ms):
             return None
         return current.committed | {node} if reached >= high_watermark and reached >= self.epoch_start else None
 
     def shrinkage(self, log_end: int, now_ms: int) -> frozenset[int] | None:
-        """The in-sync set without who lags, or None where that is not to be proposed."""
+        """Return the ISR without lagging replicas, or None if there is nothing to propose or a change is pending."""
         current = self.in_sync
         lagging = {node for node in current.committed if node != self.registration.leader and self._lags(node, log_end, now_ms)}
         return current.committed - lagging if lagging and current.proposal is None else None
 
     def have_all(self, log_end: int) -> bool:
-        """Whether every in-sync follower has everything up to `log_end`, the leader's: until an append, none of them can lag."""
+        """Return whether every in-sync follower has reached the leader's `log_end`. Until the next append, none of them can lag."""
         others = (self.followers.get(node) for node in self.in_sync.committed if node != self.registration.leader)
         return all(progress is not None and progress.log_end == log_end for progress in others)
 
     def members(self, nodes: Iterable[int]) -> tuple[InSyncMember, ...]:
-        """`nodes` with the epochs by which the controller recognizes their incarnations.
+        """Return `nodes` with the broker epochs by which the controller identifies their incarnations.
 
-        Only of who is in sync already may the epoch be unknown; if that one crashes, its removal moves the partition epoch on.
+        The broker epoch may be unknown only for a replica that is already in the ISR. If that broker restarts, its removal from the ISR
+        increments the partition epoch, and the controller rejects the proposal as outdated.
         """
         return tuple(InSyncMember(node, self._epoch_of(node)) for node in sorted(nodes))
 
     def propose(self, proposal: Proposal) -> None:
-        """The proposal is under way from now on."""
+        """Mark the proposal as pending."""
         self.in_sync = self.in_sync.pending(proposal)
 
     def _epoch_of(self, node: int) -> int:
@@ -132,22 +134,23 @@ class Leadership:
         progress = self.followers.get(node)
         return progress is None or not progress.is_caught_up(log_end, now_ms, self.lag_max_ms)
 
-    # --- what is committed, and what is deleted ----------------------------------------------------------------------------------
+    # --- high watermark and low watermark ----------------------------------------------------------------------------------------
 
     @property
     def effective_min_in_sync(self) -> int:
-        """min.insync.replicas, but no more than there are."""
+        """min.insync.replicas, limited to the number of replicas."""
         return min(self.min_in_sync, len(self.followers) + 1)
 
     @property
     def below_min_in_sync(self) -> bool:
-        """Whether acks=all is refused, and the high watermark stands still (KIP-966)."""
+        """Whether the ISR is too small, so that acks=all is rejected and the high watermark does not advance (KIP-966)."""
         return len(self.in_sync.committed) < self.effective_min_in_sync
 
     def committable(self, own_end: int, log_end: int, now_ms: int) -> int:
-        """How far the high watermark may go: `own_end` at most; `BLOCKED` while too few are in sync.
+        """Return the offset up to which the high watermark may advance, at most `own_end`; `BLOCKED` if the ISR is too small.
 
-        Who has almost caught up is waited for, or it never would (KAFKA-4485); but only if it may join (KAFKA-15021).
+        The high watermark also waits for a replica outside the ISR that has nearly caught up, because it could never join otherwise
+        (KAFKA-4485). This applies only if the replica is eligible to join (KAFKA-15021).
         """
         if self.below_min_in_sync:
             return BLOCKED
@@ -158,5 +161,5 @@ class Leadership:
         return end
 
     def lowest_start(self) -> int:
-        """The least log start of the other replicas that live; no bound where there are none."""
+        """Return the lowest log start offset of the other live replicas, or INT64_MAX if there are none."""
         return min((p.log_start for node, p in self.followers.items() if self._brokers.is_alive(node)), default=INT64_MAX)

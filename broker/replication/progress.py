@@ -1,4 +1,4 @@
-"""What a leader knows of one other replica: how far its log reaches, and when it last had all of the leader's.
+"""The leader's record of one other replica: its log end offset, and when it was last caught up with the leader.
 
 Source: KAFKA Replica.updateFetchStateOrThrow, resetReplicaState; KIP-903.
 """
@@ -9,23 +9,23 @@ from typing import Final, NamedTuple
 
 UNKNOWN_END: Final = -1
 NEVER: Final = -(2**62)
-"""A time in ms before every other. Kafka has 0 here; a clock that counts from the start of the machine may be near it."""
+"""A time in ms before every other. Kafka uses 0, but a monotonic clock that starts at boot may be close to 0."""
 
 
 class FollowerFetch(NamedTuple):
-    """One partition of a follower's Fetch request. `offset` is where its log ends: it has all below."""
+    """One partition of a follower's Fetch request. The follower's log ends at `offset`: it has every record below."""
 
     node: int
     offset: int
     log_start: int = 0
     broker_epoch: int = -1
-    """Of the incarnation that asks; -1 where it does not say."""
+    """The broker epoch of the fetching incarnation; -1 if the request carries none."""
     leader_epoch: int = -1
-    """Of the leadership that it believes in; -1 where it does not say."""
+    """The leader epoch that the follower knows; -1 if the request carries none."""
 
 
 class Pulse:
-    """The time, in ms, of the last request in a follower's fetch session: it asks for every partition of the session, named or not."""
+    """The time in ms of the last request in a follower's fetch session. Each request fetches all partitions of the session."""
 
     __slots__ = ("ms",)
 
@@ -34,10 +34,10 @@ class Pulse:
 
 
 class Progress:
-    """Another replica, as its fetches show it. `broker_epoch` is None until it has fetched from this leadership.
+    """The state of another replica, derived from its fetches. `broker_epoch` is None until it has fetched under this leadership.
 
-    While nothing is appended, a follower that has everything goes on asking for the same offset, once in each request of its session. The
-    leader then looks at no partition: `rest` hands the times over to the session's pulse, and `settle` takes them back.
+    While nothing is appended, a follower at the log end repeats the same fetch offset with each request of its session. To avoid visiting
+    every partition for each request, `rest` makes the session's pulse provide the fetch times until `settle` is called.
     """
 
     __slots__ = ("broker_epoch", "caught_up_ms", "fetched_ms", "leader_end", "log_end", "log_start", "pulses")
@@ -46,17 +46,18 @@ class Progress:
         self.log_start = UNKNOWN_END
         self.log_end = UNKNOWN_END
         self.leader_end = 0
-        """Where the leader's log ended at its last fetch."""
+        """The leader's log end offset at the follower's last fetch."""
         self.fetched_ms = NEVER
         self.caught_up_ms = NEVER
-        """The last time of which is known that it had all that the leader had."""
+        """The last time at which the replica is known to have had every record of the leader."""
         self.broker_epoch: int | None = None
         self.pulses: tuple[Pulse, ...] = ()
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> None:
-        """It asks for what follows `fetch.offset`; the leader's log ended at `leader_end` before it was read for that.
+        """Record a fetch at `fetch.offset`. `leader_end` is the leader's log end offset before the read for this fetch.
 
-        A replica that is never quite at the end, since the leader goes on appending, has caught up with the end of its previous fetch.
+        While the leader keeps appending, a replica may never reach the log end exactly. If it has reached the leader's end at its previous
+        fetch, it counts as caught up at the time of that fetch.
         """
         self.refresh()
         if fetch.offset >= leader_end:
@@ -70,30 +71,34 @@ class Progress:
         self.broker_epoch = fetch.broker_epoch
 
     def rest(self, pulse: Pulse) -> None:
-        """From now on each request of the session is a fetch at the leader's end, until `settle`. The last fetch was one.
+        """Count each request of the session as a fetch at the leader's log end, until `settle`.
 
-        A follower that begins a session leaves one behind, of which a request may still wait: then there are two pulses for a while.
+        The last fetch must have been at the log end. When a follower starts a new session, a request of the old one may still be pending.
+        The replica then has two pulses for a while.
         """
         self.pulses = (*self.pulses, pulse)
 
     def refresh(self) -> None:
-        """Bring the times up to the session's last request."""
+        """Update the fetch times from the session's last request."""
         for pulse in self.pulses:
             self.caught_up_ms = max(self.caught_up_ms, pulse.ms)
             self.fetched_ms = max(self.fetched_ms, pulse.ms)
 
     def settle(self, pulse: Pulse) -> None:
-        """End `rest`: something has changed, and the session's next request counts only once the partition is looked at."""
+        """End `rest`, because the partition has changed. Later requests of the session count only when the partition is read."""
         if pulse in self.pulses:
             self.refresh()
             self.pulses = tuple(other for other in self.pulses if other is not pulse)
 
     def is_caught_up(self, leader_end: int, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether it has all, or had all at most `lag_max_ms` ago. Who has all stays so for however long nothing is appended."""
+        """Return whether the replica is at the leader's log end, or was at most `lag_max_ms` ago."""
         return self.log_end == leader_end or now_ms - self.caught_up_ms <= lag_max_ms
 
     def new_leadership(self, leader_end: int, now_ms: int, *, in_sync: bool, again: bool) -> None:
-        """A leader epoch begins at `leader_end`. `again`: of the same leader, who keeps what it knows of the log."""
+        """Reset the state for a leader epoch that begins at `leader_end`.
+
+        `again` means that the same broker led in the previous epoch. It then keeps the replica's log start and end offsets.
+        """
         self.pulses = ()
         self.caught_up_ms = now_ms if in_sync else NEVER
         self.fetched_ms = now_ms if in_sync and again else NEVER

@@ -1,4 +1,4 @@
-"""Which replica a consumer is to read from (KIP-392).
+"""Selects the replica that a consumer should fetch from (KIP-392).
 
 Source: KAFKA ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector, ReplicaView.comparator.
 """
@@ -11,10 +11,11 @@ from ottla.broker.replication.leadership import Leadership
 
 
 def preferred(others: Leadership, rack: str, offset: int, rack_of: Callable[[int], str | None]) -> int | None:
-    """The follower that a consumer in `rack` is to read `offset` from; None where it is the leader.
+    """Return the follower from which a consumer in `rack` should read `offset`, or None for the leader.
 
-    That is so if the leader is in the rack too; else the in-sync follower there that has the offset and is the furthest, then that caught
-    up last. `rack_of` gives None for a broker that consumers cannot reach.
+    The result is None if the leader is in the same rack. Otherwise it is the in-sync follower in the rack whose log contains the offset and
+    has the highest log end offset; a tie goes to the one that caught up last. `rack_of` returns None for a broker that consumers cannot
+    reach.
     """
     if rack_of(others.registration.leader) == rack:
         return None

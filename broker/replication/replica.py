@@ -1,16 +1,17 @@
-"""What one replica of a partition knows of itself and of the others, and what follows from it. No log, no clock, no loop.
+"""The state machine of one partition replica: leadership, ISR and high watermark. It has no log, no clock and no I/O.
 
-Rules:
-* A leader's high watermark is the least log end of all in-sync replicas, itself included, and it never goes back. A follower's is what its
-  leader last said, as far as its own log reaches; it may go back.
-* It is not moved by an election: what lies above becomes committed only when every in-sync replica has it.
-* A leader counts its own log only as far as its sync rule allows (flush.messages): while a sync is due or under way, up to what is on disk.
-* What an in-sync follower has is unknown until it fetches from this leadership, and an unknown end holds the high watermark where it is.
-* A leader that is elected again in the very next epoch goes on knowing that. After an epoch of which it was not told it does not: another
-  may have led, and made its followers cut what they had. (Kafka goes on knowing, and may then commit what a follower has no more.)
-* Metadata of an older partition epoch is ignored. Of the same it is taken, as the answer to a proposal may come before its record; but what
-  has been proposed since stays under way. (Kafka forgets it, and may then commit what a new member of the in-sync set lacks.)
-* Every change says what has to be done for it.
+Invariants:
+* A leader's high watermark is the lowest log end offset of the ISR, itself included, and never decreases. A follower's high watermark is
+  the one that its leader last sent, limited to its own log end; it may decrease.
+* An election does not move the high watermark. Records above it become committed only when every in-sync replica has them.
+* flush.messages limits how far a leader counts its own log. While a sync is due or running, only records on disk count.
+* The log end of an in-sync follower is unknown until it fetches under this leadership. An unknown log end blocks the high watermark.
+* A leader that is re-elected in the very next epoch keeps the log ends of its followers. If it missed an epoch, it discards them, because
+  another leader may have truncated the followers. (Kafka keeps them, and may then commit records that a follower has lost.)
+* Metadata with an older partition epoch is ignored. Metadata with the same epoch is applied, because the response to a proposal may arrive
+  before its record, but a proposal sent since then stays pending. (Kafka discards it, and may then commit records that a new ISR member
+  lacks.)
+* Every state change returns the effects that the caller has to carry out.
 
 Source: KAFKA Partition.maybeIncrementLeaderHW, makeLeader, makeFollower, updateFollowerFetchState, submitAlterPartition; KIP-101, KIP-279.
 """
@@ -29,21 +30,21 @@ from ottla.protocol.error_codes import ErrorCode
 
 NOTHING: Final = 0
 SYNC: Final = 1
-"""Records have to go to disk first."""
+"""Effect: sync the log to disk."""
 COMMITTED: Final = 2
-"""The high watermark has moved."""
+"""Effect: the high watermark has moved."""
 PROPOSE: Final = 4
-"""The controller is to be asked for `proposal`."""
+"""Effect: send `proposal` to the controller."""
 LOW_WATERMARK: Final = 8
-"""Another replica has deleted what was before its log start: the low watermark may have moved."""
+"""Effect: another replica's log start offset has increased, so the low watermark may have moved."""
 FETCH: Final = 16
-"""A leadership has begun elsewhere: fetching begins anew, from the same broker too."""
+"""Effect: another leader epoch has begun. Restart the fetch, even if the leader is the same broker."""
 
 
 class Replica:
-    """The replica of one broker. Offsets are of records; ends are one past the last; times are in ms of a clock that never goes back.
+    """The replica of a partition on this broker. End offsets are exclusive. Times are in ms of a monotonic clock.
 
-    Each change returns effects, a sum of those above, or `NOTHING`.
+    Each state change returns its effects as a bit set of the constants in this module, or `NOTHING`.
     """
 
     __slots__ = (
@@ -70,48 +71,48 @@ class Replica:
         lag_max_ms: int = REPLICA_LAG_TIME_MAX_MS,
     ) -> None:
         self.leads = False
-        """Whether appends come from clients, or from another broker."""
+        """Whether this replica is the leader."""
         self.leader_epoch = -1
         self.partition_epoch = -1
         self.log_end = log_end
         self.synced = synced
-        """Everything below it is on disk."""
+        """Every record below this offset is on disk."""
         self.high_watermark = high_watermark
         self.others = Leadership(brokers or Brokers(), lag_max_ms)
-        """What is known of the other replicas; nothing while following."""
+        """The state of the other replicas; empty while this replica follows."""
         self.shared = False
-        """Whether this replica leads others; without them every append is committed, and the time of it is not looked at."""
+        """Whether this replica leads other replicas. If not, every append is committed at once and needs no clock reading."""
         self._syncing = False
         self._sync_counts_to = INT64_MAX
         self._held = False
 
     @property
     def own_end(self) -> int:
-        """How far this replica's own log counts: to its end, or to what is on disk while a sync is due."""
+        """The end offset up to which this replica's own log counts: its log end offset, or the synced offset while a sync is due."""
         return max(self.synced, self.high_watermark) if self._held else self.log_end
 
     @property
     def sync_is_due(self) -> bool:
-        """Whether flush.messages asks for a sync of what is in the log, which has not ended."""
+        """Whether flush.messages requires a sync of records in the log, and that sync has not completed."""
         return self._held and self.synced < self.log_end
 
     @property
     def sync_may_begin(self) -> bool:
-        """Whether there is something to sync, and no sync is under way."""
+        """Whether the log has unsynced records and no sync is running."""
         return not self._syncing and self.synced < self.log_end
 
-    # --- who leads ---------------------------------------------------------------------------------------------------------------
+    # --- leadership --------------------------------------------------------------------------------------------------------------
 
     def is_stale(self, registration: Registration) -> bool:
-        """Whether something newer than `registration` is known already."""
+        """Return whether this replica has already applied a newer partition epoch than that of `registration`."""
         return registration.partition_epoch < self.partition_epoch
 
     def is_elected(self, registration: Registration) -> bool:
-        """Whether `registration` begins a leadership."""
+        """Return whether `registration` begins a new leader epoch."""
         return registration.leader_epoch > self.leader_epoch
 
     def lead(self, registration: Registration, now_ms: int) -> int:
-        """Metadata says that this replica leads, and with whom. What was proposed before is forgotten if the partition epoch is new."""
+        """Become or stay leader according to a metadata record. A new partition epoch discards the pending proposal."""
         if self.is_stale(registration):
             return NOTHING
         self.others.assigned(registration, news=registration.partition_epoch > self.partition_epoch)
@@ -125,7 +126,7 @@ class Replica:
         return self._committed(now_ms)
 
     def follow(self, registration: Registration) -> int:
-        """Metadata says that another replica leads, or none."""
+        """Become or stay follower according to a metadata record, in which another replica or none leads."""
         if self.is_stale(registration):
             return NOTHING
         elected = self.is_elected(registration)
@@ -137,25 +138,32 @@ class Replica:
 
     @property
     def lags_its_epoch(self) -> bool:
-        """Whether this leader does not know yet that all is committed that it began with: where the log ends is no news for clients."""
+        """Whether this leader has not yet confirmed that the records before its epoch are committed.
+
+        Until then its high watermark may be lower than the previous leader's, so ListOffsets rejects lookups at or above it (KIP-207).
+        """
         return self.leads and self.others.epoch_start > self.high_watermark
 
     def check_epoch(self, requested: int) -> None:
-        """Raises Rejected when a client knows another leader epoch (KIP-320); -1 asks for no check."""
+        """Reject a request whose leader epoch differs from the current one (KIP-320). An epoch of -1 disables the check.
+
+        Raises Rejected with FENCED_LEADER_EPOCH for an older epoch, with UNKNOWN_LEADER_EPOCH for a newer one.
+        """
         if requested not in {-1, self.leader_epoch}:
             raise Rejected(ErrorCode.FENCED_LEADER_EPOCH if requested < self.leader_epoch else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def check_leads(self) -> None:
-        """Raises Rejected where another replica leads."""
+        """Raise Rejected (NOT_LEADER_OR_FOLLOWER) if this replica is not the leader."""
         if not self.leads:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     # --- the other replicas ------------------------------------------------------------------------------------------------------
 
     def check_follower(self, node: int, leader_epoch: int) -> None:
-        """Raises Rejected where `node` may not fetch from this replica as a follower in `leader_epoch` (-1: not said).
+        """Raise Rejected if `node` may not fetch from this replica as a follower in `leader_epoch` (-1: not specified).
 
-        Who is not assigned has newer metadata, perhaps, than this broker: it is to try again in this epoch (KAFKA-14078).
+        A node that is not assigned may have newer metadata than this broker. UNKNOWN_LEADER_EPOCH makes it retry in the same epoch
+        (KAFKA-14078).
         """
         self.check_epoch(leader_epoch)
         self.check_leads()
@@ -163,9 +171,9 @@ class Replica:
             raise Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER if leader_epoch == -1 else ErrorCode.UNKNOWN_LEADER_EPOCH)
 
     def fetched(self, fetch: FollowerFetch, leader_end: int, now_ms: int) -> int:
-        """A follower has fetched, and did not diverge. `leader_end` is where this log ended before it was read for that.
+        """Record a follower's fetch that did not diverge. `leader_end` is this log's end offset before the read for that fetch.
 
-        Raises Rejected as `check_follower` does, and for an incarnation that has been replaced (KIP-903).
+        Raises Rejected like `check_follower`, and for a broker incarnation that has been replaced (KIP-903).
         """
         self.check_follower(fetch.node, fetch.leader_epoch)
         others = self.others
@@ -183,21 +191,21 @@ class Replica:
         return effects
 
     def look_for_laggards(self, now_ms: int) -> int:
-        """Who lags behind leaves the in-sync set. To be called every half of replica.lag.time.max.ms."""
+        """Propose to remove lagging replicas from the ISR. The caller does this every half of replica.lag.time.max.ms."""
         return self._propose(self.others.shrinkage(self.log_end, now_ms))
 
     @property
     def may_lag(self) -> bool:
-        """Whether `look_for_laggards` may find one before something changes."""
+        """Whether `look_for_laggards` could find a lagging replica even if nothing else changes."""
         return self.shared and not self.others.have_all(self.log_end)
 
     @property
     def proposal(self) -> Proposal | None:
-        """The in-sync set that the controller is asked for."""
+        """The ISR change that is pending at the controller, or None."""
         return self.others.in_sync.proposal
 
     def answered(self, proposal: Proposal, answer: Accepted | ErrorCode, now_ms: int) -> int:
-        """The controller has answered a proposal. Of no account unless that is still the present one."""
+        """Handle the controller's response to a proposal. The response is ignored if the proposal is no longer the pending one."""
         others = self.others
         if others.in_sync.proposal is not proposal:
             return NOTHING
@@ -222,28 +230,28 @@ class Replica:
     # --- acks=all, DeleteRecords -------------------------------------------------------------------------------------------------
 
     def check_enough_in_sync(self) -> None:
-        """Raises Rejected where too few are in sync for acks=all; to be called before the append."""
+        """Raise Rejected (NOT_ENOUGH_REPLICAS) if the ISR is too small for acks=all. Call this before the append."""
         if self.others.below_min_in_sync:
             raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS, f"{len(self.others.in_sync.committed)} replica(s) are in sync")
 
     def check_enough_have_it(self) -> None:
-        """Raises Rejected where too few were in sync when what acks=all waited for was committed."""
+        """Raise Rejected (NOT_ENOUGH_REPLICAS_AFTER_APPEND) if the ISR is too small when an acks=all append becomes committed."""
         if len(self.others.in_sync.maximal) < self.others.effective_min_in_sync:
             raise Rejected(ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND, f"{len(self.others.in_sync.maximal)} replica(s) are in sync")
 
     def min_in_sync_changed(self, min_in_sync: int, now_ms: int) -> int:
-        """The topic's min.insync.replicas is another one now."""
+        """Apply a new min.insync.replicas of the topic."""
         self.others.min_in_sync = min_in_sync
         return self._committed(now_ms)
 
     def low_watermark(self, log_start: int) -> int:
-        """Below it every replica that lives has deleted its records; `log_start` is this one's."""
+        """Return the lowest log start offset of all live replicas. `log_start` is that of this replica."""
         return min(log_start, self.others.lowest_start())
 
-    # --- how far the own log reaches ---------------------------------------------------------------------------------------------
+    # --- this replica's log ------------------------------------------------------------------------------------------------------
 
     def appended(self, log_end: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
-        """Records were appended here. `flush_messages` is the topic's flush.messages: so many may wait for a sync."""
+        """Record an append. `flush_messages` is the topic's flush.messages: the number of unsynced records that makes a sync due."""
         self.log_end = log_end
         if flush_messages == INT64_MAX:
             self._held = False
@@ -256,19 +264,19 @@ class Replica:
         return (SYNC if due else NOTHING) | self._committed(now_ms)
 
     def sync_began(self) -> None:
-        """What is in the log now is on its way to the disk."""
+        """Record the start of a sync, which covers the records in the log now."""
         self._syncing = True
         self._sync_counts_to = INT64_MAX
 
     def sync_ended(self, offset: int, now_ms: int, flush_messages: int = INT64_MAX) -> int:
-        """Everything below `offset` is on disk, as it was when the sync began."""
+        """Record the end of a sync: every record below `offset`, the log end when the sync began, is on disk."""
         self._syncing = False
         self.synced = max(self.synced, min(offset, self._sync_counts_to))
         self._held = self.log_end - self.synced >= flush_messages
         return (SYNC if self._held else NOTHING) | self._committed(now_ms)
 
     def leader_said(self, high_watermark: int) -> int:
-        """A follower was told its leader's high watermark."""
+        """Set a follower's high watermark to the leader's, limited to this log's end."""
         reached = min(high_watermark, self.log_end)
         if reached == self.high_watermark:
             return NOTHING
@@ -276,7 +284,7 @@ class Replica:
         return COMMITTED
 
     def truncated(self, log_end: int) -> int:
-        """The log was cut at `log_end`."""
+        """Record that the log was truncated at `log_end`."""
         self.log_end = log_end
         self.synced = min(self.synced, log_end)
         self._sync_counts_to = min(self._sync_counts_to, log_end)
@@ -286,7 +294,7 @@ class Replica:
         return COMMITTED
 
     def restarted(self, offset: int) -> None:
-        """The log is empty, and begins at `offset`."""
+        """Record that the log was emptied and now starts at `offset`."""
         self.log_end = self.synced = self.high_watermark = offset
         self._sync_counts_to = min(self._sync_counts_to, offset)
 

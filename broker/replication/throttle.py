@@ -1,6 +1,7 @@
-"""How many bytes a second the replication of some partitions may take, so that a reassignment leaves room for clients.
+"""Replication quotas in bytes per second, so that a reassignment leaves bandwidth for clients.
 
-Only who is out of sync is held back: what clients wait for never is. The limit is soft: what goes over it is made up for by a pause.
+Only replicas outside the ISR are throttled, because clients wait for in-sync replicas. The limit is soft: a burst above the rate is
+compensated by a pause.
 
 Source: KAFKA ReplicationQuotaManager, SimpleRate, TopicConfigHandler.
 """
@@ -15,7 +16,7 @@ NO_LIMIT: Final = 2**63 - 1
 
 
 class _Sample:
-    """What was replicated in one window."""
+    """The bytes that were replicated in one window."""
 
     __slots__ = ("began_ms", "last_ms", "size")
 
@@ -25,21 +26,24 @@ class _Sample:
 
 
 class Throttle:
-    """Of one side, leading or following. Times are in ms of a clock that never goes back.
+    """The replication quota of one side, leader or follower. Times are in ms of a monotonic clock.
 
-    The rate is measured over `windows` of `window_ms`: replication.quota.window.num and .size.seconds.
+    The rate is averaged over `windows` windows of `window_ms` (replication.quota.window.num and .size.seconds).
     """
 
     def __init__(self, windows: int, window_ms: int) -> None:
         self.rate = NO_LIMIT
-        """Bytes a second."""
+        """Bytes per second."""
         self._covered: dict[str, frozenset[int] | None] = {}
         self._samples: deque[_Sample] = deque(maxlen=windows + 1)
         self._window_ms = window_ms
         self._span_ms = windows * window_ms
 
     def cover(self, topic: str, replicas: Collection[str], node: int) -> None:
-        """Of the topic these replicas from now on, each `partition:broker`; `*` is all of them. Those of other brokers do not matter."""
+        """Replace the throttled replicas of the topic.
+
+        Each replica is `partition:broker`, or `*` for all. Those of other brokers than `node` are ignored.
+        """
         if not replicas:
             self._covered.pop(topic, None)
         elif "*" in replicas:
@@ -49,21 +53,21 @@ class Throttle:
             self._covered[topic] = frozenset(int(index) for index, broker in places if int(broker) == node)
 
     def covers(self, topic: str, index: int) -> bool:
-        """Whether it counts for this partition."""
+        """Return whether the quota applies to this partition."""
         if topic not in self._covered:
             return False
         indexes = self._covered[topic]
         return indexes is None or index in indexes
 
     def record(self, size: int, now_ms: int) -> None:
-        """So many bytes of covered partitions were replicated."""
+        """Count `size` replicated bytes of throttled partitions."""
         if not self._samples or now_ms - self._samples[-1].began_ms >= self._window_ms:
             self._samples.append(_Sample(now_ms))
         self._samples[-1].size += size
         self._samples[-1].last_ms = now_ms
 
     def is_exceeded(self, now_ms: int) -> bool:
-        """Whether there were more than the rate allows, on average over the windows."""
+        """Return whether the average rate over the windows is above the limit."""
         samples = self._samples
         while samples and now_ms - samples[0].last_ms >= self._span_ms:
             samples.popleft()
@@ -74,7 +78,7 @@ class Throttle:
 
 
 class Throttles(NamedTuple):
-    """What this broker sends as a leader, and what it fetches as a follower."""
+    """This broker's quotas: for data sent as leader, and for data fetched as follower."""
 
     leader: Throttle
     follower: Throttle

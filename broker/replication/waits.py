@@ -1,7 +1,8 @@
-"""Who waits for a place in a log, and for what: that it is on this replica's disk, or that it is committed.
+"""Pending acknowledgements of appends, by condition and offset.
 
-No wait outlives the leadership of its replica: a high watermark that passes the same offset later may pass other records (KAFKA-20634).
-When the same replica is elected again it has kept its log, so a producer waits on; a coordinator does not, whose state is of one epoch.
+A wait never outlives the leadership of its replica: a later high watermark may pass the same offset with other records (KAFKA-20634). When
+the same replica is elected again, its log is unchanged, so producers keep waiting. Coordinators do not, because their state belongs to one
+leader epoch.
 """
 
 from __future__ import annotations
@@ -14,36 +15,36 @@ Ticket = TypeVar("Ticket")
 
 
 class Condition(Enum):
-    """What an acknowledgement waits for. Appended here is none of them: that is so when the append returns."""
+    """The condition of an acknowledgement. A mere append (acks=0) needs none, because it holds when the append returns."""
 
     ON_DISK = "on disk"
     """This replica may rely on its own copy: acks=1."""
     REPLICATED = "replicated"
-    """Every in-sync replica has it, and they are enough: acks=all."""
+    """Every in-sync replica has the record, and the ISR is large enough: acks=all."""
     COMMITTED = "committed"
-    """Every in-sync replica has it, and the leader epoch is still that of the append: coordinators."""
+    """Every in-sync replica has the record, and the leader epoch is still that of the append: coordinators."""
 
 
 ON_DISK: Final = Condition.ON_DISK
 REPLICATED: Final = Condition.REPLICATED
-"""Names of their own, because an enum's member is looked up anew each time, and every append asks for these."""
+"""Module-level aliases, because every append uses these members and looking up an enum member is slower."""
 
 
 class Waits(Generic[Ticket]):
-    """Tickets by condition, in the order of their offsets, which is that of the appends."""
+    """Tickets by condition, in offset order, which is the order of the appends."""
 
     __slots__ = ("queues",)
 
     def __init__(self) -> None:
         self.queues: dict[Condition, deque[tuple[int, Ticket]]] = {}
-        """Those that are not empty."""
+        """The queues that are not empty."""
 
     def add(self, condition: Condition, last_offset: int, ticket: Ticket) -> None:
-        """`ticket` waits until the condition holds for `last_offset`."""
+        """Add a ticket that waits until the condition holds for `last_offset`."""
         self.queues.setdefault(condition, deque()).append((last_offset, ticket))
 
     def reached(self, condition: Condition, end: int) -> list[Ticket]:
-        """Whose wait is over, now that the condition holds below `end`."""
+        """Remove and return the tickets whose wait is over, now that the condition holds below offset `end`."""
         queue = self.queues.get(condition)
         done: list[Ticket] = []
         while queue and queue[0][0] < end:
@@ -53,5 +54,5 @@ class Waits(Generic[Ticket]):
         return done
 
     def drain(self, *conditions: Condition) -> list[Ticket]:
-        """All who wait for one of `conditions`: what they wait in is over."""
+        """Remove and return all tickets that wait for one of `conditions`. The caller fails them."""
         return [ticket for condition in conditions for _, ticket in self.queues.pop(condition, ())]

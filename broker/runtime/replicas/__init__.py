@@ -1,1 +1,1 @@
-"""Partitions of this broker: appends, syncs, and everyone who waits for them."""
+"""The partitions that this broker hosts: appends, syncs, replication, fetch sessions and pending requests."""

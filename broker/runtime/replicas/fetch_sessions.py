@@ -1,20 +1,23 @@
-"""Incremental fetch sessions (KIP-227; Kafka: FetchSession, FetchSessionCache): a client names its partitions once, then only changes.
+"""The broker side of incremental fetch sessions (KIP-227; KAFKA FetchSession, FetchSessionCache).
 
-Rules:
-* A session's next request must carry the epoch that follows the last one (2147483647 wraps to 1), else nothing of the session changes.
-* An incremental response leaves out partitions of which nothing changed: no records, no error, same high watermark and log start offset.
-* A partition that gave records goes to the end of the order, so that none starves behind a bigger one.
-* A full cache takes a new session only in place of one unused for two minutes, or of the smallest that was used when it was older than
-  that, if it is smaller than the new one (FetchSessionCacheShard); a follower's takes the place of any consumer's. Else the client gets
-  session id 0 and sends whole requests. Of Kafka's eight parts of the cache there is one, so that none is full while others have room.
+Invariants:
+* The next request of a session must carry the next session epoch (2147483647 wraps to 1). Otherwise it fails and the session is unchanged.
+* An incremental response omits unchanged partitions: no records, no error, and the same high watermark and log start offset.
+* A partition that returned records moves to the end of the order, so that a larger partition starves no other.
+* A full cache accepts a new session only if it can evict another (KAFKA FetchSessionCacheShard). It evicts the least recently used session
+  if that was unused for two minutes. Otherwise it evicts the smallest session that was still in use at an age of more than two minutes, if
+  it is smaller than the new one. A follower's session may evict any consumer's. If nothing can be evicted, the client receives session id 0
+  and keeps sending full requests.
+* Kafka splits the cache into eight shards. This cache has one, so that no shard is full while others have room.
 
-A request costs what has changed. Kafka reads every partition of the session for each request; here only those in `FetchSession.dirty`:
-* A partition is dirty from the moment it is named in a request, or something changes that a reader could see: an append, a high watermark,
-  a log start, a leader, an in-sync set, an error, the partition's end. A partition whose answer is an error is always dirty.
-* It is clean once the client has been told all that there is (`FetchContext.finish`). A clean partition holds its target as a watcher,
-  which the first change calls and takes away: a busy partition pays once for each time it was idle.
-* A request on other terms than the one before it (other rights, another reader) makes all of them dirty.
-* tests/property/test_dirty_sessions.py: the answers are those of a session that reads everything.
+The cost of a request is proportional to the number of changed partitions. Kafka reads every partition of the session for each request. This
+implementation reads only those in `FetchSession.dirty`:
+* A partition becomes dirty when a request lists it, or when something changes that a reader could observe: an append, the high watermark,
+  the log start offset, the leader, the ISR, an error, or the partition's removal. A partition whose last response is an error stays dirty.
+* A partition becomes clean when a response has carried its whole current state (`FetchContext.finish`). A clean partition has its target as
+  a watcher, which the first change calls and removes. A busy partition thus pays once for each idle period.
+* A request on other terms than the previous one (for instance other ACLs, isolation level or rack) makes all partitions dirty.
+* The responses equal those of a session that reads every partition; tests/property/test_dirty_sessions.py verifies that.
 """
 
 from __future__ import annotations
@@ -38,11 +41,11 @@ FINAL_EPOCH = -1
 _INT32_MAX = 2**31 - 1
 
 TopicKey = str | bytes
-"""How the client names a topic: by name, or from version 13 by id."""
+"""A topic's name or, in requests from version 13 on, its id."""
 
 
 class Waiter(Protocol):
-    """A request that waits with its session: `ottla.broker.runtime.replicas.fetch_waits.ParkedFetch`."""
+    """A pending request of a session, implemented by `ottla.broker.runtime.replicas.fetch_waits.ParkedFetch`."""
 
     def join(self, partition: Partition) -> None: ...
 
@@ -53,29 +56,29 @@ class Waiter(Protocol):
 
 @dataclass(slots=True, eq=False)
 class FetchTarget:
-    """One partition that a client fetches: the fetch position that the client asked for, and the offsets that the last answer gave."""
+    """One partition of a session: the requested fetch position, and the offsets that the last response carried."""
 
     topic: TopicKey
     asked: FetchPartition
     told_high_watermark: int = -1
     told_log_start_offset: int = -1
     order: int = 0
-    """Its place in its session: targets are read by rising order."""
+    """The position in the session. Targets are read in ascending order."""
     session: FetchSession | None = None
     watched: Partition | None = None
-    """The partition that it watches: nothing has changed there since it was read."""
+    """The partition that this target watches. It has not changed since it was read."""
     quiet: bool = False
-    """Whether it was read at the end of what the client may see, so that only a change can bring an answer."""
+    """Whether the last read reached the end of the readable records, so that only a change can produce a new response."""
     resting: Progress | None = None
-    """The follower's progress in this partition, while the session's pulse counts for it."""
+    """The follower's progress in this partition while the session's pulse provides its fetch times."""
 
     @property
     def key(self) -> tuple[TopicKey, int]:
-        """What identifies it in a session."""
+        """The target's key in the session: topic and partition index."""
         return self.topic, self.asked.partition
 
     def watch(self, partition: Partition, *, quiet: bool) -> None:
-        """The partition has just been read: hear of the first change from now on."""
+        """Watch the partition, which has just been read, for its first change."""
         self.quiet = quiet
         if self.watched is None:
             assert self.session is not None, "a target without a session has nobody to tell"
@@ -83,7 +86,7 @@ class FetchTarget:
             (partition.end_watchers if self.session.follower >= 0 else partition.watchers)[self] = self.changed
 
     def changed(self, size: int) -> None:
-        """The watched partition has changed; `size` as in `partition.Woken`."""
+        """Mark the target dirty after a change of the watched partition. `size` has the meaning of `partition.Woken`."""
         partition, session = self.watched, self.session
         assert partition is not None, "nothing is watched"
         assert session is not None, "nobody is to be told"
@@ -94,7 +97,7 @@ class FetchTarget:
             session.waiter.appended(size)
 
     def stir(self) -> None:
-        """Watch no longer, and let the session's pulse count no longer."""
+        """Stop watching the partition, and stop counting the session's pulse as fetches of it."""
         if self.watched is not None:
             self.watched.watchers.pop(self, None)
             self.watched.end_watchers.pop(self, None)
@@ -107,66 +110,66 @@ class FetchTarget:
 
 @dataclass(slots=True)
 class FetchSession:
-    """One client's partitions, in the order in which they are read. A request without a session has one of its own until it is answered."""
+    """A client's partitions in read order. A full request has a session of its own until its response."""
 
     session_id: int
     uses_topic_ids: bool
     created_ms: int
     last_used_ms: int
     follower: int = -1
-    """The node id of the broker that follows, -1 for a consumer."""
+    """The node id of the follower, or -1 for a consumer."""
     privileged: bool = False
-    """Begun by a follower: no consumer's takes its place while it is young."""
+    """Whether a follower created the session. No consumer's session may evict it while it is in use."""
     epoch: int = 1
     seasoned: bool = False
-    """Used when it was older than `FETCH_SESSION_IDLE_MS`: a bigger one may take its place."""
+    """Whether the session was used when older than `FETCH_SESSION_IDLE_MS`. A larger session may then evict it."""
     targets: dict[tuple[TopicKey, int], FetchTarget] = field(default_factory=dict)
     dirty: set[FetchTarget] = field(default_factory=set)
     """The targets that the next request has to read."""
     told: list[FetchTarget] = field(default_factory=list)
-    """The targets in the newest answer."""
+    """The targets in the newest response."""
     terms: Hashable = None
-    """Everything beside `targets` that the last request's answers depended on."""
+    """All inputs of the last request, other than `targets`, that its response depended on."""
     waiter: Waiter | None = None
-    """The request of this session that waits."""
+    """The pending request of this session, if any."""
     pulse: Pulse = field(default_factory=Pulse)
     _orders: count[int] = field(default_factory=count)
 
     @property
     def worth(self) -> tuple[bool, int, int]:
-        """The least goes first."""
+        """The eviction key. The session with the lowest key is evicted first."""
         return self.privileged, len(self.targets), self.session_id
 
     def add(self, target: FetchTarget) -> None:
-        """The client fetches it from now on, after all others."""
+        """Add a target at the end of the order."""
         target.session, target.order = self, next(self._orders)
         self.targets[target.key] = target
         self.dirty.add(target)
 
     def move_to_end(self, target: FetchTarget) -> None:
-        """Read it after all others, if the client still fetches it."""
+        """Move the target to the end of the order, if it is still in the session."""
         if self.targets.pop(target.key, None) is not None:
             self.targets[target.key] = target
             target.order = next(self._orders)
 
     def touch(self, target: FetchTarget) -> None:
-        """Read it in the next request."""
+        """Mark the target dirty, so that the next request reads it."""
         target.stir()
         self.dirty.add(target)
 
     def forget(self, key: tuple[TopicKey, int]) -> None:
-        """The client fetches it no longer."""
+        """Remove a target from the session."""
         target = self.targets.pop(key, None)
         if target is not None:
             target.stir()
             self.dirty.discard(target)
 
     def pending(self) -> list[FetchTarget]:
-        """What is to be read, in its order."""
+        """Return the dirty targets in read order."""
         return sorted(self.dirty, key=_order) if len(self.dirty) > 1 else list(self.dirty)
 
     def told_all(self, target: FetchTarget) -> None:
-        """The client has been told what was read of the target. Unless that has changed since, it need not be read again."""
+        """Mark the target clean after a response carried its state, unless it has changed since it was read."""
         if target.quiet and target.watched is not None and self.targets.get(target.key) is target:
             self.dirty.discard(target)
             if self.follower >= 0 and target.resting is None:
@@ -174,7 +177,7 @@ class FetchSession:
                 target.resting.rest(self.pulse)
 
     def close(self) -> None:
-        """Nothing is fetched any more; a request that waits answers with what there is."""
+        """Stop all watches. A pending request responds with the data that it has."""
         if self.waiter is not None:
             self.waiter.give_up()
         for target in self.targets.values():
@@ -186,7 +189,7 @@ def _order(target: FetchTarget) -> int:
 
 
 class FetchContext:
-    """One request's view: what to read, and (`finish`) what of it to send."""
+    """One request's view of its session: the targets to read, and by `finish` the results to send."""
 
     def __init__(self, sessions: FetchSessions, session: FetchSession, *, whole: bool, wants_session: bool = False) -> None:
         self.session = session
@@ -198,23 +201,26 @@ class FetchContext:
 
     @property
     def targets(self) -> Sequence[FetchTarget]:
-        """What there is to read now, in its order: everything in a request without a session, else what is dirty."""
+        """The targets to read now, in order: all of a full request, the dirty ones of an incremental request."""
         return list(self.session.targets.values()) if self._whole else self.session.pending()
 
     @property
     def is_empty(self) -> bool:
-        """Whether the client fetches nothing."""
+        """Whether the session has no partitions."""
         return not self.session.targets
 
     @property
     def incremental(self) -> bool:
-        """True when unchanged partitions are left out of the response."""
+        """Whether the response omits unchanged partitions."""
         return not self._whole
 
     def finish(
         self, results: Sequence[tuple[FetchTarget, PartitionData]], now_ms: int
     ) -> tuple[int, Iterable[tuple[FetchTarget, PartitionData]]]:
-        """The session id to answer and the partitions to send. Raises Rejected when another request used the session meanwhile."""
+        """Return the session id of the response and the partitions to send.
+
+        Raises Rejected (INVALID_FETCH_SESSION_EPOCH) if another request has used the session in the meantime.
+        """
         session, self._finished = self.session, True
         if not self._whole and session.epoch != self._epoch:
             raise Rejected(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
@@ -234,24 +240,24 @@ class FetchContext:
         return session.session_id, send
 
     def abandon(self) -> None:
-        """The request is not answered, unless `finish` was called."""
+        """Release the session of a full request that gets no response. Does nothing after `finish`."""
         if self._whole and not self._finished:
             self.session.close()
 
 
 def _changed(target: FetchTarget, data: PartitionData) -> bool:
-    """Whether the partition is to be sent; remembers what the client is told."""
+    """Return whether the response must include the partition, and store the offsets that the client receives."""
     special = data.error_code != ErrorCode.NONE or data.diverging_epoch.epoch >= 0
     changed = bool(data.records) or special or data.preferred_read_replica >= 0
     changed = changed or data.high_watermark != target.told_high_watermark or data.log_start_offset != target.told_log_start_offset
-    # The next response must show the partition again, whatever it holds: of a divergence a follower takes nothing else (KAFKA-13141).
+    # A follower ignores the offsets of an error or divergence (KAFKA-13141), so the next response must include the partition in any case.
     target.told_high_watermark = -1 if special else data.high_watermark
     target.told_log_start_offset = data.log_start_offset
     return changed
 
 
 class FetchSessions:
-    """The cache of sessions. `new_id` gives a random positive int32."""
+    """The fetch session cache. `new_id` returns a random positive int32."""
 
     def __init__(self, slots: int, new_id: Callable[[], int]) -> None:
         self._slots = slots
@@ -263,12 +269,12 @@ class FetchSessions:
         return len(self._sessions)
 
     def __iter__(self) -> Iterator[FetchSession]:
-        """All sessions, the least recently used first."""
+        """Iterate over all sessions, the least recently used first."""
         return iter(list(self._sessions.values()))
 
     @property
     def partitions(self) -> int:
-        """Partitions of all sessions together."""
+        """The number of partitions in all sessions."""
         return self._partitions
 
     def begin(
@@ -283,10 +289,10 @@ class FetchSessions:
         follower: int = -1,
         terms: Hashable = None,
     ) -> FetchContext:
-        """What the request is about; raises Rejected with the top-level error of the response.
+        """Return the context of a request. Raises Rejected with the top-level error of the response.
 
-        `follower` is the node id of the broker that follows, -1 for a consumer; `terms` everything else that the answers depend on: with
-        other terms than the session's last request, every partition is read.
+        `follower` is the node id of the follower, or -1 for a consumer. `terms` are all other inputs that the response depends on. If they
+        differ from those of the session's last request, every partition is read.
         """
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
             self.remove(session_id)
@@ -324,11 +330,11 @@ class FetchSessions:
         return FetchContext(self, session, whole=True, wants_session=wants_session)
 
     def has(self, session: FetchSession) -> bool:
-        """Whether the cache holds it still."""
+        """Return whether the cache still holds the session."""
         return self._sessions.get(session.session_id) is session
 
     def keep(self, session: FetchSession, now_ms: int) -> bool:
-        """Take a request's partitions as a new session; False when there is no room."""
+        """Add the session of a full request to the cache. Returns False if there is no room."""
         size = len(session.targets)
         session.privileged = session.follower >= 0
         if not size or not self._make_room(size, now_ms, session.privileged) or self._partitions + size > limits.FETCH_SESSION_PARTITIONS:
@@ -342,15 +348,17 @@ class FetchSessions:
         return True
 
     def remove(self, session_id: int) -> None:
-        """Close a session, if there is one of that id."""
+        """Close and remove the session with this id, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self._partitions -= len(session.targets)
             session.close()
 
     def untold(self, session_id: int) -> bool:
-        """The newest answer of a session is not sent, so that its next one has to tell that. Whether there is still a session: one that
-        this answer would have begun is closed."""
+        """Handle a session's newest response that was not sent: the next response must carry its content again.
+
+        Returns whether the session still exists. A session that the unsent response would have created is closed.
+        """
         session = self._sessions.get(session_id)
         if session is None or session.epoch == 1:
             self.remove(session_id)

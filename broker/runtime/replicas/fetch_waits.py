@@ -1,8 +1,8 @@
-"""Long polls: a Fetch that has not enough bytes yet waits here until appends bring them, or its time is up. Nothing polls.
+"""The purgatory of long-polling Fetch requests: each waits until appends provide enough bytes or its deadline passes.
 
-A fetch waits with its session (fetch_sessions), whose targets watch the partitions that were read already: to wait costs nothing for each
-partition. Appended bytes are an estimate (not all need be readable for the isolation asked); a woken fetch reads again, and waits again if
-need be. Waking is a future's result, so all appends of one turn of the loop are seen by one read.
+A fetch waits with its session (fetch_sessions), whose targets already watch their partitions, so waiting has no cost per partition. No
+fetch polls. The count of appended bytes is an estimate, because the isolation level may hide some of them. A resumed fetch reads again and,
+if necessary, waits again. It resumes through a future, so that one read covers all appends of an event loop turn.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ if TYPE_CHECKING:
 
 
 class FetchWaits:
-    """All parked fetches."""
+    """All waiting fetches of the broker."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
         self._waiters: dict[ParkedFetch, None] = {}
-        """In the order in which they came."""
+        """Waiting fetches in order of arrival."""
 
     @property
     def parked(self) -> int:
-        """Fetches that wait."""
+        """The number of waiting fetches."""
         return len(self._waiters)
 
     def release_all(self) -> None:
-        """The broker stops: every fetch that waits answers with what there is."""
+        """Complete every waiting fetch with the data that it has, because the broker is shutting down."""
         for waiter in list(self._waiters):
             waiter.give_up()
 
     def wait(self, session: FetchSession, missing_bytes: int, deadline_mono_ms: int) -> Waiting:
-        """True once `missing_bytes` came to be readable in the partitions that the session's targets watch (or one of them changed
-        otherwise); False at the deadline, or when another request uses the session.
+        """Return a future that completes when the fetch should respond or read again. Cancelling the future ends the wait.
 
-        Cancelling the future takes the wait back.
+        The result is True once `missing_bytes` became readable in the partitions that the session's targets watch, or one of them changed
+        otherwise. It is False at the deadline, or when another request uses the session.
         """
         future: Waiting = asyncio.get_running_loop().create_future()
         waiter = ParkedFetch(future, session, missing_bytes)
@@ -58,7 +58,7 @@ class FetchWaits:
 
 
 class ParkedFetch:
-    """One parked fetch. Until the loop has woken it, each change counts."""
+    """One waiting fetch. It counts changes until the event loop resumes it."""
 
     __slots__ = ("_future", "_joined", "_missing", "_session", "_to_the_end")
 
@@ -70,12 +70,12 @@ class ParkedFetch:
         self._joined: list[Partition] = []
 
     def join(self, partition: Partition) -> None:
-        """A target's watch has ended with its first change: count the later ones here."""
+        """Count further appends to this partition here, because its target's watch ended with the first change."""
         self._joined.append(partition)
         (partition.end_watchers if self._to_the_end else partition.watchers)[self] = self.appended
 
     def appended(self, size: int) -> None:
-        """So many bytes became readable; 0 and less as in `partition.Woken`."""
+        """Count `size` readable bytes. The values 0 and below have the meaning of `partition.Woken`."""
         if size < 0:
             return
         self._missing -= size
@@ -83,12 +83,12 @@ class ParkedFetch:
             self._future.set_result(True)
 
     def give_up(self) -> None:
-        """Answer with what there is."""
+        """Complete the wait, so that the fetch responds with the data that it has."""
         if not self._future.done():
             self._future.set_result(False)
 
     def detach(self) -> None:
-        """Count nothing more."""
+        """Stop counting, and remove all watchers."""
         if self._session.waiter is self:
             self._session.waiter = None
         for partition in self._joined:

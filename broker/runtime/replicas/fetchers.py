@@ -1,12 +1,13 @@
-"""What this broker follows: for each leader, and each of num.replica.fetchers, one connection over which its partitions are fetched.
+"""The follower side of replication: num.replica.fetchers connections to each leader, over which partitions are fetched.
 
-Rules:
-* what is asked, and what an answer means, is `replication.fetch_plan`'s to say; here it is carried out;
-* the leader's address is asked of the metadata at each connection, and a leader without one is asked for after the back-off;
-* an answer is carried out in the turn in which it comes, before anything else can happen to its partitions; only then is the leader asked
-  for the offsets of those that are out of its range;
-* what a partition refuses keeps no other from its turn;
-* where each append is to be synced (flush.messages), the leader is asked for more when what is there is on disk: it takes a Fetch for that.
+Invariants:
+* `replication.fetch_plan` builds the requests and interprets the responses. This module performs the I/O and changes the logs.
+* The leader's address is looked up in the metadata for each request. If there is none, the lookup is repeated after a back-off.
+* A response is applied in the event loop turn in which it arrives, so nothing else can change its partitions in between. Offsets of
+  partitions that are out of range are requested from the leader afterwards.
+* An error of one partition does not delay the others.
+* With flush.messages set, a fetcher sends the next request only when the fetched records are on disk, because the leader treats the fetch
+  offset as the follower's log end.
 
 Source: KAFKA AbstractFetcherManager, AbstractFetcherThread, ReplicaFetcherThread, RemoteLeaderEndPoint, UnifiedLog.append.
 """
@@ -51,19 +52,21 @@ _LIST_OFFSETS_SINCE_LEVEL: Final = ((29, 11), (25, 10), (21, 9), (9, 8))
 
 
 def fetch_version(level: int) -> int:
-    """Of what followers send at a level of metadata.version (KAFKA MetadataVersion.fetchRequestVersion)."""
+    """Return the Fetch version that followers send at this metadata.version feature level (KAFKA MetadataVersion.fetchRequestVersion)."""
     return next((version for since, version in _FETCH_SINCE_LEVEL if level >= since), 13)
 
 
 def list_offsets_version(level: int) -> int:
-    """As `fetch_version` (KAFKA MetadataVersion.listOffsetRequestVersion)."""
+    """Return the ListOffsets version for this metadata.version feature level (KAFKA MetadataVersion.listOffsetRequestVersion)."""
     return next((version for since, version in _LIST_OFFSETS_SINCE_LEVEL if level >= since), 7)
 
 
 @dataclass(slots=True)
 class Following:
-    """What all fetchers of a broker have in common. `endpoint_of` gives where a broker listens for others, None where it does not;
-    `metadata_level` the level of metadata.version that holds.
+    """Parameters that all fetchers of a broker share.
+
+    `endpoint_of` returns a broker's inter-broker endpoint, or None if it has none. `metadata_level` returns the finalized feature level of
+    metadata.version.
     """
 
     node: int
@@ -75,14 +78,14 @@ class Following:
     timers: Timers
     limits: FetchLimits
     answer_ms: int
-    """request.timeout.ms, as of Kafka's BrokerBlockingSender, whose replica.socket.timeout.ms is only for the connection."""
+    """request.timeout.ms, as in Kafka's BrokerBlockingSender. Kafka uses replica.socket.timeout.ms only for the connection."""
     fetchers: int = 1
     """num.replica.fetchers."""
     throttle: Throttle | None = None
 
 
 class Fetchers:
-    """All of them. Each partition is fetched by one at most."""
+    """All fetchers of a broker. At most one of them fetches a given partition."""
 
     def __init__(self, following: Following) -> None:
         self._following = following
@@ -91,7 +94,10 @@ class Fetchers:
         self._lines = StateLines(logger, following.clock.mono_ms)
 
     def follow(self, partition: Partition, leader: int) -> None:
-        """Fetch the partition from `leader` from now on, in its present leader epoch; to be called when that is new. -1: nobody leads."""
+        """Fetch the partition from `leader` in its current leader epoch. A `leader` of -1 stops the fetch.
+
+        Call this when the leader epoch changes. The leader and a hash of the partition select the fetcher, and thus the connection.
+        """
         place = leader, fetcher_of(partition.topic, partition.index, self._following.fetchers)
         fetcher = self._fetchers.get(place)
         if fetcher is None or self._by_partition.get(partition) is not fetcher:
@@ -104,7 +110,7 @@ class Fetchers:
         fetcher.follow(partition)
 
     def forget(self, partition: Partition) -> None:
-        """Fetch the partition no more: it leads here, or goes."""
+        """Stop fetching the partition, because it is led here or removed."""
         fetcher = self._by_partition.pop(partition, None)
         if fetcher is None:
             return
@@ -114,19 +120,19 @@ class Fetchers:
             self._fetchers = {place: other for place, other in self._fetchers.items() if other is not fetcher}
 
     def is_fetched(self, partition: Partition) -> bool:
-        """Whether the partition is fetched, and has not failed in this leader epoch."""
+        """Return whether the partition is being fetched and has not failed in this leader epoch."""
         fetcher = self._by_partition.get(partition)
         return fetcher is not None and fetcher.fetches(partition)
 
     def end(self) -> list[asyncio.Task[None]]:
-        """Fetch nothing more. What is left to be waited for."""
+        """Stop all fetchers, and return their cancelled tasks for the caller to await."""
         tasks = [fetcher.stop() for fetcher in self._fetchers.values()]
         self._fetchers.clear()
         self._by_partition.clear()
         return tasks
 
     async def stop(self) -> None:
-        """Fetch nothing more, and wait until that is so."""
+        """Stop all fetchers and wait until they have ended."""
         if ended := self.end():
             await asyncio.gather(*ended, return_exceptions=True)
 
@@ -146,7 +152,7 @@ class _Fetcher:
         self._plan = FetchPlan(following.node, following.brokers, following.limits, held_back)
         self.partitions: dict[PartitionKey, Partition] = {}
         self._unsynced: set[PartitionKey] = set()
-        """Those that may have a sync due."""
+        """Partitions that may have a sync due."""
         self._endpoint: Node | None = None
         self._link: Link | None = None
         self._news: asyncio.Future[None] | None = None
@@ -185,7 +191,7 @@ class _Fetcher:
         while True:
             try:
                 await self._round()
-            except Exception as error:  # noqa: BLE001 # a bug that one round meets must not end the fetching
+            except Exception as error:  # noqa: BLE001 # a bug in one round must not end replication from this leader
                 line = "Bug in the fetching from broker %d, which goes on after a pause"
                 self._lines.holds(("bug", self._leader), logging.ERROR, line, self._leader, error=error)
                 self._plan.request_failed(self._now_ms)
@@ -219,11 +225,11 @@ class _Fetcher:
         if self._news is not None and not self._news.done():
             self._news.set_result(None)
 
-    # --- asking ------------------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------------------
 
     async def _fetch(self, request: FetchRequest) -> FetchResponse | None:
         version = fetch_version(self._following.metadata_level())
-        request.replica_id = request.replica_state.replica_id  # of versions before 15, which the leader's may be
+        request.replica_id = request.replica_state.replica_id  # Fetch versions below 15 carry the replica id here
         try:
             response: FetchResponse = await self._connected().call(request, timeout_ms=self._following.answer_ms, version=version)
         except (LinkBroken, UnsupportedByPeer) as error:
@@ -251,7 +257,7 @@ class _Fetcher:
             self._link = None
 
     async def _ask_offsets(self, key: PartitionKey, sent: FetchPartition) -> None:
-        """Where does the leader's log begin and end, which has nothing at the place that was fetched?"""
+        """Request the leader's log start and end offsets after OFFSET_OUT_OF_RANGE, and apply the resulting action."""
         try:
             end, start = [await self._offset(key, sent, which) for which in (LATEST, EARLIEST)]
         except (LinkBroken, UnsupportedByPeer):
@@ -276,7 +282,7 @@ class _Fetcher:
             raise Rejected(ErrorCode.of(found.error_code))
         return found.offset
 
-    # --- what came of it ---------------------------------------------------------------------------------------------------------
+    # --- responses ---------------------------------------------------------------------------------------------------------------
 
     async def _answered(self, steps: Sequence[FetchStep]) -> None:
         out_of_range: list[tuple[PartitionKey, FetchPartition]] = []
@@ -291,7 +297,10 @@ class _Fetcher:
             await self._ask_offsets(key, sent)
 
     async def _until_synced(self) -> int:
-        """The time at which no sync is due of any partition but those that pause: one that cannot begin is tried again after that."""
+        """Wait until no partition has a sync due, and return the time.
+
+        Partitions in back-off are skipped, and their syncs are retried afterwards.
+        """
         while True:
             now_ms = self._now_ms
             key = next((key for key in self._unsynced if key not in self._plan or not self._plan[key].is_delayed(now_ms)), None)
@@ -301,19 +310,19 @@ class _Fetcher:
             if not await self._is_synced(key) and key in self._plan:
                 self._unsynced.add(key)
                 self._plan.back_off(key, self._now_ms)
-                await asyncio.sleep(0)  # however short the pause is
+                await asyncio.sleep(0)  # yield to the event loop even if the back-off is very short
 
     async def _is_synced(self, key: PartitionKey) -> bool:
-        """Waits as long as a sync is under way that the partition has to have, and is fetched; False where none can begin, or it failed."""
+        """Wait while a sync is due and the partition is fetched. Returns False if a sync cannot begin or has failed."""
         while key in self._plan and (partition := self.partitions.get(key)) is not None and partition.sync_is_due:
             sync = partition.flush()
             if sync is None or (sync.done() and (sync.cancelled() or sync.exception() is not None)):
                 return False
-            await asyncio.wait([sync])  # which does not end the sync when this fetcher ends
+            await asyncio.wait([sync])  # unlike `await sync`, a cancelled fetcher then leaves the sync running
         return True
 
     def _carry_out(self, key: PartitionKey, action: Action, data: PartitionData | None = None) -> None:
-        """Do to the log what is to be done; an action that appends comes with `data`."""
+        """Apply the action to the partition's log. `data` is required for an action that appends."""
         partition = self.partitions.get(key)
         if partition is None or partition.removed or partition.leads:
             self._plan.forget(key)
@@ -335,7 +344,7 @@ class _Fetcher:
             self._plan.truncated(key)
         except Rejected as refused:
             self._refused(key, refused)
-        except Exception as error:  # noqa: BLE001 # whatever one partition meets, the others of this leader go on
+        except Exception as error:  # noqa: BLE001 # an error of one partition must not stop the others of this leader
             self._fail(key, error)
         finally:
             if partition.sync_is_due:
@@ -358,7 +367,7 @@ class _Fetcher:
             return
         line = "What broker %d sent of %s cannot be used, and is asked for again: %s"
         self._lines.holds(("refused", key), logging.WARNING, line, self._leader, self._name(key), refused)
-        self._plan.truncated(key)  # what came before the damage is in the log
+        self._plan.truncated(key)  # the batches before the corrupt one are in the log
         self._plan.back_off(key, self._now_ms)
 
     def _fail(self, key: PartitionKey, error: Exception) -> None:

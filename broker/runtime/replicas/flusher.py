@@ -1,8 +1,9 @@
-"""Waiting for the disk without holding the loop: fsync runs on a worker thread, and one fsync serves everything appended before it began.
+"""Runs fsync on worker threads, so that it does not block the event loop. One fsync covers every append before its start.
 
-Rules: at most one fsync of a log at a time; what is appended meanwhile waits for the next one (group commit). A failed fsync is fatal,
-because what the page cache holds after it is unknown (the pages may be marked clean and be lost): `on_failure` is told once, and nothing
-that waited is ever acknowledged.
+Invariants:
+* A log has at most one fsync at a time. Later appends wait for the next one (group commit).
+* A failed fsync is fatal, because the kernel may have marked the dirty pages clean and lost their content. `on_failure` is called once, and
+  nothing that waits for a sync is ever acknowledged.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Flusher:
-    """Syncs logs on a few threads. `on_failure(error)` stops the process."""
+    """Syncs logs on a small thread pool. `on_failure(error)` must stop the process."""
 
     def __init__(self, on_failure: Callable[[BaseException], None], threads: Threads = ThreadPoolExecutor) -> None:
         self._on_failure = on_failure
@@ -31,13 +32,13 @@ class Flusher:
         self._computing: Executor | None = None
         self._failed = False
         self.syncs = 0
-        """How many fsyncs of logs were done."""
+        """The number of completed log fsyncs."""
 
     def flush(self, log: PartitionLog, done: Callable[[int], None]) -> asyncio.Future[None]:
-        """Sync `log` up to its present end; then call `done(offset)` on the loop, where all before `offset` is on disk.
+        """Sync `log` up to its current end, then call `done(offset)` on the event loop; every record before `offset` is on disk.
 
-        The caller sees to it that one log has one flush at a time. The future is for pacing: its result is looked at here. Raises `OSError`
-        when the sync cannot even begin, as without a free descriptor; then nothing has changed.
+        The caller ensures that a log has one flush at a time. The future is only for pacing, its result is handled here. Raises OSError if
+        the sync cannot begin, for instance without a free file descriptor; nothing has changed then.
         """
         end_offset = log.log_end_offset
         ticket = log.flush_begin()
@@ -50,7 +51,7 @@ class Flusher:
                 self.syncs += 1
                 log.flush_end(ticket)
                 done(end_offset)
-            except Exception as error:  # noqa: BLE001 # a bug, too, leaves open what is on disk, and whoever waits would wait for ever
+            except Exception as error:  # noqa: BLE001 # after a bug, too, the synced offset is unknown, and requests would wait for ever
                 self.fail(error)
 
         sync = self.run(ticket.sync)
@@ -58,23 +59,23 @@ class Flusher:
         return sync
 
     def run(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run other blocking file work (a checkpoint's write and sync) on the same threads; the future has what it returns or raises."""
+        """Run other blocking file work, such as a checkpoint, on the same threads. The future has its result or exception."""
         return asyncio.get_running_loop().run_in_executor(self._pool, work)
 
     def compute(self, work: Callable[[], T]) -> asyncio.Future[T]:
-        """Run work that takes a processor, not the disk, on another thread, one piece of work after the other."""
+        """Run CPU-bound work on a separate single thread, in submission order."""
         if self._computing is None:
             self._computing = self._threads(1, "compute")
         return asyncio.get_running_loop().run_in_executor(self._computing, work)
 
     def close(self) -> None:
-        """Wait for the threads; nothing can be flushed afterwards."""
+        """Wait for the threads to end. No flush is possible afterwards."""
         self._pool.shutdown(wait=True)
         if self._computing is not None:
             self._computing.shutdown(wait=True, cancel_futures=True)
 
     def fail(self, error: BaseException) -> None:
-        """Something is written of which nobody can say whether it is on disk: the process has to stop."""
+        """Stop the process, because it is unknown whether written data is on disk."""
         if not self._failed:
             self._failed = True
             trace = None if isinstance(error, OSError) else error

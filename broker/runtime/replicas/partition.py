@@ -1,9 +1,10 @@
-"""One partition of this broker: its replica, which decides, its log, and everyone who waits for them.
+"""One partition of this broker: its replica state machine, its log, and the requests that wait for either.
 
-Rules:
-* what an append, a sync or a change of leader means is the replica's decision (`ottla.broker.replication`); here it is carried out;
-* who waits is woken by the append (or the fsync) that it waited for, never by looking again;
-* whatever changes an answer to a reader or a follower calls their watchers: fetch sessions (fetch_sessions) read nothing that has not.
+Invariants:
+* The replica (`ottla.broker.replication`) decides what an append, a sync or a leader change requires. This module carries it out.
+* The append, sync or metadata change that satisfies a waiting request completes it. No request polls.
+* Every change that could alter a response to a consumer or follower calls their watchers, because fetch sessions (fetch_sessions) skip
+  partitions without a change.
 """
 
 from __future__ import annotations
@@ -36,25 +37,25 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 logger = logging.getLogger(__name__)
 retries = logging.getLogger("ottla.broker.retries")
-"""A log does not hold the retries that it absorbed, and a counter would die with a SIGKILL: who wants to count them reads this."""
+"""Logs each duplicate batch. The partition log does not store duplicates, and a counter would not survive SIGKILL."""
 
 Buffer = bytes | bytearray | memoryview
 Woken = Callable[[int], None]
 LATER: Final = -1
-"""A watcher is told so of a change that the next answer shows, but that ends no wait: a log start, a follower's high watermark."""
+"""Passed to watchers for a change that the next response must carry but that completes no wait, such as a new log start offset."""
 
 _FAR_FUTURE_MS = 2**62
 _CLIENT: Final = Origin.CLIENT
-"""As the names in `ottla.broker.replication.waits`."""
+"""An alias for speed, like those in `ottla.broker.replication.waits`."""
 
 
 @dataclass(slots=True)
 class Membership:
-    """What the partitions of a cluster's member have in common; a broker without others has none of it.
+    """State that all partitions of a cluster broker share. Partitions of a standalone node have none.
 
-    `brokers` is kept up to date by whoever follows the metadata; `propose` takes a partition whose replica has a `proposal`; `has` says
-    whether the cluster has a partition of this topic (by name or by id) and number, or with None whether it has the topic. `rack_of` gives
-    the rack of a broker that consumers can reach, where replica.selector.class is the one that looks at racks.
+    The metadata publisher keeps `brokers` up to date. `propose` submits a partition whose replica has a `proposal`. `has` returns whether
+    the cluster has a partition of this topic (by name or id) and index or, with index None, whether it has the topic. `rack_of` returns the
+    rack of a broker that consumers can reach; it is None unless replica.selector.class selects by rack.
     """
 
     brokers: Brokers
@@ -63,15 +64,18 @@ class Membership:
     lag_max_ms: int = REPLICA_LAG_TIME_MAX_MS
     rack_of: Callable[[int], str | None] | None = None
     throttle: Throttle | None = None
-    """Of what is sent to followers."""
+    """The replication quota for data sent to followers."""
 
 
 class Partition:
-    """`watchers` are called with the number of bytes that became readable (0: look again for another reason, such as deletion; `LATER`),
-    where `end_watchers` may read to the log's end: followers. `fetcher` is called when the log's start has moved, while a fetcher follows.
+    """A partition replica with its log.
 
-    Without a `membership` it leads alone from the start; else it waits for what metadata says. It is in `timed` while something waits for
-    flush.ms, and in `behind` while `look_for_laggards` may have something to do.
+    `watchers` are called with the number of bytes that became readable, with 0 for a change that requires a new read (such as a deletion),
+    or with `LATER`. `end_watchers` belong to followers, which read up to the log end. `fetcher` is called when the log start offset has
+    moved while a fetcher follows the partition.
+
+    Without a `membership` the replica leads alone from the start; otherwise it waits for metadata. The partition is in `timed` while
+    unsynced records wait for flush.ms, and in `behind` while `look_for_laggards` may have something to do.
     """
 
     __slots__ = (
@@ -112,7 +116,7 @@ class Partition:
         self.log = log
         self.removed = False
         self.bytes_in = self.messages_in = 0
-        """What was appended as the leader, since the start."""
+        """Bytes and records appended since the broker's start, except those that a follower replicated and transaction markers."""
         self.watchers: dict[object, Woken] = {}
         self.end_watchers: dict[object, Woken] = {}
         self.fetcher: Callable[[], None] | None = None
@@ -141,7 +145,7 @@ class Partition:
 
     @property
     def leader_epoch(self) -> int:
-        """The epoch of the leadership that is now."""
+        """The current leader epoch."""
         return self.replica.leader_epoch
 
     @property
@@ -151,7 +155,7 @@ class Partition:
 
     @property
     def acknowledges_at_once(self) -> bool:
-        """Whether an append needs nothing more for any acknowledgement: this broker leads alone, and no sync is waited for."""
+        """Whether every append is acknowledged without a wait: this broker is the only replica, and flush.messages is not set."""
         replica = self.replica
         return replica.leads and not replica.shared and self.log.config.flush_messages == INT64_MAX
 
@@ -164,12 +168,13 @@ class Partition:
         acks_all: bool = False,
         checked: Checked | None = None,
     ) -> AppendInfo:
-        """Append one batch now; raises Rejected, and then nothing was written. See `when` before acknowledging.
+        """Append one batch. Raises Rejected, without having written anything.
 
-        Raises TooMuchAtOnce for a client's batch whose check would hold the loop: it comes again with what `check` found.
+        Before it acknowledges the append, the caller must wait for `when`. Raises TooMuchAtOnce for a client batch whose check would block
+        the event loop. The caller then runs `check` on a thread and passes its result as `checked`.
 
-        A transaction's first batch needs the guard of `start_verification`. With `acks_all`, as always for coordinators, it is refused
-        where too few are in sync.
+        The first batch of a transaction needs the guard that `start_verification` returned. With `acks_all`, and always for coordinators,
+        the batch is rejected if the ISR is below min.insync.replicas.
         """
         log, replica = self.log, self.replica
         if replica.shared or not replica.leads:
@@ -191,20 +196,21 @@ class Partition:
         return info
 
     def check(self, batch: Buffer) -> asyncio.Future[Checked]:
-        """Check a client's batch on a thread; the future fails with Rejected."""
+        """Check a client's batch on a thread. The future fails with Rejected if the batch is invalid."""
         config, now_ms = self.log.config, self._clock.now_ms()
         return self._flusher.compute(lambda: check_produce_batch(batch, config=config, now_ms=now_ms))
 
     def append_records(self, records: Sequence[SimpleRecord], *, origin: Origin = Origin.COORDINATOR) -> AppendInfo:
-        """Append records of a coordinator as one batch, stamped with the present time where they carry none."""
+        """Append a coordinator's records as one batch. Records without a timestamp get the current time."""
         now_ms = self._clock.now_ms()
         stamped = [SimpleRecord(r.key, r.value, now_ms if r.timestamp < 0 else r.timestamp, r.headers) for r in records]
         return self.append(build_batch(stamped), origin)
 
     def append_marker(self, marker: TxnMarker) -> AppendInfo:
-        """End the producer's transaction here, whether or not one is open. Raises Rejected for a fenced producer or coordinator.
+        """Append a transaction marker, whether or not the producer has an open transaction here.
 
-        All who wait look again: what the transaction held back has become readable, however little a marker weighs.
+        Raises Rejected for a fenced producer or coordinator. Every waiting fetch reads again, because the marker may make far more data
+        readable than its own bytes.
         """
         self._check_may_append(acks_all=True)
         now_ms = self._clock.now_ms()
@@ -226,10 +232,11 @@ class Partition:
             self.replica.check_enough_in_sync()
 
     def when(self, condition: Condition, info: AppendInfo) -> asyncio.Future[None] | None:
-        """A future that is done when the condition holds for the append, or None when it does now.
+        """Return a future that completes when the condition holds for the append, or None if it holds already.
 
-        It fails with Rejected if the leadership ends before that, or the partition goes; and where acks=all was asked for, and too few are
-        in sync when they all have it (raised here, if that is now).
+        The future fails with Rejected if the leadership ends or the partition is removed first. With acks=all it fails with
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small when the records become committed; if they are committed already, that
+        error is raised here.
         """
         replica = self.replica
         if info.last_offset < (replica.own_end if condition is ON_DISK else replica.high_watermark):
@@ -239,7 +246,10 @@ class Partition:
         return self._wait(condition, info.last_offset)
 
     def when_all_committed(self) -> asyncio.Future[None] | None:
-        """The same for everything that the log holds now, whoever appended it: committed in the present leader epoch."""
+        """Return a future that completes when every record now in the log is committed in the current leader epoch.
+
+        Returns None if that holds already.
+        """
         last_offset = self.log.log_end_offset - 1
         return None if last_offset < self.replica.high_watermark else self._wait(Condition.COMMITTED, last_offset)
 
@@ -249,7 +259,10 @@ class Partition:
         return future
 
     def lead(self, registration: Registration) -> None:
-        """Metadata says that this replica leads; what is older than is known is ignored. Raises Rejected; then it goes on as it was."""
+        """Become or stay leader according to metadata. Metadata older than the applied one is ignored.
+
+        Raises Rejected if the log cannot begin the leader epoch; the replica's state is then unchanged.
+        """
         replica = self.replica
         if replica.is_stale(registration):
             return
@@ -264,9 +277,9 @@ class Partition:
         self._wake(0)
 
     def follow(self, registration: Registration) -> bool:
-        """Metadata says that another replica leads: who waits is told so. What is older than is known is ignored.
+        """Become or stay follower according to metadata, and fail pending requests. Metadata older than the applied one is ignored.
 
-        Whether a leadership has begun: then fetching begins anew, from the same broker too.
+        Returns whether a new leader epoch has begun. The caller then restarts the fetch, even from the same broker.
         """
         if self.replica.is_stale(registration):
             return False
@@ -276,12 +289,15 @@ class Partition:
         return bool(effects & FETCH)
 
     def reconfigure(self, config: LogConfig) -> None:
-        """The topic is configured otherwise now."""
+        """Apply a new topic configuration."""
         self.log.config = config
         self._moved(self.replica.min_in_sync_changed(config.min_insync_replicas, self._clock.mono_ms()))
 
     def remove(self) -> None:
-        """It is served here no longer: whoever waits is told whether other brokers have it (KAFKA DelayedProduce.tryComplete)."""
+        """Stop serving the partition, and fail its pending requests (KAFKA DelayedProduce.tryComplete).
+
+        The error is NOT_LEADER_OR_FOLLOWER if the cluster still has the partition, otherwise UNKNOWN_TOPIC_OR_PARTITION.
+        """
         self.removed = True
         self._timed.discard(self)
         self._behind.pop(self, None)
@@ -291,51 +307,57 @@ class Partition:
         self._fail_waits(elsewhere if goes_on else deleted, *Condition)
         self._wake(0)
 
-    # --- leading others ----------------------------------------------------------------------------------------------------------
+    # --- followers of this leader ------------------------------------------------------------------------------------------------
 
     def fetched(self, fetch: FollowerFetch, leader_end: int) -> None:
-        """A follower has fetched, and did not diverge; `leader_end` is where the log ended before it was read for that.
+        """Record a follower's fetch that did not diverge. `leader_end` is the log end offset before the read for that fetch.
 
-        Raises Rejected for who may not follow here, or was replaced.
+        Raises Rejected for a broker that is not a follower here, or whose incarnation was replaced.
         """
         self._moved(self.replica.fetched(fetch, leader_end, self._clock.mono_ms()))
         if fetch.offset != leader_end:
             self._behind[self] = None
 
     def holds_back(self, follower: int) -> bool:
-        """Whether a follower gets nothing now: it is out of sync, and its throttle exceeded (KAFKA ReplicaManager.shouldLeaderThrottle)."""
+        """Return whether the follower gets no records now, because it is out of sync and its quota is exceeded.
+
+        Source: KAFKA ReplicaManager.shouldLeaderThrottle.
+        """
         throttle = None if self._membership is None else self._membership.throttle
         if throttle is None or not throttle.covers(self.topic, self.index) or follower in self.replica.others.in_sync.committed:
             return False
         return throttle.is_exceeded(self._clock.mono_ms())
 
     def sent(self, size: int) -> None:
-        """So many bytes go to a follower."""
+        """Count `size` bytes sent to a follower towards the replication quota."""
         throttle = None if self._membership is None else self._membership.throttle
         if throttle is not None and throttle.covers(self.topic, self.index):
             throttle.record(size, self._clock.mono_ms())
 
     def look_for_laggards(self) -> None:
-        """To be called every half of replica.lag.time.max.ms while this is `behind`: a replica that lags leaves the in-sync set."""
+        """Propose to remove lagging replicas from the ISR.
+
+        The caller does this every half of replica.lag.time.max.ms while the partition is in `behind`.
+        """
         if self.replica.shared:
             self._moved(self.replica.look_for_laggards(self._clock.mono_ms()) | LOW_WATERMARK)
         if not self.replica.may_lag and not self._deletions:
             self._behind.pop(self, None)
 
     def answered(self, proposal: Proposal, answer: Accepted | ErrorCode) -> None:
-        """The controller has answered what the replica proposed."""
+        """Handle the controller's response to the replica's proposal."""
         self._moved(self.replica.answered(proposal, answer, self._clock.mono_ms()))
         self._behind[self] = None
-        self._wake_followers(LATER)  # who left the in-sync set has to be looked at again: it may join
+        self._wake_followers(LATER)  # a replica that left the ISR must be read again, because it may rejoin
 
     def low_watermark(self) -> int:
-        """Where the log of every living replica begins, or before that."""
+        """Return the lowest log start offset of all live replicas."""
         return self.replica.low_watermark(self.log.log_start_offset)
 
     def when_deleted(self, offset: int) -> asyncio.Future[None] | None:
-        """A future that is done when every living replica has deleted what is before `offset`, or None when that is so now.
+        """Return a future that completes when every live replica has deleted the records before `offset`, or None if that holds already.
 
-        It fails with Rejected if the leadership ends before that, or the partition goes.
+        The future fails with Rejected if the leadership ends or the partition is removed first.
         """
         if self.low_watermark() >= offset:
             return None
@@ -346,11 +368,11 @@ class Partition:
 
     @property
     def knows_racks(self) -> bool:
-        """Whether consumers may be sent to a nearer replica: by the leader, where replica.selector.class looks at racks."""
+        """Whether this leader may redirect consumers to a nearer replica, because replica.selector.class selects by rack."""
         return self.replica.shared and self._membership is not None and self._membership.rack_of is not None
 
     def preferred_replica(self, rack: str, offset: int) -> int | None:
-        """The follower that a consumer in `rack` is to read `offset` from; None where it is this broker."""
+        """Return the follower from which a consumer in `rack` should read `offset`, or None for this broker."""
         membership = self._membership
         if membership is None or membership.rack_of is None or not self.replica.leads:
             return None
@@ -359,29 +381,30 @@ class Partition:
     # --- following ---------------------------------------------------------------------------------------------------------------
 
     def append_fetched(self, records: Buffer, leader_epoch: int) -> int | None:
-        """Append what the leader sent when it was asked in `leader_epoch`; the epoch of the last batch, None where there was none.
+        """Append records that the leader returned for a fetch in `leader_epoch`.
 
-        Raises Rejected for damage; the batches before it stay appended.
+        Returns the leader epoch of the last appended batch, or None if nothing was appended. Raises Rejected for a corrupt batch; the
+        batches before it stay appended.
         """
         log, before = self.log, self.log.log_end_offset
         try:
             log.append(records, origin=Origin.REPLICATION, leader_epoch=leader_epoch, now_ms=self._clock.now_ms())
         finally:
-            if log.high_watermark != self.replica.high_watermark:  # it had to begin anew, with the whole of its first batch
+            if log.high_watermark != self.replica.high_watermark:  # restarted at its first batch: the leader's log starts inside it
                 self.replica.restarted(log.high_watermark)
             if log.log_end_offset != before:
                 self._grew(len(records))
         return None if log.log_end_offset == before else log.epochs.latest
 
     def leader_said(self, high_watermark: int, log_start: int) -> None:
-        """Take over where the leader's high watermark and log start are, as far as this log reaches. Raises Rejected."""
+        """Apply the leader's high watermark and log start offset, limited to the end of this log. Raises Rejected."""
         log = self.log
         self._moved(self.replica.leader_said(max(high_watermark, log.log_start_offset)))
         if log.log_start_offset < log_start <= log.high_watermark:
             log.delete_records_before(log_start)
 
     def truncate(self, offset: int) -> None:
-        """Drop what is at `offset` and after it: the leader has not got it. Raises OSError."""
+        """Delete all records at `offset` and above, because the leader lacks them. Raises OSError."""
         mark = self.replica.high_watermark
         if offset < mark:
             known = self.replica.others.registration
@@ -393,7 +416,7 @@ class Partition:
         self._cut()
 
     def restart(self, offset: int) -> None:
-        """Drop everything and begin at `offset`: what the leader had before that is deleted. Raises OSError."""
+        """Delete all records and start an empty log at `offset`, because the leader has deleted the records before. Raises OSError."""
         self.log.restart_at(offset, self._clock.now_ms())
         self._cut()
 
@@ -405,14 +428,14 @@ class Partition:
             self.replica.restarted(log.log_end_offset)
         self._wake(0)
 
-    # --- what a partition knows of its producers ---------------------------------------------------------------------------------
+    # --- producer state ----------------------------------------------------------------------------------------------------------
 
     def start_verification(self, producer_id: int, epoch: int, sequence: int, *, adds: bool = False) -> VerificationGuard | None:
-        """Before a producer's batch: what to append it with once the transaction's coordinator has been asked (KIP-890).
+        """Return the guard with which a transaction's batch must be appended after its coordinator has verified the transaction (KIP-890).
 
-        None: the transaction is open here, or transaction.partition.verification.enable is off, and there is nothing to ask. Producers of
-        transaction version 2 (`adds`) add the partition in any case. Raises Rejected for an epoch of the past, and where this broker does
-        not lead.
+        Returns None if no verification is needed: the transaction is already open here, or transaction.partition.verification.enable is
+        false. Producers of transaction version 2 (`adds`) always need one, because they add the partition implicitly. Raises Rejected for
+        an outdated producer epoch, and if this broker is not the leader.
         """
         self.replica.check_leads()
         if not (adds or self.log.verifies_transactions):
@@ -421,35 +444,38 @@ class Partition:
         return state.start_verification(producer_id, epoch, sequence, adds=adds, now_ms=self._clock.now_ms())
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of this producer in this epoch is open here."""
+        """Return whether this producer has an open transaction with this epoch in the partition."""
         return self.log.producer_state.has_open_transaction(producer_id, epoch)
 
     def coordinator_epoch_seen(self, producer_id: int) -> int:
-        """The epoch of the coordinator whose marker came last for this producer; -1 where none did."""
+        """Return the coordinator epoch of the producer's last transaction marker, or -1 if there is none."""
         entry = self.log.producer_state.get(producer_id)
         return -1 if entry is None else entry.coordinator_epoch
 
     def forget_producers(self) -> None:
-        """Forget every producer without an open transaction, as if it had been silent for too long."""
+        """Expire the state of every producer without an open transaction."""
         self.log.producer_state.expire(_FAR_FUTURE_MS, 0)
 
-    # --- the disk ----------------------------------------------------------------------------------------------------------------
+    # --- syncs -------------------------------------------------------------------------------------------------------------------
 
     def flush_if_due(self) -> None:
-        """Sync what has waited for flush.ms."""
+        """Start a sync if unsynced records are older than flush.ms."""
         if self._unsynced_since_ms and self._clock.mono_ms() - self._unsynced_since_ms >= self.log.config.flush_ms:
             self.flush()
 
     @property
     def sync_is_due(self) -> bool:
-        """Whether flush.messages asks for a sync that has not ended: no other broker may be told of all that the log holds."""
+        """Whether flush.messages requires a sync that has not completed. Until then a follower must not report this log end to the leader.
+
+        Reporting is implicit: the leader takes the next fetch offset as the follower's log end.
+        """
         return self.replica.sync_is_due and not self.removed
 
     def flush(self) -> asyncio.Future[None] | None:
-        """Start syncing what is not on disk yet, unless a sync is under way; a future that is done with the one or the other.
+        """Start a sync unless one is running, and return the future of the running sync.
 
-        None where there is nothing to sync, or where no sync can begin: that is left to the next call (of an append, or a checkpoint), and
-        until then nobody is told that anything is on disk.
+        Returns None if every record is synced, or if a sync cannot begin now (OSError). In that case the next append or checkpoint tries
+        again, and no record counts as synced until then.
         """
         if not self.replica.sync_may_begin:
             return self._sync
@@ -479,7 +505,7 @@ class Partition:
             effects |= SYNC
         self._act(effects)
         if self.watchers and effects & COMMITTED:
-            self._wake_readers(0 if replica.shared else size)  # with others, what was there already may be committed only now
+            self._wake_readers(0 if replica.shared else size)  # with followers, records of earlier appends may become committed now
         if self.end_watchers:
             self._wake_followers(size)
 
@@ -491,14 +517,14 @@ class Partition:
             self._wake_readers(0)
 
     def _moved(self, effects: int) -> None:
-        """Do what the replica has decided about something else than an append."""
+        """Carry out effects of a change other than an append."""
         if effects:
             self._act(effects)
             if effects & COMMITTED:
                 self._wake_readers(0)
 
     def _act(self, effects: int) -> None:
-        """Do what the replica has decided."""
+        """Carry out the effects that the replica returned."""
         if effects & SYNC:
             self.flush()
         if effects & COMMITTED:
@@ -569,4 +595,4 @@ def _fail(futures: Iterable[asyncio.Future[None]], error: Rejected) -> None:
     for future in futures:
         if not future.done():
             future.set_exception(error)
-            future.exception()  # seen, also where nobody waits any more: else the loop logs each with a trace
+            future.exception()  # mark the exception as retrieved, else the event loop logs a traceback if nothing awaits the future

@@ -1,7 +1,7 @@
-"""All partitions of this broker by name and by topic id. Both always lead to the same object; what is not here is not served.
+"""The registry of this broker's partitions, by topic name and by topic id. Both indexes lead to the same object.
 
-A partition that the disk refuses is known to be offline, and who asks for it is told so. What is not here may exist all the same: who asks
-for a partition that other brokers have is sent on to them.
+A partition whose log cannot be opened or created is registered as offline, and requests for it fail with KAFKA_STORAGE_ERROR. A request for
+a partition that only other brokers have fails with NOT_LEADER_OR_FOLLOWER, so that the client refreshes its metadata.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 @dataclass(frozen=True, slots=True)
 class Appended:
-    """How much was appended by leaders since the start; control records of transactions are not counted."""
+    """Records and bytes appended as leader since the broker's start. Transaction markers are not counted."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -30,12 +30,12 @@ class Appended:
 
     @staticmethod
     def by(partition: Partition) -> Appended:
-        """By one partition."""
+        """Return the counts of one partition."""
         return Appended(partition.messages_in, partition.bytes_in)
 
 
 class TopicPartitions:
-    """The partitions of one topic that live here. `appended_before` is by those that were here."""
+    """The partitions of one topic on this broker. `appended_before` counts the appends to partitions that were removed since."""
 
     __slots__ = ("appended_before", "missing", "name", "offline", "partitions", "topic_id")
 
@@ -49,11 +49,11 @@ class TopicPartitions:
 
     @property
     def appended(self) -> Appended:
-        """By all partitions that are or were here: it never goes back."""
+        """The counts of all present and removed partitions of the topic, which never decrease."""
         return sum(map(Appended.by, self.partitions.values()), self.appended_before)
 
     def get(self, index: int) -> Partition:
-        """The partition of that index; raises Rejected."""
+        """Return the partition with this index. Raises Rejected if it is offline or not on this broker."""
         partition = self.partitions.get(index)
         if partition is None:
             if index in self.offline:
@@ -63,23 +63,23 @@ class TopicPartitions:
 
 
 class Partitions:
-    """The registry. `membership` is there where other brokers have replicas of these partitions."""
+    """The registry. `membership` is None on a standalone node."""
 
     def __init__(self, flusher: Flusher, clock: Clock, membership: Membership | None = None) -> None:
         self._flusher = flusher
         self._clock = clock
         self.membership = membership
         self.timed: set[Partition] = set()
-        """Those in which something waits for flush.ms."""
+        """Partitions with unsynced records that wait for flush.ms."""
         self.behind: dict[Partition, None] = {}
-        """Those of which a follower may lag, or is waited for to delete records."""
+        """Partitions with a follower that may lag, or with a pending DeleteRecords request."""
         self._by_name: dict[str, TopicPartitions] = {}
         self._by_id: dict[bytes, TopicPartitions] = {}
         self._appended_before = Appended()
-        """To topics that were here."""
+        """Appends to topics that were removed since."""
 
     def add(self, log: PartitionLog) -> Partition:
-        """Serve the partition of `log`, which is open and recovered."""
+        """Register and serve the partition of `log`, which must be open and recovered."""
         topic = self._topic(log.topic, log.topic_id)
         assert log.partition not in topic.partitions, f"{log.topic}-{log.partition} is served twice"
         partition = topic.partitions[log.partition] = Partition(
@@ -89,7 +89,7 @@ class Partitions:
         return partition
 
     def add_offline(self, name: str, topic_id: bytes, index: int) -> None:
-        """The topic has this partition, but the disk refuses it."""
+        """Register a partition whose log cannot be opened or created."""
         self._topic(name, topic_id).offline.add(index)
 
     def _topic(self, name: str, topic_id: bytes) -> TopicPartitions:
@@ -100,7 +100,7 @@ class Partitions:
         return topic
 
     def remove(self, name: str, index: int) -> Partition | None:
-        """Serve the partition no longer, nor call it offline; who waits for it is told. Returns what was served."""
+        """Unregister the partition, served or offline, and fail its pending requests. Returns the partition if it was served."""
         topic = self._by_name.get(name)
         if topic is None:
             return None
@@ -117,14 +117,17 @@ class Partitions:
         return partition
 
     def get(self, topic: TopicKey, index: int) -> Partition:
-        """The partition of the topic of that name or id; raises Rejected."""
+        """Return the partition by topic name or id and index. Raises Rejected if it is not served here."""
         found = self._by_name.get(topic) if isinstance(topic, str) else self._by_id.get(topic)
         if found is None:
             raise self.missing(topic, index)
         return found.get(index)
 
     def missing(self, topic: TopicKey, index: int) -> Rejected:
-        """What is said of a partition that is not here: that others have it, or nobody (KAFKA ReplicaManager.getPartitionOrError)."""
+        """Return the error for a partition that is not on this broker (KAFKA ReplicaManager.getPartitionOrError).
+
+        The error is NOT_LEADER_OR_FOLLOWER if the cluster has the partition. Otherwise the topic name, topic id or index is unknown.
+        """
         membership = self.membership
         if membership is not None and membership.has(topic, index):
             return Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -132,19 +135,17 @@ class Partitions:
         return Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if known else ErrorCode.UNKNOWN_TOPIC_ID)
 
     def by_name(self, name: str) -> TopicPartitions | None:
-        """The topic of that name, or None."""
         return self._by_name.get(name)
 
     def by_topic_id(self, topic_id: bytes) -> TopicPartitions | None:
-        """The topic of that id, or None."""
         return self._by_id.get(topic_id)
 
     def topic_names(self) -> list[str]:
-        """All topics that are served."""
+        """Return the names of all topics with a served or offline partition."""
         return list(self._by_name)
 
     def appended(self) -> tuple[dict[str, Appended], Appended]:
-        """To each topic that is served, and in all: the sum never goes back, whatever is deleted or moved away."""
+        """Return the counts by topic, and their total including removed topics. The total never decreases."""
         by_topic = {name: topic.appended for name, topic in self._by_name.items()}
         return by_topic, sum(by_topic.values(), self._appended_before)
 

@@ -1,10 +1,10 @@
-"""In-sync sets that this broker's leaders ask the controller for (KIP-497; KAFKA DefaultAlterPartitionManager).
+"""Sends the ISR changes of this broker's leaders to the controller (KIP-497; KAFKA DefaultAlterPartitionManager).
 
-Rules:
-* one request is under way, with all that was pending when it was made; what is submitted meanwhile is in the next one;
-* what the answer does not tell of is asked again, and so is all where the request failed: a proposal may reach the controller twice, which
-  tells by the partition epoch that it has it;
-* a proposal that its replica has left behind is not asked for any more.
+Invariants:
+* One AlterPartition request is in flight at a time. It contains every pending proposal; later ones go into the next request.
+* A proposal without a result in the response is sent again, and so are all proposals of a failed request. The controller may thus receive a
+  proposal twice, which it detects by the partition epoch.
+* A proposal that its replica has discarded is not sent again.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ RETRY_MS: Final = 50
 
 
 class Channel(Protocol):
-    """Of `ottla.broker.runtime.nodes.controller_channel.ControllerChannel`, what is asked here."""
+    """The part of `ottla.broker.runtime.nodes.controller_channel.ControllerChannel` that this module uses."""
 
     async def call(self, request: Message) -> Any: ...
 
 
 class Proposals:
-    """All that are pending or under way. `channel` leads to the controller."""
+    """All pending and in-flight proposals. `channel` connects to the controller."""
 
     def __init__(self, channel: Channel, node: int, brokers: Brokers, *, clock: Clock, timers: Timers) -> None:
         self._channel = channel
@@ -61,35 +61,35 @@ class Proposals:
         self._worker = Worker(self._work)
 
     def submit(self, partition: Partition) -> None:
-        """Ask the controller for what the partition's replica proposes, as long as it does."""
+        """Send the proposal of the partition's replica to the controller until it is settled or discarded."""
         self._pending[partition.log.topic_id, partition.index] = partition
         self._worker.wake()
 
     def end(self) -> None:
-        """Ask for nothing more."""
+        """Discard pending proposals and cancel the worker."""
         self._pending.clear()
         self._worker.cancel()
 
     async def stop(self) -> None:
-        """Ask for nothing more, and wait until that is so."""
+        """Discard pending proposals and wait until the worker has ended."""
         self.end()
         await self._worker.stop()
 
     async def _work(self) -> None:
-        """Ends when nothing is pending."""
+        """Send proposals until none is pending."""
         while asked := self._take():
             if not self._settle(asked, await self._ask(asked)):
                 await pause(self._timers, self._clock, RETRY_MS)
 
     def _take(self) -> dict[PartitionKey, tuple[Partition, Proposal]]:
-        """What is to be asked for now. It stays pending until it is answered."""
+        """Return the proposals for the next request. They stay pending until they have a result."""
         proposed = {key: (partition, partition.replica.proposal) for key, partition in self._pending.items()}
         asked = {key: (partition, proposal) for key, (partition, proposal) in proposed.items() if proposal is not None}
         self._pending = {key: partition for key, (partition, _) in asked.items()}
         return asked
 
     async def _ask(self, asked: Mapping[PartitionKey, tuple[Partition, Proposal]]) -> AlterPartitionResponse | None:
-        """The answer; None where the whole request is to be made again."""
+        """Send the proposals and return the response, or None if the whole request must be repeated."""
         proposals = sorted((key, proposal) for key, (_, proposal) in asked.items())
         topics = [
             TopicData(topic_id, [_told(index, proposal) for (_, index), proposal in those])
@@ -108,7 +108,7 @@ class Proposals:
         return response
 
     def _settle(self, asked: Mapping[PartitionKey, tuple[Partition, Proposal]], response: AlterPartitionResponse | None) -> bool:
-        """Tell the partitions what was answered. Whether nothing of it is to be asked again."""
+        """Pass the results to their partitions. Returns whether none of these proposals has to be sent again."""
         if response is None:
             return False
         results = {(topic.topic_id, result.partition_index): result for topic in response.topics for result in topic.partitions}
@@ -117,7 +117,7 @@ class Proposals:
             if result is None:
                 continue
             now = partition.replica.proposal
-            if now is None or now is proposal:  # else metadata came meanwhile, and another one was submitted
+            if now is None or now is proposal:  # otherwise newer metadata has led to another proposal, which stays pending
                 self._pending.pop(key, None)
             if not partition.removed:
                 partition.answered(proposal, _answer(result))
@@ -128,7 +128,7 @@ def _told(index: int, proposal: Proposal) -> PartitionData:
     return PartitionData(
         index,
         proposal.leader_epoch,
-        [member.node for member in proposal.members],  # of version 2
+        [member.node for member in proposal.members],  # new_isr, for version 2
         [BrokerState(member.node, member.broker_epoch) for member in proposal.members],
         proposal.recovery_state,
         proposal.partition_epoch,
