@@ -58,7 +58,7 @@ class KafkaLogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of the stream of appended rows, from the beginning of each log (Spark 4.2 and later)."""
-        from ottla.spark_jobs.stream import BYTES_MAX, KafkaLogStreamReader  # noqa: PLC0415 # Spark before 4.2 lacks the read limits that the module imports
+        from ottla.spark_jobs.stream import BYTES_MAX, KafkaLogStreamReader  # noqa: PLC0415 # it imports read limits, new in Spark 4.2
 
         if self._level() in SIDE_FILES:
             raise ValueError(f"level {self._level()} is no stream: its files are written anew, not appended to")
