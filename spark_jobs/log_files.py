@@ -43,7 +43,7 @@ def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirecto
     """List all segments under `path`: a broker's data directory or one partition's directory, as a path or a URL (see `filesystem`).
     `topics`: only these (empty: all).
 
-    It raises no errors for the directory's state: a missing or unreadable directory is a problem in the result.
+    The function raises no errors for the directory's state: a missing or unreadable directory is a problem in the result.
     """
     found = LogDirectory(str(path))
     try:

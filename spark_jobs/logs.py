@@ -20,7 +20,7 @@ def find_logs(path: str | Path | Address | LogDirectory, topics: Collection[str]
     """List all segments at `path`: a directory (see `log_files`), a cluster `kafka://…` (see `wire`), an earlier listing `pinned:…` (see
     `pins`), or a `LogDirectory`. `topics`: only these (empty: all).
 
-    It raises no errors for the state of the logs: a missing directory or an unreachable broker is a problem in the result.
+    The function raises no errors for the state of the logs: a missing directory or an unreachable broker is a problem in the result.
     """
     if isinstance(path, LogDirectory):
         return path.of_topics(topics)

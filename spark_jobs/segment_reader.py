@@ -30,8 +30,8 @@ BATCH_BYTES_MAX: Final = 256 << 20
 """Maximum size of a batch that is read. It is far above any message.max.bytes, and bounds the memory that a damaged length field can
 claim."""
 RECORDS_MAX: Final = 1_000_000
-"""Maximum record count of a compressed batch, the same as in the broker: 9,000,000 empty records compress to a few kilobytes and take 25
-s to judge."""
+"""Maximum record count of a compressed batch, the same as in the broker: 9,000,000 empty records compress to a few kilobytes and take
+25 s to judge."""
 ROWS_MAX: Final = 1 << 16
 SEARCH_BYTES: Final = 256 << 20
 SEARCH_TIMES: Final = 64

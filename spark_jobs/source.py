@@ -45,7 +45,7 @@ class KafkaLogSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name for `spark.read.format`."""
+        """Return the name for `spark.read.format`."""
         return "kafka_log"
 
     def schema(self) -> str:
@@ -58,7 +58,7 @@ class KafkaLogSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return a reader of the stream of appended rows, from the beginning of each log (Spark 4.2 and later)."""
-        from ottla.spark_jobs.stream import BYTES_MAX, KafkaLogStreamReader  # noqa: PLC0415 # it imports read limits, new in Spark 4.2
+        from ottla.spark_jobs.stream import BYTES_MAX, KafkaLogStreamReader  # noqa: PLC0415 # it needs the read limits of Spark 4.2
 
         if self._level() in SIDE_FILES:
             raise ValueError(f"level {self._level()} is no stream: its files are written anew, not appended to")

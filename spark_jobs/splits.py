@@ -106,7 +106,7 @@ def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
     where = place(segment.log_dir)
     try:
         data = where.read(segment.path.removesuffix(".log") + ".index", _INDEX_BYTES_MAX)
-    except OSError:  # the index was deleted since the listing, or its path is not a regular file
+    except OSError:  # the index was deleted since the listing, or cannot be read
         return None
     marks: list[Mark] = []
     last = (-1, 0)

@@ -106,7 +106,7 @@ def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[
 
 
 def _end_of_batches(segment: Segment, position: int, most: int) -> int:
-    """Return the end of the last complete batch, about `most` bytes from `position` at most. Raises OSError."""
+    """Return the end of the last complete batch within about `most` bytes of `position`. Raises OSError."""
     if not segment.is_last and segment.size_bytes - position <= most:
         return segment.size_bytes
     reached = position

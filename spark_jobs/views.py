@@ -22,8 +22,8 @@ RAW_BATCHES_NEED: Final = (
 
 
 def bounded(number: str) -> str:
-    """Return SQL that clamps a time or an offset to 63 bits, so that the difference of two values fits into 64 bits: clients may send
-    any time, and damage may produce any offset. Null stays null; `least` would ignore it."""
+    """Return SQL that clamps a time or an offset to less than 2^62 in amount, so that the difference of two values fits into 64 bits:
+    clients may send any time, and damage may produce any offset. Null stays null; `least` would ignore it."""
     return f"CASE WHEN {number} >= {2**62} THEN {2**62 - 1} WHEN {number} < {-(2**62)} THEN {-(2**62)} ELSE {number} END"
 
 
@@ -93,8 +93,8 @@ def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
 
     `session`: the number of silences of at least producer.id.expiration.ms before the row; after each, a broker has forgotten the producer.
     `ordinal`: the number of the producer's transactions that ended before the row; a batch and the marker that ends its transaction have
-    the same ordinal. `max_epoch_before`: the highest epoch of all earlier batches and markers. `prev_epoch`: the highest epoch of earlier
-    data batches.
+    the same ordinal. `max_epoch_before`: the highest epoch of all earlier batches and markers of the session. `prev_epoch`: the highest
+    epoch of the session's earlier data batches.
     """
     return f"""
         WITH timed AS (

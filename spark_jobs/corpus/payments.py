@@ -1,7 +1,7 @@
-"""A broker's log directory with one failed transaction of each kind.
+"""A broker's log directory with one failed transaction of each kind, for demonstrations of the audit and for trials of other tools.
 
-It shows the audit's findings, and other tools can be tried on it. It has two partitions, `payments-0` and `payments-1`, and the
-coordinator's `__transaction_state-0`. `PLANTED` lists the violations; everything else in it is legal.
+The directory has two partitions, `payments-0` and `payments-1`, and the coordinator's `__transaction_state-0`. `PLANTED` lists the
+violations; everything else is legal.
 """
 
 from __future__ import annotations

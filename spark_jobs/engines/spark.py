@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def spark_engine(log_bytes: int, master: str | None = None) -> Iterator[SparkEngine]:
     """Open an engine on the running session, or on a new one that stops with the block. Raises `CannotJudge` when Spark does not start."""
     with session(log_bytes, master) as spark:
-        from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
+        from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark, which is optional
 
         spark.dataSource.register(KafkaLogSource)
         # evidence contains null fields too, as the embedded engine's to_json writes them
