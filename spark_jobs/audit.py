@@ -1,7 +1,10 @@
-"""The audit: judges Kafka log directories by the rules of `checks`, in one run. `ottla audit DIR`, or this file through spark-submit.
+"""The audit: judges Kafka log directories by the rules of `checks`, in one run. Start it with `ottla audit DIR`, or submit this file to
+Spark.
 
-Rules that hold here: all directories are judged in the same queries, each by itself. Counts are exact; only samples are collected.
-Neither Spark nor DuckDB is imported before it is needed, so the command line can show its help without them.
+Invariants:
+- All directories are judged in the same queries, each independently of the others.
+- Counts are exact; only samples of findings are collected.
+- Spark and DuckDB are imported only when they are needed, so the command line can show its help without them.
 """
 
 from __future__ import annotations
@@ -33,18 +36,19 @@ from ottla.spark_jobs.verdict import DirectoryVerdict, RuleResult, Verdict
 from ottla.spark_jobs.wire.sources import BootstrapServer, CommandConfig, RateLimit, Sources, SpoolDir, Wire, sources, with_server
 
 PRODUCER_EXPIRATION_MS: Final = 86_400_000
-"""Kafka's default of producer.id.expiration.ms."""
+"""Kafka's default for producer.id.expiration.ms."""
 TRANSACTION_TIMEOUT_MS: Final = 900_000
-"""Kafka's default of transaction.max.timeout.ms."""
+"""Kafka's default for transaction.max.timeout.ms."""
 REPLAY_MS: Final = 600_000
-"""So close in time must two producers be for one to be suspected of repeating the other: five times Kafka's delivery.timeout.ms."""
+"""Rule `suspected-replay` compares the records of two producers only if they were written within this time: five times Kafka's default for
+delivery.timeout.ms."""
 JAVA_STACK: Final = "\n\tat "
 SAMPLES: Final = 10
 PARQUET_SAMPLES: Final = 100_000
 
 
 class EngineName(StrEnum):
-    """What judges: DuckDB in this process, Spark, or whichever suits the size."""
+    """The engine that judges: DuckDB in this process, Spark, or `auto`, which chooses by the logs' size."""
 
     AUTO = AUTO
     DUCKDB = EMBEDDED
@@ -68,22 +72,22 @@ def audit(
     pictures: dict[str, Pictures] | None = None,
     wire: Wire | None = None,
 ) -> Verdict:
-    """Judge the log directories in `paths`, and clusters (`kafka://host:port`), read as `wire` says. One path, and one topic, may stand
-    without a list.
+    """Judge the log directories in `paths`, and clusters (`kafka://host:port`), which are read with the options in `wire`. A single path or
+    a single topic may be given without a list.
 
-    `key_field`: what names each record once per topic (`BusinessKey.parse` has the forms). `deep`: also compare what is in the records
-    (None: where the embedded engine judges). `replicas`: the directories are those of one cluster's brokers, and are compared with each
-    other. `engine`: `duckdb` (in this process; `memory_mb` is what its queries may hold), `spark`, or `auto` (by size; a `master` means
+    `key_field`: the business key, unique in each topic (see `BusinessKey.parse` for its forms). `deep`: also compare the records' contents
+    (None: only on the embedded engine). `replicas`: the directories belong to brokers of one cluster, and their replicas are compared.
+    `engine`: `duckdb` (in this process; its queries may use `memory_mb` of memory), `spark`, or `auto` (chosen by size; a `master` selects
     Spark).
 
-    `retries_absorbed`: one number a path, shown beside it. `pictures` is filled in by directory, for `reports.html`.
+    `retries_absorbed`: one number per path, shown beside it. `pictures` is filled by directory, for `reports.html`.
 
-    Raises `CannotJudge` when the engine cannot run, ValueError on an unknown one and where there is no path; what is wrong with a directory
-    is in the verdict.
+    Raises `CannotJudge` when the engine cannot run, and ValueError on an unknown engine or an empty `paths`. Problems of a directory are in
+    its verdict.
     """
     paths, topics = one_or_more(paths), one_or_more(topics)
     if not paths:
-        raise ValueError("there is no log directory to judge")  # else a pattern that matched nothing would be called clean
+        raise ValueError("there is no log directory to judge")  # a glob that matched nothing would otherwise give a clean verdict
     started = time.perf_counter()
     key = None if key_field is None else BusinessKey.parse(key_field)
     with ExitStack() as stack:
@@ -91,7 +95,7 @@ def audit(
         listed = [find_logs(path) for path in given.paths]
         found = [logs.of_topics(topics) for logs in listed]
         verdicts = {logs.path: _directory_verdict(logs, given) for logs in found}
-        if not any(map(is_cluster, paths)):  # which told it themselves
+        if not any(map(is_cluster, paths)):  # fetching from a cluster already reports missing topics
             _miss_topics(found, verdicts, topics)
         for verdict, absorbed in zip(verdicts.values(), retries_absorbed, strict=False):
             verdict.retries_absorbed = absorbed
@@ -121,10 +125,10 @@ def open_judge(name: str, log_bytes: int, master: str | None, memory_mb: int, pr
         require_spark()
     try:
         if name == SPARK:
-            from ottla.spark_jobs.engines.distributed import spark_judge  # noqa: PLC0415 # only where it is the engine
+            from ottla.spark_jobs.engines.distributed import spark_judge  # noqa: PLC0415 # Spark is imported only if it is the engine
 
             return spark_judge(master, memory_mb, progress)
-        from ottla.spark_jobs.engines.in_process import embedded_judge  # noqa: PLC0415 # as above
+        from ottla.spark_jobs.engines.in_process import embedded_judge  # noqa: PLC0415 # DuckDB is imported only if it is the engine
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
     return embedded_judge(log_bytes, memory_mb, progress)
@@ -134,7 +138,7 @@ def open_judge(name: str, log_bytes: int, master: str | None, memory_mb: int, pr
 def _sources(
     paths: Sequence[str | Path], topics: Sequence[str], wire: Wire | None, replicas: bool, progress: Progress
 ) -> Iterator[Sources]:
-    """What to read. Raises CannotJudge where a cluster cannot be fetched."""
+    """Open the directories and clusters to read. Raises CannotJudge when a cluster cannot be fetched."""
     if replicas and any(map(is_cluster, paths)) and (wire is None or wire.spool is None):
         raise CannotJudge("Over the wire only leaders are read: --replicas compares directories")
     with ExitStack() as stack:
@@ -147,17 +151,17 @@ def _sources(
 
 @contextmanager
 def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
-    """Raises CannotJudge with the reason, which engines wrap in errors of their own, when brokers or disks are lost in the middle or
-    memory is short."""
+    """Raise CannotJudge with the plain reason when brokers or disks fail during the run, or memory runs out. Engines wrap the reason in
+    errors of their own."""
     failures: tuple[type[Exception], ...] = (OSError,)
     short: tuple[type[Exception], ...] = (MemoryError,)
     if engine == SPARK:
-        from py4j.protocol import Py4JError  # noqa: PLC0415 # only where it is the engine
-        from pyspark.errors import PySparkException  # noqa: PLC0415 # as above
+        from py4j.protocol import Py4JError  # noqa: PLC0415 # only if Spark is the engine
+        from pyspark.errors import PySparkException  # noqa: PLC0415 # only if Spark is the engine
 
         failures += (PySparkException, Py4JError)
     else:
-        from duckdb import IOException, OutOfMemoryException  # noqa: PLC0415 # as above
+        from duckdb import IOException, OutOfMemoryException  # noqa: PLC0415 # only if DuckDB is the engine
 
         failures, short = (*failures, IOException), (*short, OutOfMemoryException)
     try:
@@ -170,13 +174,13 @@ def _failures_told(engine: str, paths: Sequence[str]) -> Iterator[None]:
 
 
 def check_rate(engine: str, wire: Wire | None) -> None:
-    """Raises CannotJudge where a limit of bytes a second could not be kept."""
+    """Raise CannotJudge if the engine cannot keep the limit of bytes per second."""
     if wire is not None and engine == SPARK and wire.bytes_per_second and wire.spool is None:
         raise CannotJudge("Spark fetches in many tasks at once: a limit of bytes a second needs --spool, or --engine duckdb")
 
 
 def spark_runs() -> bool:
-    """Whether PySpark and Java are there."""
+    """Return whether PySpark and Java are installed."""
     try:
         require_spark()
     except CannotJudge:
@@ -185,21 +189,22 @@ def spark_runs() -> bool:
 
 
 def start(name: str, total_bytes: int, master: str | None, memory_mb: int = MEMORY_MB) -> AbstractContextManager[Engine]:
-    """An engine for a log of this size. Raises CannotJudge."""
+    """Open an engine for a log of this size. Raises CannotJudge."""
     if name == SPARK:
         require_spark()
-        from ottla.spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # only where it is the engine
+        from ottla.spark_jobs.engines.spark import spark_engine  # noqa: PLC0415 # Spark is imported only if it is the engine
 
         return spark_engine(total_bytes, master)
     try:
-        from ottla.spark_jobs.engines.embedded import embedded_engine  # noqa: PLC0415 # only where it is the engine
+        from ottla.spark_jobs.engines.embedded import embedded_engine  # noqa: PLC0415 # DuckDB is imported only if it is the engine
     except ModuleNotFoundError as e:
         raise CannotJudge(f"The embedded engine needs {e.name}, which is not installed. Run: pip install 'ottla[audit]'") from e
     return embedded_engine(total_bytes, memory_mb)
 
 
 def _miss_topics(found: Sequence[LogDirectory], verdicts: Mapping[str, DirectoryVerdict], topics: Sequence[str]) -> None:
-    """A misspelt topic beside a right one must not be called clean; a topic may be in one of several brokers' directories only."""
+    """Report topics that no directory has: a misspelt topic beside a right one must not give a clean verdict. With several brokers'
+    directories, a topic may be in only one of them."""
     there = COMPACTED_BY_DESIGN.union(segment.topic for logs in found for segment in logs.segments)
     for logs in found:
         if logs.segments:
@@ -216,7 +221,7 @@ def _directory_verdict(logs: LogDirectory, given: Sources) -> DirectoryVerdict:
     return verdict
 
 
-def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
+def audit_command(  # noqa: PLR0917 # Typer passes the options by name; each parameter is an option of the command
     paths: Annotated[
         list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of Ottla or of Apache Kafka, judged side by side.")
     ] = None,
@@ -289,7 +294,8 @@ def audit_command(  # noqa: PLR0917 # Typer calls it by name; each is an option 
 
 
 def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports: Callable[[], None]) -> None:
-    """Raises typer.Exit where a file cannot be written: what was asked for is not there, whatever the verdict."""
+    """Show the verdict and write the reports. Raises typer.Exit(2) when a file cannot be written, whatever the verdict: a requested report
+    is missing."""
     try:
         _show(verdict, samples, json_file)
         write_reports()
@@ -299,13 +305,13 @@ def _tell(verdict: Verdict, samples: int, json_file: Path | None, write_reports:
 
 
 def _check_places(*files: Path) -> None:
-    """Before the audit, which may take long, not after it. Raises CannotJudge."""
+    """Check the output files' directories before the audit, which may take long. Raises CannotJudge."""
     for file in files:
         if not file.parent.is_dir():
             raise CannotJudge(f"there is no directory {file.parent} for {file.name}")
 
 
-def _follow(  # noqa: PLR0917 # the options of the command, handed on
+def _follow(  # noqa: PLR0917 # the parameters are the command's options
     paths: Sequence[str],
     topics: Sequence[str] | None,
     expiration_ms: int,
@@ -318,7 +324,7 @@ def _follow(  # noqa: PLR0917 # the options of the command, handed on
     if checkpoint is None:
         raise CannotJudge("--follow needs --checkpoint DIR, where it keeps how far it is")
     require_spark()
-    from ottla.spark_jobs.follow.run import Following, follow_command  # noqa: PLC0415 # only where it is asked for
+    from ottla.spark_jobs.follow.run import Following, follow_command  # noqa: PLC0415 # only with --follow
 
     args = {"expiration_ms": expiration_ms, "transaction_timeout_ms": TRANSACTION_TIMEOUT_MS}
     return follow_command(Following(paths, checkpoint, args, topics or (), trigger, once, master), json_file)
@@ -337,15 +343,15 @@ def _write_reports(
     verdict: Verdict, pictures: dict[str, Pictures] | None, html: Path | None, junit: Path | None, parquet: Path | None
 ) -> None:
     if pictures is not None and html is not None:
-        from ottla.spark_jobs.reports import html as page  # noqa: PLC0415 # only where it is asked for
+        from ottla.spark_jobs.reports import html as page  # noqa: PLC0415 # only with --html
 
         page.write(verdict, pictures, html)
     if junit is not None:
-        from ottla.spark_jobs.reports import junit as xml  # noqa: PLC0415 # as above
+        from ottla.spark_jobs.reports import junit as xml  # noqa: PLC0415 # only with --junit
 
         xml.write(verdict, junit)
     if parquet is not None:
-        from ottla.spark_jobs.reports import parquet as table  # noqa: PLC0415 # as above
+        from ottla.spark_jobs.reports import parquet as table  # noqa: PLC0415 # only with --parquet
 
         table.write(verdict, parquet)
 

@@ -1,7 +1,10 @@
-"""The columns of the `kafka_log` data source, level by level.
+"""The columns of the `kafka_log` data source, by level.
 
-Rules that hold here: columns are named as Kafka names the fields; times are milliseconds since the epoch, -1 for none, as in the file;
-offsets and positions are of records and of bytes. Columns are added, never renamed: rules are written against them.
+Invariants:
+- Columns have the names of Kafka's fields.
+- Timestamps are milliseconds since the epoch; -1 means none, as in the file.
+- Offsets count records; positions count bytes.
+- Columns may be added but never renamed, because rules depend on them.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ SEGMENT_COLUMNS: Final[dict[str, str]] = {
     "cleaned_to": "bigint",
     "clean_shutdown": "boolean",
 }
-"""In front of every level. `segment`: the base offset in the file's name; `file`: the file that the row was read from."""
+"""The first columns of every level. `segment`: the base offset in the segment file's name; `file`: the file that the row was read from."""
 BATCH_COLUMNS: Final[dict[str, str]] = {
     "position": "bigint",
     "size_bytes": "bigint",
@@ -50,9 +53,9 @@ BATCH_COLUMNS: Final[dict[str, str]] = {
     "error": "string",
     "torn": "boolean",
 }
-"""One row a batch, plus one a stretch of bytes that is no batch (`error` set). `crc_ok` makes the reader read all bytes; the records are
-opened for `records_found`, `found_max_timestamp`, `sparse`, `records_fault`, `marker` and `coordinator_epoch`, and then trusted only if
-the CRC is right."""
+"""One row per batch, and one row per stretch of bytes that is not a batch (`error` is set). `crc_ok` makes the reader read all bytes.
+The columns `records_found`, `found_max_timestamp`, `sparse`, `records_fault`, `marker` and `coordinator_epoch` make it open the records
+as well; they are null if the CRC is wrong."""
 RECORD_COLUMNS: Final[dict[str, str]] = {
     "position": "bigint",
     "base_offset": "bigint",
@@ -68,7 +71,7 @@ RECORD_COLUMNS: Final[dict[str, str]] = {
     "sequence": "int",
     "leader_epoch": "int",
 }
-"""One row a record of every batch whose CRC and records are right. `position` is its batch's."""
+"""One row per record of every batch whose CRC and records are correct. `position` is the position of the batch."""
 MARKER_COLUMNS: Final[dict[str, str]] = {
     "position": "bigint",
     "offset": "bigint",
@@ -79,7 +82,7 @@ MARKER_COLUMNS: Final[dict[str, str]] = {
     "producer_epoch": "int",
     "leader_epoch": "int",
 }
-"""One row a control batch: `marker` is `commit`, `abort`, the name of another control type, or null for one that nobody here knows."""
+"""One row per control batch. `marker`: `commit`, `abort`, the name of another control type, or null for an unknown type."""
 TRANSACTION_COLUMNS: Final[dict[str, str]] = {
     "position": "bigint",
     "offset": "bigint",
@@ -94,7 +97,8 @@ TRANSACTION_COLUMNS: Final[dict[str, str]] = {
     "updated": "bigint",
     "transaction_version": "int",
 }
-"""The records of `__transaction_state`; `partitions` as `topic-partition`; all after the id is null in a tombstone."""
+"""One row per record of `__transaction_state`. `partitions` are strings `topic-partition`. In a tombstone all columns after
+`transactional_id` are null."""
 OFFSET_COLUMNS: Final[dict[str, str]] = {
     "position": "bigint",
     "offset": "bigint",
@@ -111,8 +115,9 @@ OFFSET_COLUMNS: Final[dict[str, str]] = {
     "producer_id": "bigint",
     "producer_epoch": "int",
 }
-"""The committed offsets in `__consumer_offsets`; null from `committed_offset` to `expire_timestamp` in a tombstone. `transactional`: within
-the transaction of `producer_id`, pending until that producer's next marker in the partition."""
+"""One row per committed offset in `__consumer_offsets`. In a tombstone the columns from `committed_offset` to `expire_timestamp` are
+null. `transactional`: the offset is part of a transaction of `producer_id` and is pending until that producer's next marker in the
+partition."""
 SNAPSHOT_COLUMNS: Final[dict[str, str]] = {
     "snapshot_offset": "bigint",
     "producer_id": "bigint",
@@ -125,8 +130,8 @@ SNAPSHOT_COLUMNS: Final[dict[str, str]] = {
     "current_txn_first_offset": "bigint",
     "error": "string",
 }
-"""The producers in each `.snapshot` file, as they were before `snapshot_offset`; one row with `error` for a file that does not check out,
-one with nothing but its offset for a file without producers."""
+"""One row per producer in each `.snapshot` file; the states are those before `snapshot_offset`. A file that fails its check has one row
+with `error`; a file without producers has one row with only `snapshot_offset`."""
 INDEX_COLUMNS: Final[dict[str, str]] = {
     "kind": "string",
     "entry": "int",
@@ -140,10 +145,15 @@ INDEX_COLUMNS: Final[dict[str, str]] = {
     "leader_epoch": "int",
     "error": "string",
 }
-"""The entries of each `.index` (`kind` index: `offset` is the last of the batch at `log_position`), `.timeindex` (timeindex: no record up
-to `offset` is later than `timestamp`), `.txnindex` (txnindex: an aborted transaction from `first_offset` to its marker at `offset`) and
-`leader-epoch-checkpoint` (`leader_epoch` begins at `offset`). `position` is the entry's in its file. One row with `error` for bytes that
-are no entry; zeros that preallocation leaves are none. A file without entries has one row whose `entry` is null."""
+"""One row per entry of an index file, by `kind`:
+- index (`.index`): `offset` is the last offset of the batch at `log_position`.
+- timeindex (`.timeindex`): no record up to `offset` has a later timestamp than `timestamp`.
+- txnindex (`.txnindex`): an aborted transaction from `first_offset` to its marker at `offset`.
+- leader-epoch-checkpoint: `leader_epoch` begins at `offset`.
+
+`position` is the entry's position in its file. Bytes that are not a valid entry have one row with `error`; zeros from preallocation have
+none. A file without entries has one row whose `entry` is null.
+"""
 LEVELS: Final[dict[str, dict[str, str]]] = {
     "batches": BATCH_COLUMNS,
     "records": RECORD_COLUMNS,
@@ -156,5 +166,5 @@ LEVELS: Final[dict[str, dict[str, str]]] = {
 
 
 def ddl(level: str) -> str:
-    """The schema of one level as Spark's DDL. Raises KeyError on an unknown level."""
+    """Return the schema of one level as Spark DDL. Raises KeyError on an unknown level."""
     return ", ".join(f"`{name}` {kind}" for name, kind in (SEGMENT_COLUMNS | LEVELS[level]).items())

@@ -1,6 +1,7 @@
-"""What transactions cost: bytes that no reader of committed data is given, how long transactions took, and how far they held readers up.
+"""The costs of transactions: aborted bytes, which no read_committed consumer receives, the transactions' durations, and how far they held
+back the last stable offset.
 
-Figures, not findings: a log can be expensive and right.
+These are figures, not findings: a log with expensive transactions can be correct.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ COST_SPANS: Final = f"""
         ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition
     WHERE t.data_batches > 0
 """
-"""What partitions say of their transactions; views `cost_sizes` and `cost_spans`."""
+"""The queries of the views `cost_sizes` (bytes per topic) and `cost_spans` (one row per transaction and partition)."""
 
 COSTS: Final = """
     WITH lengths AS (
@@ -65,9 +66,9 @@ COSTS: Final = """
 
 @dataclass(frozen=True, slots=True)
 class TopicCosts:
-    """One topic with transactions; each transaction counts once in each partition. `length_ms_*`: from the time of its first batch to that
-    of its marker (None: none was ended). `lag_records_*`: how many offsets the last stable offset was behind the log's end when it ended,
-    or is now, because of it."""
+    """The costs of one topic that has transactions; a transaction counts once in each of its partitions. `length_ms_*`: the time from a
+    transaction's first batch to its marker (None: none has ended). `lag_records_*`: how many offsets a transaction held the last stable
+    offset behind the log's end, when it ended or now if it is open."""
 
     topic: str
     size_bytes: int
@@ -84,5 +85,5 @@ class TopicCosts:
 
     @property
     def aborted_share(self) -> float:
-        """The part of the topic's bytes that was aborted, 0 to 1."""
+        """The aborted part of the topic's bytes, 0 to 1."""
         return self.aborted_bytes / self.size_bytes if self.size_bytes else 0.0

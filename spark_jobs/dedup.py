@@ -1,8 +1,10 @@
-"""`ottla dedup DIR... --to OUT`: what a log means, written once, to Parquet.
+"""`ottla dedup DIR... --to OUT`: writes the committed records of a log to Parquet, each of them once.
 
-Rules that hold here: a record is written when a reader of committed data can be given it, and once: the first of each (producer id, epoch,
-sequence), the sequence unrolled past its wrap; or, with a business key, the first of each key in its topic. Nothing is dropped without
-being counted: records read = written + aborted + open + duplicates, and what cannot be read is counted in batches. The log is only read.
+Invariants:
+- A record is written if a read_committed consumer can receive it, and only its first copy: the first of each (producer id, epoch,
+  sequence), with the sequence continued past its wrap; or, with a business key, the first of each key in its topic.
+- Every record is counted: records read = written + aborted + open + duplicates. Unreadable batches are counted as batches.
+- The log is only read.
 """
 
 from __future__ import annotations
@@ -42,7 +44,7 @@ OUTCOMES: Final = """
         FROM batches WHERE transactional
     ) WHERE NOT control
 """
-"""How the transaction of each transactional batch ended; null while it is open."""
+"""The outcome of the transaction of each transactional batch; null while it is open."""
 
 JUDGED: Final = """
     SELECT *,
@@ -71,9 +73,10 @@ BY_SEQUENCE: Final = {
         CAST(s.session AS STRING), ':', CAST(s.sequence + r.offset - r.base_offset AS STRING)) END""",
     "first": "0",
 }
-"""Offsets of one partition are in the order of their writing, so the lowest is the first."""
+"""The lowest offset is the first copy: the copies are in one partition, where offsets rise in the order of appending."""
 BY_KEY: Final = {"scope": "topic", "first": "r.timestamp"}
-"""A key's records may lie in several partitions: the earliest by its timestamp is the first."""
+"""The copy with the earliest timestamp is the first: the records of a key may be in several partitions, where offsets say nothing about
+their order."""
 
 COUNTS: Final = "SELECT topic, fate, count(*) AS records FROM judged GROUP BY topic, fate"
 UNREADABLE: Final = """
@@ -89,8 +92,8 @@ WRITTEN: Final = """
 
 @dataclass(slots=True)
 class TopicCount:
-    """Records of one topic: read, and what became of them. `unreadable`: damaged stretches and batches, and messages of the formats before
-    v2, whose records were not read."""
+    """The records of one topic by their fate. `unreadable`: damaged stretches and batches, and messages in the formats before v2, whose
+    records were not read."""
 
     topic: str
     read: int = 0
@@ -113,10 +116,10 @@ def dedup(
     producer_expiration_ms: int = PRODUCER_EXPIRATION_MS,
     wire: Wire | None = None,
 ) -> list[TopicCount]:
-    """Write the records of the log directories once, as Parquet files in the new directory `to`; the counts by topic.
+    """Write the records of the log directories once, as Parquet files in the new directory `to`, and return the counts by topic.
 
-    `key_field`, `wire`: as in `audit`. Raises FileExistsError where `to` is there, FileNotFoundError where there is no log or not all of it
-    can be opened, CannotJudge.
+    `key_field`, `wire`: see `audit.audit`. Raises FileExistsError if `to` exists, FileNotFoundError if there is no log or a directory has a
+    problem, and CannotJudge if the engine or a cluster fails.
     """
     if to.exists():
         raise FileExistsError(f"{to} is there already: give the name of a new directory")
@@ -161,7 +164,7 @@ def _count(engine: Engine) -> list[TopicCount]:
     return [counts[topic] for topic in sorted(counts)]
 
 
-def dedup_command(  # noqa: PLR0917 # Typer calls it by name; each is an option of the command line
+def dedup_command(  # noqa: PLR0917 # Typer passes the options by name; each parameter is an option of the command
     to: Annotated[Path, typer.Option(help="The new directory for the Parquet files.")],
     paths: Annotated[list[str] | None, typer.Argument(metavar="DIR...", help="Log directories of this broker or of Apache Kafka.")] = None,
     topic: Annotated[list[str] | None, typer.Option(help="Only this topic; may be repeated.")] = None,

@@ -1,8 +1,9 @@
-"""`ottla explain TOPIC-PARTITION@OFFSET DIR`: who wrote what stands there, in which transaction, and who can see it.
+"""`ottla explain TOPIC-PARTITION@OFFSET DIR`: explains which producer wrote a record, in which transaction, and which consumers can see it.
 
-Rules that hold here: everything is read from the log directory alone, as of the moment it is read; what the log cannot tell (a deleted
-head, no `__transaction_state` beside it) is said to be unknown, never guessed. The last stable offset is the first offset of the oldest
-transaction that has no marker (Kafka's `UnifiedLog.lastStableOffset`).
+Invariants:
+- Only the log directory is read, in its state at that moment. Facts that the log does not contain (a deleted head, a missing
+  `__transaction_state`) are reported as unknown, never guessed.
+- The last stable offset is the first offset of the oldest transaction without a marker (Kafka's `UnifiedLog.lastStableOffset`).
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ _TEXT_MAX: Final = 120
 
 
 class NotThere(Exception):
-    """There is nothing to explain; the text says why."""
+    """The log holds nothing at the offset; the text gives the reason."""
 
 
 @dataclass(slots=True)
 class Transaction:
-    """The transaction that a batch is part of. `ended` is its marker's offset; `state` the coordinator's last word on its producer."""
+    """The transaction of a batch. `ended`: its marker's offset; `state`: the coordinator's latest state of the transactional id."""
 
     first_offset: int
     outcome: str | None = None
@@ -68,8 +69,8 @@ class Transaction:
 
 @dataclass(slots=True)
 class Explanation:
-    """What is known of one offset. `sequence` is the record's own. `holding_back`: (producer id, first offset) of the transaction that the
-    last stable offset waits for."""
+    """The facts about one offset. `sequence`: the record's own sequence. `holding_back`: (producer id, first offset) of the oldest open
+    transaction, which determines the last stable offset."""
 
     topic: str
     partition: int
@@ -81,11 +82,11 @@ class Explanation:
     last_stable_offset: int | None = None
     holding_back: tuple[int, int] | None = None
     groups: dict[str, int] = field(default_factory=dict)
-    """Each group's committed offset for the partition."""
+    """Each group's committed offset in the partition."""
 
     @property
     def visible(self) -> tuple[bool, str]:
-        """Whether read_committed gives it, and why."""
+        """Whether a read_committed consumer receives the record, and the reason."""
         if self.batch["control"]:
             return False, "it is a marker: no consumer is given it"
         if self.batch["crc_ok"] is False:
@@ -105,7 +106,7 @@ class Explanation:
 
 
 def explain(place: str, path: str | Path) -> Explanation:
-    """What stands at `topic-partition@offset` in the log directory `path`. Raises NotThere, OSError."""
+    """Explain `topic-partition@offset` in the log directory `path`. Raises NotThere, OSError."""
     match = PLACE.fullmatch(place)
     if match is None:
         raise NotThere(f"{place!r} is no place in a log: it looks like orders-0@1234")
@@ -123,7 +124,7 @@ def explain(place: str, path: str | Path) -> Explanation:
 
 
 def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filters) -> Explanation:
-    """Walk over the partition's headers once: the batch, its transaction, and what is open at the end."""
+    """Scan the partition's batch headers once for the batch, its transaction, and the transactions still open at the end."""
     open_: dict[int, int] = {}
     found: Explanation | None = None
     first, last = None, -1
@@ -157,7 +158,7 @@ def _find(topic: str, partition: int, offset: int, path: str | Path, one: Filter
 
 
 def _end(found: Explanation, marker: dict[str, Any], began: int, *, here: bool) -> None:
-    """A marker behind what was found, or the marker that was asked for."""
+    """Set the outcome of a transaction: that of the explained batch, or that of the explained marker if `here`."""
     if here:
         found.transaction = Transaction(began, marker["marker"], marker["base_offset"])
     elif found.transaction is not None and found.transaction.ended is None and found.batch["producer_id"] == marker["producer_id"]:
@@ -178,7 +179,8 @@ def _ask_coordinator(found: Explanation, path: str | Path) -> None:
 
 
 def _groups(topic: str, partition: int, path: str | Path) -> dict[str, int]:
-    """The committed offsets for the partition. What a transaction commits counts once its marker is there."""
+    """Return each group's committed offset in the partition. An offset committed in a transaction counts only if the transaction
+    committed."""
     groups: dict[str, int] = {}
     columns = (
         "partition",
@@ -219,7 +221,7 @@ def _rows(level: str, path: str | Path, filters: Filters, columns: tuple[str, ..
 
 
 def lines(found: Explanation) -> Iterator[tuple[str, str]]:
-    """What is known, as (heading, text)."""
+    """Yield the facts as (heading, text)."""
     batch = found.batch
     count = f"{batch['record_count']} record{'' if batch['record_count'] == 1 else 's'}, {batch['size_bytes']} bytes"
     place = f"{batch['file']}:{batch['position']}"
@@ -265,7 +267,7 @@ def _time(timestamp: int) -> str:
         return "none"
     try:
         return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds")
-    except (ValueError, OverflowError, OSError):  # whoever sends microseconds comes far beyond the year 9999
+    except (ValueError, OverflowError, OSError):  # a client that sends microseconds produces dates after the year 9999
         return f"{timestamp} ms, which no calendar has"
 
 

@@ -1,8 +1,10 @@
-"""Directories and files on any file system: local paths, and URLs that pyarrow.fs opens (`s3://`, `hdfs://`, `gs://`, `file://`) or fsspec.
+"""Reads directories and files of any file system: local paths, and URLs for pyarrow.fs (`s3://`, `hdfs://`, `gs://`, `file://`) or fsspec.
 
-Rules that hold here: nothing is ever written. Credentials belong in the environment, where every file system's own client looks for
-them; what a URL says after `?` (`endpoint_override`, `region`, `scheme`) is passed on and is no part of a file's name. Reading fills the
-caller's buffer, so that a gigabyte is read in the memory of one window.
+Invariants:
+- Nothing is written.
+- Credentials come from the environment, where each file system's client looks for them. A URL's options after `?` (`endpoint_override`,
+  `region`, `scheme`) go to the client and are not part of file names.
+- Reads fill the caller's buffer, so a file of any size is read in the memory of one window.
 """
 
 from __future__ import annotations
@@ -20,31 +22,32 @@ from pyarrow import fs as arrow_fs
 
 SCHEME_END: Final = "://"
 CLUSTER: Final = "kafka://"
-"""What is read over the network, from brokers, and is no file system (see `wire`)."""
+"""The scheme of clusters, which are read from brokers over the network and are not file systems (see `wire`)."""
 
 
 NO_REGULAR_FILE: Final = "not a regular file"
 SMALL_FILE_BYTES: Final = 16 << 20
-"""The most that is read of a file as a whole: a checkpoint of 200,000 partitions, and their offsets."""
+"""Maximum size of a small file that is read whole: an offset checkpoint of 200,000 partitions."""
 SNAPSHOT_BYTES_MAX: Final = 256 << 20
-"""The same of a producer snapshot: 6,000,000 producers."""
+"""Maximum size of a producer snapshot that is read whole: 6,000,000 producers."""
 
 
 def absolute(path: str | Path) -> str:
-    """A local path from the root of the file system; a URL as it is."""
+    """Return a local path as an absolute path; a URL unchanged."""
     return str(path) if SCHEME_END in str(path) else str(Path(path).absolute())
 
 
 def is_cluster(path: object) -> bool:
-    """Whether a path names brokers."""
+    """Return whether a path names a cluster."""
     return str(path).startswith(CLUSTER)
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name in a directory. `path` is as `Place.open` takes it. A link that leads nowhere counts as a directory: listing it fails.
+    """An entry of a directory. `path` is an argument for `Place.open`. A broken symbolic link counts as a directory, so that listing it
+    fails and is reported.
 
-    `is_file` is false for a FIFO, a device or a socket, and for a link to one: reading it may block, or never end.
+    `is_file` is False for a FIFO, a device or a socket, and for links to them: reading them may block or never end.
     """
 
     name: str
@@ -56,39 +59,40 @@ class Entry:
 
 @dataclass(frozen=True)
 class Place:
-    """A directory on a file system: `url` is what the user gave, `path` its name without options, as findings show it."""
+    """A directory on a file system. `url` is the user's path or URL; `path` is the directory's name without options, as findings show
+    it."""
 
     url: str
     path: str
     _system: Any
     _prefix: str
-    """What a path has in front that the file system does not want."""
+    """The scheme that is part of paths here but not in the file system's own paths."""
 
     @property
     def is_local(self) -> bool:
-        """Whether files are this machine's, and small reads cost next to nothing."""
+        """Whether the files are on this machine, where small reads cost next to nothing."""
         return isinstance(self._system, arrow_fs.LocalFileSystem)
 
     @property
     def name(self) -> str:
-        """The last part of the path."""
+        """The last component of the path."""
         return self.path.rsplit("/", 1)[-1]
 
     @property
     def parent(self) -> str:
-        """The path of the directory that this one is in."""
+        """The path of the parent directory."""
         return self.path.rsplit("/", 1)[0] or "/"
 
     def is_dir(self, path: str) -> bool:
-        """Whether there is such a directory. Raises OSError."""
+        """Return whether the directory exists. Raises OSError."""
         return bool(self._system.get_file_info(self._inside(path)).type == arrow_fs.FileType.Directory)
 
     def is_file(self, path: str) -> bool:
-        """Whether there is such a file. Raises OSError."""
+        """Return whether the regular file exists. Raises OSError."""
         return bool(self._system.get_file_info(self._inside(path)).type == arrow_fs.FileType.File)
 
     def entries(self, path: str) -> list[Entry]:
-        """What is in a directory, by name. Raises OSError, FileNotFoundError where it is none."""
+        """Return the entries of a directory, sorted by name. Raises OSError; FileNotFoundError if it is not a directory."""
         found = [
             Entry(
                 each.base_name,
@@ -100,33 +104,33 @@ class Place:
             for each in self._system.get_file_info(arrow_fs.FileSelector(self._inside(path)))
             if each.type != arrow_fs.FileType.NotFound
         ]
-        if self.is_local:  # Arrow passes over links that lead nowhere
+        if self.is_local:  # Arrow omits broken symbolic links
             with os.scandir(path) as there:
                 lost = [each for each in there if each.is_symlink() and not Path(each).exists()]
             found += [Entry(each.name, each.path, True, 0, is_file=False) for each in lost]
         return sorted(found, key=lambda entry: entry.name)
 
     def readable(self, path: str) -> bool:
-        """Whether the file may be read; on other than local file systems that shows only in reading."""
+        """Return whether the process may read the file. Remote file systems report a lack of permission only when the file is read."""
         return not self.is_local or os.access(path, os.R_OK)
 
     def open(self, path: str) -> RandomAccess:
-        """Open a file for reading in any order. Raises OSError, also for what is no regular file."""
+        """Open a file for random access. Raises OSError, also if it is not a regular file."""
         if not self.is_local:
             return RandomAccess(self._system.open_input_file(self._inside(path)))
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without O_NONBLOCK a FIFO waits for its writer
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # without O_NONBLOCK the open blocks on a FIFO without a writer
         if not stat.S_ISREG(os.fstat(opened).st_mode):
             os.close(opened)
             raise OSError(errno.EINVAL, NO_REGULAR_FILE, path)
         return RandomAccess(os.fdopen(opened, "rb"))
 
     def read(self, path: str, most_bytes: int = SMALL_FILE_BYTES) -> bytes:
-        """Read a small file. Raises OSError, also where it has more than `most_bytes`."""
+        """Read a small file. Raises OSError, also if it has more than `most_bytes`."""
         with self.open(path) as file:
             try:
                 content = file.read_at(0, most_bytes + 1)
             except OSError as e:
-                raise OSError(e.errno, e.strerror or str(e), path) from e  # which file it was, reading does not say
+                raise OSError(e.errno, e.strerror or str(e), path) from e  # add the file's name, which a read error lacks
         if len(content) > most_bytes:
             raise OSError(errno.EFBIG, f"larger than {most_bytes >> 20} MiB", path)
         return content
@@ -136,7 +140,7 @@ class Place:
 
 
 class RandomAccess:
-    """One open file."""
+    """An open file with random access."""
 
     def __init__(self, file: Any) -> None:
         self._file = file
@@ -148,13 +152,13 @@ class RandomAccess:
         self._file.close()
 
     def read_at(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file. Raises OSError."""
+        """Return up to `size` bytes; fewer only at the end of the file. Raises OSError."""
         self._file.seek(position)
-        content: bytes | None = self._file.read(size)  # None: a file of /proc that would block
+        content: bytes | None = self._file.read(size)  # None: a file in /proc that would block
         return content or b""
 
     def read_into(self, position: int, room: memoryview) -> int:
-        """Fill `room`; how many bytes there were. Raises OSError."""
+        """Fill `room` and return the number of bytes read; fewer only at the end of the file. Raises OSError."""
         self._file.seek(position)
         done = 0
         while done < len(room):
@@ -167,7 +171,7 @@ class RandomAccess:
 
 @lru_cache(maxsize=64)
 def place(url: str) -> Place:
-    """The directory that a path or URL names. Raises ValueError on a URL whose file system is not known, OSError when it is refused."""
+    """Return the directory of a path or URL. Raises ValueError on a URL with an unknown file system, OSError when access is refused."""
     if SCHEME_END not in url:
         path = url.rstrip("/") or "/"
         return Place(url, path, arrow_fs.LocalFileSystem(), "")
@@ -184,7 +188,7 @@ def place(url: str) -> Place:
 
 def _through_fsspec(url: str) -> tuple[Any, str]:
     try:
-        from fsspec.core import url_to_fs  # noqa: PLC0415 # only where it is needed
+        from fsspec.core import url_to_fs  # noqa: PLC0415 # only for URLs that pyarrow cannot open
     except ModuleNotFoundError as e:
         raise ValueError(f"pyarrow has no file system for {url}, and fsspec is not installed") from e
     try:

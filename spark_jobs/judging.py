@@ -1,6 +1,8 @@
-"""One run of the audit: asks the question of this process's engine or of Spark, and fills in the verdicts with the answers.
+"""One run of the audit: sends the question to this process's engine or to Spark, and fills the verdicts with the answers.
 
-Rules that hold here: all directories are judged in the same queries, each by itself. Counts are exact; only samples are collected.
+Invariants:
+- All directories are judged in the same queries, each independently of the others.
+- Counts are exact; only samples of findings are collected.
 """
 
 from __future__ import annotations
@@ -26,23 +28,24 @@ from ottla.spark_jobs.wire.sources import came_over_the_wire
 
 TOPIC_ID: Final = re.compile(r"^topic_id: *(\S+)$", re.MULTILINE)
 ONLY_IN_FILES: Final = frozenset({"indexes", "snapshots", "log_ends"})
-"""Views of what brokers do not give over the wire."""
+"""Views whose rules cannot judge logs fetched over the wire: brokers do not serve these files."""
 
 
 @dataclass(frozen=True, slots=True)
 class BusinessKey:
-    """Where the application's own key of a record is: `place` is one of views.KEYS, `name` the field or header in it."""
+    """The place of a record's business key: `place` is one of views.KEYS, `name` the field or header there."""
 
     place: str
     name: str = ""
 
     def __str__(self) -> str:
-        """As it was given."""
+        """Return the key as it is written on the command line."""
         return {"key": "key:", "header": f"header:{self.name}"}.get(self.place, self.name)
 
     @classmethod
     def parse(cls, field: str) -> BusinessKey:
-        """`order.id` (a field of the JSON value; `$...`, a path to it), `header:NAME`, or `key:` (the record's key). Raises CannotJudge."""
+        """Parse `order.id` (a field of the JSON value; `$...` is a JSON path), `header:NAME`, or `key:` (the record's key). Raises
+        CannotJudge."""
         if field == "key:":
             return cls("key")
         if field.startswith("header:"):
@@ -53,22 +56,22 @@ class BusinessKey:
 
 
 class Judge(Protocol):
-    """The interface of whatever runs the steps: this process or Spark."""
+    """The interface of the classes that run the steps in this process or on Spark."""
 
     @property
     def name(self) -> str:
-        """`duckdb` or `spark`, as the verdict says it."""
+        """The engine's name in the verdict: `duckdb` or `spark`."""
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """The answers of all tasks of both steps (see `steps`), in any order. Raises OSError."""
+        """Return the answers of all tasks of both steps (see `steps`), in any order. Raises OSError."""
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """The rows of `pictures.material`, after `judge`."""
+        """Return the rows of `pictures.material`. Call it after `judge`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run. `logs`: the listings of all topics, which the run reads."""
+    """One run. `logs`: the listings with all topics; `question.topics` limits what is judged."""
 
     judge: Judge
     logs: Sequence[LogDirectory]
@@ -76,11 +79,11 @@ class Job:
     key: BusinessKey | None
     verdicts: dict[str, DirectoryVerdict]
     pictures: dict[str, Pictures] | None = None
-    """Filled in where it is there: what a page about the verdict draws."""
+    """The material for the HTML report's pictures, filled in by `run`; None if no pictures are drawn."""
 
 
 def run(job: Job) -> None:
-    """Judge. The verdicts are complete afterwards."""
+    """Judge all logs and complete the verdicts."""
     logs = [LogDirectory(each.path, each.segments, each.side_files, high_watermarks=each.high_watermarks) for each in job.logs]
     logs = [each for each in logs if job.verdicts[each.path].segments]
     question = replace(
@@ -106,7 +109,7 @@ def run(job: Job) -> None:
 
 
 def together(answers: Iterable[Answer]) -> Mapping[str, list[Row]]:
-    """Join the rows of all answers."""
+    """Join the rows of all answers, by name."""
     found: dict[str, list[Row]] = defaultdict(list)
     for answer in answers:
         for what, rows in answer.items():
@@ -120,7 +123,8 @@ def _whole_states(logs: Sequence[LogDirectory]) -> list[str]:
 
 
 def _namesakes(job: Job, found: Sequence[LogDirectory]) -> list[tuple[str, int]]:
-    """The partitions that are not all of one topic: a broker that was away while a topic was deleted and made anew has the old one's."""
+    """Return the partitions whose directories hold different topics of the same name, by the topic ids in `partition.metadata`. A broker
+    that was offline while a topic was deleted and recreated still has the old topic's partitions."""
     ids: dict[tuple[str, int], set[str]] = defaultdict(set)
     for logs in found:
         directories = {(s.topic, s.partition): s.path.rpartition("/")[0] for s in logs.of_topics(job.question.topics).segments}
@@ -149,7 +153,7 @@ def _count(job: Job, answers: Mapping[str, list[Row]]) -> None:
 
 
 def _miss_key(job: Job, rows: Sequence[Row]) -> None:
-    """A misspelt key, which no record has, must not be called clean."""
+    """Mark the rule as not judged if no record has the key: a misspelt --key-field must not give a clean verdict."""
     if any(row["records"] for row in rows) and not any(row["keyed"] for row in rows):
         for verdict in job.verdicts.values():
             verdict.rules["business-key"].judged = False
@@ -157,7 +161,7 @@ def _miss_key(job: Job, rows: Sequence[Row]) -> None:
 
 
 def _add_findings(job: Job, rows: Iterable[Row]) -> None:
-    """Merge the tasks' samples, and add up their counts."""
+    """Merge the samples of all tasks, and add up their counts."""
     of_kind: dict[tuple[str, str, str], list[Row]] = defaultdict(list)
     for row in rows:
         of_kind[row["log_dir"], row["rule"], row["severity"]].append(row)
@@ -175,7 +179,7 @@ def _add_findings(job: Job, rows: Iterable[Row]) -> None:
 
 
 def _order(row: Row) -> tuple[Any, ...]:
-    """The order of findings in the queries: null first."""
+    """Return a sort key that orders findings as the queries do: nulls first."""
     values = [row[name] for name in ("topic", "partition", "file", "position", "offset", "kind", "evidence")]
     return tuple((value is not None, value) for value in values)
 

@@ -1,4 +1,4 @@
-"""What is found of partition logs, wherever they are: their segments, the files beside them, and what is wrong with the place."""
+"""The result of listing partition logs, in any place: segments, side files, and problems."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Final
 TRANSACTION_STATE: Final = "__transaction_state"
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 COMPACTED_BY_DESIGN: Final = frozenset({CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state"})
-"""Internal topics whose cleanup.policy is always `compact`: holes in them are legal even where no cleaner checkpoint came along."""
+"""Internal topics whose cleanup.policy is always `compact`: their holes are legal even if the cleaner's checkpoint is missing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFile:
-    """One file of one partition, and what the directory says about that partition.
+    """One file of one partition, with facts about the partition from the data directory.
 
-    `log_dir` is the path or URL as the caller gave it; offsets and sizes are in records and bytes. `cleaned_to` is the cleaner's first
-    dirty offset: below it compaction may have removed records (0: never compacted; 2^63-1: compacted, nobody knows how far).
+    `log_dir` is the caller's path or URL. Offsets count records, sizes count bytes. `cleaned_to` is the cleaner's first dirty offset: below
+    it compaction may have removed records (0: never compacted; 2^63-1: compacted up to an unknown offset).
     """
 
     log_dir: str
@@ -34,8 +34,8 @@ class LogFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment(LogFile):
-    """One `.log` file. `next_base_offset`: where the next segment begins, None for the last one. `index_bytes`: the size of its `.index`,
-    -1 where it has none."""
+    """One `.log` file. `next_base_offset`: the base offset of the next segment, None for the last segment. `index_bytes`: the size of
+    its `.index`, -1 if it has none."""
 
     is_last: bool
     next_base_offset: int | None
@@ -44,8 +44,8 @@ class Segment(LogFile):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideFile(LogFile):
-    """A file beside a segment: `kind` is `index`, `timeindex`, `txnindex`, `snapshot` or `leader-epoch-checkpoint` (its `base_offset` is
-    the first segment's). `segment_bytes`: the size of the segment of the same base offset, -1 where there is none."""
+    """A file beside a segment. `kind` is `index`, `timeindex`, `txnindex`, `snapshot` or `leader-epoch-checkpoint`, whose `base_offset`
+    is that of the first segment. `segment_bytes`: the size of the segment with the same base offset, -1 if there is none."""
 
     kind: str
     segment_bytes: int = -1
@@ -53,8 +53,7 @@ class SideFile(LogFile):
 
 @dataclass(slots=True)
 class LogDirectory:
-    """What was found under one path. `problems` keep the verdict from being complete (unreadable); `notes` do not (passed over on
-    purpose)."""
+    """The listing of one path. `problems` (unreadable files) make the verdict incomplete; `notes` (files skipped on purpose) do not."""
 
     path: str
     segments: list[Segment] = field(default_factory=list)
@@ -62,15 +61,15 @@ class LogDirectory:
     notes: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     high_watermarks: dict[tuple[str, int], int] = field(default_factory=dict)
-    """What the broker last noted as replicated to all, per topic and partition."""
+    """The broker's checkpointed high watermarks (`replication-offset-checkpoint`), by topic and partition."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes in all segments together."""
+        """The size of all segments in bytes."""
         return sum(segment.size_bytes for segment in self.segments)
 
     def of_topics(self, topics: Collection[str]) -> LogDirectory:
-        """The same of some topics (empty: all). None of them here is a problem."""
+        """Return the listing of these topics only (empty: all). If the directory has none of them, the result has a problem."""
         if not topics:
             return self
         segments = [segment for segment in self.segments if segment.topic in topics]
@@ -80,7 +79,7 @@ class LogDirectory:
 
 
 def no_logs(path: str, topics: Collection[str]) -> str:
-    """The problem of a directory in which nothing was found."""
+    """Return the problem of a directory in which no logs were found."""
     if topics:
         return f"{path}: no partition of {', '.join(sorted(topics))} here"
     below = sorted(each.parent.name for each in Path(path).glob("*/meta.properties"))

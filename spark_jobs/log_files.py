@@ -1,7 +1,9 @@
-"""Finds partition logs, their segments and the files beside them in a directory of this broker's or of Apache Kafka's.
+"""Finds partition logs, their segments and their side files in a data directory of Ottla or of Apache Kafka.
 
-Rules that hold here: nothing is opened but Kafka's two small text checkpoints; nothing is ever written; whatever is passed over is named
-in a note, so that "clean" never means "not looked at". Layout and names: Kafka's `LogDirs`, `UnifiedLog` and `LocalLog`.
+Invariants:
+- Only Kafka's small text checkpoints are opened, and nothing is written.
+- Everything that is skipped is named in a note, so that a clean verdict never covers files that were not judged.
+- Layout and names follow Kafka's `LogDirs`, `UnifiedLog` and `LocalLog`.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ PARTITION_DIR: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>0|[
 RENAMED_DIR: Final = re.compile(r".+-(delete|future|stray)")
 SEGMENT_FILE: Final = re.compile(r"\d{20}\.log", re.ASCII)
 SWAP_FILE: Final = re.compile(r"\d{20}\.log\.swap", re.ASCII)
-"""What the cleaner made, on its way to take the place of segments (Kafka's `LocalLog.replaceSegments`)."""
+"""A cleaned segment that the log cleaner is about to rename to replace segments (Kafka's `LocalLog.replaceSegments`)."""
 SIDE_FILE: Final = re.compile(r"(?P<offset>\d{20})\.(?P<kind>index|timeindex|txnindex|snapshot)", re.ASCII)
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 CLEAN_SHUTDOWN: Final = ".kafka_cleanshutdown"
@@ -28,20 +30,20 @@ LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT: Final = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 SIZES_MAX: Final = {LEADER_EPOCHS: SMALL_FILE_BYTES, "snapshot": SNAPSHOT_BYTES_MAX}
-"""What is read as a whole."""
+"""The maximum size of side files that are read in one piece."""
 SWAPPING: Final = "the cleaner was putting it in place of other segments; start the broker, which ends that, and judge it again"
 PARTITION_MAX: Final = 2**31 - 1
 OFFSET_MAX: Final = 2**63 - 1
 NO_OFFSET: Final = "no log has this offset"
 LISTINGS_AT_ONCE: Final = 16
-"""Directories listed at a time where each listing is a round trip."""
+"""The number of concurrent directory listings on remote file systems, where each listing is a round trip."""
 
 
 def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirectory:
-    """All segments under `path`: a broker's data directory, or one partition's directory; a path or a URL (see `filesystem`). `topics`:
-    only these (empty: all).
+    """List all segments under `path`: a broker's data directory or one partition's directory, as a path or a URL (see `filesystem`).
+    `topics`: only these (empty: all).
 
-    Raises nothing for what it finds: a missing or unreadable directory is a problem in the answer.
+    The function raises no errors for the directory's state: a missing or unreadable directory is a problem in the result.
     """
     found = LogDirectory(str(path))
     try:
@@ -81,7 +83,7 @@ def find_file_logs(path: str | Path, topics: Collection[str] = ()) -> LogDirecto
 
 @dataclass(frozen=True, slots=True)
 class _Facts:
-    """What the files of the whole directory say."""
+    """The contents of the files that describe the whole data directory."""
 
     starts: dict[tuple[str, int], int]
     cleaned: dict[tuple[str, int], int]
@@ -126,7 +128,7 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
     unread += [f"{entry.path}: not readable" for entry in logs if entry.is_file and not where.readable(entry.path)]
     unread += [f"{entry.path}: {SWAPPING}" for entry in entries if SWAP_FILE.fullmatch(entry.name)]
     if unread:
-        # What is not read may be what a rule would miss: a gap, or an open transaction, that there is not.
+        # If only a part of the segments were read, a rule could report a gap or an open transaction that does not exist.
         found.problems += [f"{reason}; {name[0]}-{name[1]} is not judged" for reason in unread]
         return
     if not logs:
@@ -149,7 +151,7 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
             is_last=last,
             next_base_offset=None if last else bases[i + 1],
             index_bytes=sizes.get(f"{entry.name[:20]}.index", -1),
-            **common,  # type: ignore[arg-type]  # a dict of the fields that all files of a partition share
+            **common,  # type: ignore[arg-type] # a dict of the fields that all files of a partition share
         )
         found.segments.append(segment)
     for entry in entries:
@@ -174,17 +176,17 @@ def _add_partition(found: LogDirectory, where: Place, name: tuple[str, int], ent
                     size_bytes=entry.size_bytes,
                     kind=kind,
                     segment_bytes=sizes.get(f"{entry.name[:20]}.log", -1),
-                    **common,  # type: ignore[arg-type]  # as above
+                    **common,  # type: ignore[arg-type] # a dict of the fields that all files of a partition share
                 )
             )
 
 
 def _read_checkpoint(where: Place, path: str, found: LogDirectory) -> dict[tuple[str, int], int]:
-    """Kafka's offset checkpoint: `0`, a count, then `<topic> <partition> <offset>` a line. A missing file says nothing; a damaged one is
-    a note."""
+    """Read one of Kafka's offset checkpoints: `0` (the version), a line with the count, then `<topic> <partition> <offset>` lines. A
+    missing file gives an empty dict; a damaged one also adds a note."""
     try:
         lines = where.read(path).decode("utf-8").splitlines()
-        if not lines:  # Kafka makes the file before it has anything to write
+        if not lines:  # Kafka creates the file before it has anything to write
             return {}
         rows = [line.split() for line in lines[2:] if line]
         if lines[0] != "0" or len(rows) != int(lines[1]):

@@ -1,4 +1,4 @@
-"""Logs wherever they are: in files, on brokers, or as they were listed before. Nobody above asks which."""
+"""Reads logs in any place: from files, from brokers, or from an earlier listing. Callers do not need to distinguish them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ P = TypeVar("P", str, str | Path, str | Path | Address | LogDirectory)
 
 
 def find_logs(path: str | Path | Address | LogDirectory, topics: Collection[str] = ()) -> LogDirectory:
-    """All segments at `path`: of a directory (see `log_files`), of a cluster where it is `kafka://…` (see `wire`), or what was listed
-    before where it is `pinned:…` (see `pins`), or itself what was found before. `topics`: only these (empty: all).
+    """List all segments at `path`: a directory (see `log_files`), a cluster `kafka://…` (see `wire`), an earlier listing `pinned:…` (see
+    `pins`), or a `LogDirectory`. `topics`: only these (empty: all).
 
-    Raises nothing for what it finds: a missing directory, or a broker that does not answer, is a problem in the answer.
+    The function raises no errors for the state of the logs: a missing directory or an unreachable broker is a problem in the result.
     """
     if isinstance(path, LogDirectory):
         return path.of_topics(topics)
     if isinstance(path, Address) or is_cluster(path):
-        from ottla.spark_jobs.wire.find import find_wire_logs  # noqa: PLC0415 # only where brokers are read
+        from ottla.spark_jobs.wire.find import find_wire_logs  # noqa: PLC0415 # only if logs are read from brokers
 
         return find_wire_logs(path if isinstance(path, Address) else str(path), topics)
     if str(path).startswith(PINNED):
@@ -34,16 +34,17 @@ def find_logs(path: str | Path | Address | LogDirectory, topics: Collection[str]
 
 
 def one_or_more(given: P | Sequence[P]) -> list[P]:
-    """A path or a topic may stand without a list: as one, its letters would be taken for paths."""
+    """Return a list of paths or topics from one or several. A string would otherwise be iterated by its letters."""
     return [given] if isinstance(given, (str, Path, Address, LogDirectory)) else list(given)
 
 
 def read_runs(part: Part, *, bodies: bool = True) -> Iterator[Run | Stop]:
-    """The part in the order of its log. `bodies`: batches whole, not only their headers; a broker gives them whole in any case.
+    """Yield the part in log order. `bodies`: read batches whole, not only their headers; a broker always sends them whole.
 
-    Raises OSError when the file cannot be read, WireError when the broker cannot."""
+    Raises OSError when the file cannot be read, WireError when the broker fails.
+    """
     if is_cluster(part.segment.log_dir):
-        from ottla.spark_jobs.wire.runs import wire_runs  # noqa: PLC0415 # as above
+        from ottla.spark_jobs.wire.runs import wire_runs  # noqa: PLC0415 # only if logs are read from brokers
 
         return wire_runs(part.segment)
     return file_runs(part, bodies=bodies)

@@ -1,8 +1,10 @@
-"""A data directory as it is at one moment, for all queries of one run, whatever a broker writes meanwhile.
+"""Pins a data directory's state at one moment, for all queries of a run, while a broker may keep writing.
 
-Rules that hold here: a broker appends while its directory is listed, and a transaction whose data was listed before its marker came, in
-another partition than the marker that was seen, would look torn. So the directory is listed again until two listings say the same: as logs
-only grow, all sizes were those at the moment between the two. A directory that never rests is read as it was listed last, with a note.
+Invariants:
+- A broker appends while its directory is being listed. If a listing saw a transaction's marker in one partition, but listed another
+  partition before its marker was appended, the transaction would look torn. Therefore the directory is listed until two listings in a row
+  are equal: logs only grow, so all sizes are those of a moment between the two listings.
+- A directory that never stops changing is read as it was listed last, with a note in the verdict.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from ottla.spark_jobs.log_directory import LogDirectory, Segment, SideFile
 from ottla.spark_jobs.log_files import find_file_logs
 
 PINNED: Final = "pinned:"
-"""In front of the file that says what to read."""
+"""A prefix that marks a path as the file of a pinned listing."""
 LISTINGS_MAX: Final = 20
 RESTLESS: Final = (
     "written to all the time while it was listed: its partitions are not from the same moment, and a transaction that ended then may seem "
@@ -27,7 +29,7 @@ RESTLESS: Final = (
 
 
 def pin(path: str, file: Path) -> str:
-    """The path under which the directory is read as it is now; `file` is written for it."""
+    """List the directory, write the listing to `file`, and return the path under which the pinned state is read."""
     found = at_one_moment(lambda: find_file_logs(path)) if _is_local(path) else find_file_logs(path)
     content = asdict(found) | {"high_watermarks": [[*at, offset] for at, offset in found.high_watermarks.items()]}
     file.write_text(json.dumps(content), encoding="utf-8")
@@ -35,7 +37,7 @@ def pin(path: str, file: Path) -> str:
 
 
 def at_one_moment(listing: Callable[[], LogDirectory]) -> LogDirectory:
-    """What two listings in a row agree about."""
+    """Repeat the listing until two in a row are equal, and return it."""
     before = listing()
     for _ in range(LISTINGS_MAX):
         found = listing()
@@ -47,7 +49,7 @@ def at_one_moment(listing: Callable[[], LogDirectory]) -> LogDirectory:
 
 
 def pinned(path: str, topics: Collection[str] = ()) -> LogDirectory:
-    """What `pin` wrote, of some topics (empty: all)."""
+    """Read a listing that `pin` wrote, with only these topics (empty: all)."""
     said = json.loads(Path(path.removeprefix(PINNED)).read_text(encoding="utf-8"))
     found = LogDirectory(said["path"], notes=said["notes"], problems=said["problems"])
     found.segments = [Segment(**each) for each in said["segments"]]

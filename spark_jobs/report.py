@@ -1,4 +1,4 @@
-"""The verdict as tables for a terminal."""
+"""Prints the verdict as tables for a terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, RuleResult, Verd
 
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar on standard error while the audit runs; nothing where that is no terminal."""
+    """Show a progress bar on standard error while the audit runs, if standard error is a terminal."""
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
@@ -31,13 +31,13 @@ def progress() -> Iterator[Callable[[str, int, int], None]]:
 
 class _Terminal(Console):
     def on_broken_pipe(self) -> None:
-        """Whoever reads has seen enough. The verdict, and with it the exit code, stays what it is."""
+        """Ignore that the reader closed the pipe (`ottla audit | head`): the exit code must stay that of the verdict."""
         with suppress(SystemExit):
             super().on_broken_pipe()
 
 
 def show(verdict: Verdict, samples: int, console: Console | None = None) -> None:
-    """Print counts, one row a rule, the first findings, and what was passed over."""
+    """Print counts, one row per rule, the first findings, notes and problems, and the headline."""
     out = console or _Terminal()
     names = _names(verdict.directories)
     if any(result.judged for directory in verdict.directories for result in directory.rules.values()):
@@ -58,11 +58,11 @@ def show(verdict: Verdict, samples: int, console: Console | None = None) -> None
 
 
 def summary(verdict: Verdict, names: list[str] | None = None) -> Table:
-    """Counts, then one row a rule; a column each directory."""
+    """Return a table of counts, followed by one row per rule; one column per directory."""
     table = Table(title="Audit", title_justify="left", header_style="bold")
     table.add_column("")
     for name in names or _names(verdict.directories):
-        table.add_column(Text(name), justify="right")  # a path may hold what Rich takes for markup
+        table.add_column(Text(name), justify="right")  # a Text, because Rich would interpret brackets in a path as markup
     directories = verdict.directories
     for title, counts in (
         ("Topics", [d.topics for d in directories]),
@@ -102,7 +102,7 @@ def _costs(title: str, costs: list[TopicCosts]) -> Table:
 
 
 def _names(directories: list[DirectoryVerdict]) -> list[str]:
-    """Last path components where those tell the directories apart, else whole paths."""
+    """Return the last components of the directories' paths if they are unique, and the whole paths otherwise."""
     short = [Path(directory.path).name for directory in directories]
     return short if len(set(short)) == len(short) else [directory.path for directory in directories]
 
@@ -119,8 +119,8 @@ def _cell(result: RuleResult, rule: Rule) -> Text:
 
 
 def _findings(title: str, findings: list[Finding], path: str) -> Group:
-    """What is where, and the bytes and numbers that prove it; behind each rule's findings, what to do. A table's columns would be too
-    narrow."""
+    """Return the place, kind and evidence of each finding, and the rule's advice after its last finding. Lines are used because a
+    table's columns would be too narrow."""
     lines: list[RenderableType] = [Text(title, style="bold")]
     advice = {rule.name: rule.advice for rule in RULES}
     for finding, following in zip(findings, [*findings[1:], None], strict=True):

@@ -1,9 +1,11 @@
-"""Reads a part of a segment file in runs of batches, and goes on behind damage.
+"""Reads a part of a segment file as runs of batches, and continues after damage.
 
-Rules that hold here: at most one window of the file, or one batch if that is larger, is in memory; the file is read up to the size it had
-when it was listed, so a broker may write on meanwhile. Damage never ends the reading: the bytes up to the next batch whose CRC is right
-are reported as one `Stop`, and what follows is read like the rest. A part that begins at a batch gives what reading from the start of the
-file would have given there. Splitting into batches follows Kafka's `ByteBufferLogInputStream`.
+Invariants:
+- At most one window of the file is in memory, or one batch if it is larger.
+- The file is read up to its size when it was listed, so a broker may append meanwhile.
+- Damage never ends the reading: the bytes up to the next batch with a correct CRC are reported as one `Stop`, and reading continues there.
+- A part that begins at a batch gives the same items as reading from the start of the file would give from there on.
+- Bytes are split into batches like in Kafka's `ByteBufferLogInputStream`.
 """
 
 from __future__ import annotations
@@ -23,24 +25,26 @@ from ottla.spark_jobs.filesystem import place
 from ottla.spark_jobs.log_directory import Segment
 
 WINDOW_BYTES: Final = 4 << 20
-"""Read at a time: small enough to stay in the processor's cache, large enough for an object store's round trips."""
+"""Bytes per read: small enough for the processor's cache, large enough to amortise an object store's round trips."""
 BATCH_BYTES_MAX: Final = 256 << 20
-"""A longer batch is not opened: far above any message.max.bytes, and the most that a damaged length can make this reader hold."""
+"""Maximum size of a batch that is read. It is far above any message.max.bytes, and bounds the memory that a damaged length field can
+claim."""
 RECORDS_MAX: Final = 1_000_000
-"""What a compressed batch holds at most, as in a broker: 9,000,000 empty records compress to a few kilobytes, and take 25 s to judge."""
+"""Maximum record count of a compressed batch, the same as in the broker: 9,000,000 empty records compress to a few kilobytes and take
+25 s to judge."""
 ROWS_MAX: Final = 1 << 16
 SEARCH_BYTES: Final = 256 << 20
 SEARCH_TIMES: Final = 64
-"""How many bytes are checksummed in search of batches behind damage: twice what random bytes need. Bytes that were made for it, a header
-in every 61 of them, each of a batch up to the end, would keep the search of a segment busy for days."""
+"""The budget of bytes that the search for the next batch after damage may checksum: twice the amount that random bytes need. Without it,
+crafted bytes (a header every 61 bytes, each claiming a batch up to the file's end) would keep the search of one segment busy for days."""
 JUMP_BYTES: Final = 1 << 20
-"""Where batches are longer than this and only headers are wanted, the bytes between are not read. Shorter ones are read over faster than
-they are jumped over."""
+"""If batches are longer than this on average and only headers are wanted, the reader skips the bytes between the headers. For shorter
+batches sequential reads are faster."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Bytes of a segment, from a batch's first byte to a batch's first byte or the end of the file."""
+    """A byte range of a segment that begins at a batch and ends at a batch or at the end of the file."""
 
     segment: Segment
     start: int
@@ -48,15 +52,15 @@ class Part:
 
     @property
     def ends_log(self) -> bool:
-        """Whether nothing of the partition follows."""
+        """Whether this part is the end of the partition's log."""
         return self.segment.is_last and self.end == self.segment.size_bytes
 
 
 def open_records(batch: memoryview, header: BatchHeader) -> Buffer:
-    """Return the uncompressed records of a batch whose CRC is right.
+    """Return the uncompressed records of a batch with a correct CRC.
 
-    Raises RecordsError; BatchTooLarge for a batch that no broker takes: one that decompresses to more than 64 MiB, or holds more than
-    RECORDS_MAX compressed records.
+    Raises RecordsError; raises BatchTooLarge for a batch that no broker accepts: one that decompresses to more than 64 MiB, or has more
+    than RECORDS_MAX compressed records.
     """
     if header.codec is not Codec.NONE and header.record_count > RECORDS_MAX:
         raise BatchTooLarge(f"{header.codec.name.lower()}: {header.record_count} records, more than {RECORDS_MAX}")
@@ -64,8 +68,8 @@ def open_records(batch: memoryview, header: BatchHeader) -> Buffer:
 
 
 class Run(NamedTuple):
-    """Batches that lie one behind the other. `data`, whose first byte lies at `position` of the file, holds them whole or only their
-    headers, as asked for; it is valid until the next run is asked for. Positions in `headers` count from it."""
+    """Adjacent batches. `data` holds them whole or only their headers, depending on `bodies`; its first byte is at `position` in the
+    file. It is valid until the next run is requested. Positions in `headers` are relative to it."""
 
     position: int
     data: memoryview
@@ -73,18 +77,18 @@ class Run(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many batches."""
+        """The number of batches."""
         return len(self.headers.positions)
 
     def batch(self, row: int) -> memoryview:
-        """The bytes of one batch."""
+        """Return the bytes of one batch."""
         at = self.headers.positions[row]
         return self.data[at : at + self.headers.batch_lengths[row] + LOG_OVERHEAD]
 
 
 class Stop(NamedTuple):
-    """Bytes that are no batch. `torn`: they end the partition's last segment, as a write that was cut short (or a preallocated file)
-    leaves them, or are there no more because retention took them (`size_bytes` 0)."""
+    """Bytes that are not a batch. `torn`: they are the end of the partition's last segment, as an interrupted write or preallocation
+    leaves it; or retention deleted the segment (`size_bytes` is 0)."""
 
     position: int
     size_bytes: int
@@ -93,12 +97,12 @@ class Stop(NamedTuple):
 
 
 def whole(segment: Segment) -> Part:
-    """All of a segment."""
+    """Return the part that is the whole segment."""
     return Part(segment, 0, segment.size_bytes)
 
 
 def crc_matches(run: Run, rows: Iterable[int]) -> list[bool]:
-    """Whether batches of a run that holds them whole have the checksum that their header states."""
+    """Return for each row whether the batch's bytes have the checksum in its header. The run must hold batches whole."""
     data, head = run.data, run.headers
     positions, lengths, crcs, magics = head.positions, head.batch_lengths, head.crcs, head.magics
     return [
@@ -110,12 +114,12 @@ def crc_matches(run: Run, rows: Iterable[int]) -> list[bool]:
 
 
 def _message_crc(message: memoryview | bytes) -> int:
-    """The CRC-32 of a message of the formats before v2: from its magic to its end (Kafka: LegacyRecord.computeChecksum)."""
+    """Compute the CRC-32 of a message in the formats before v2: from its magic to its end (Kafka's LegacyRecord.computeChecksum)."""
     return zlib.crc32(message[MAGIC_END - 1 :])
 
 
 def file_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYTES) -> Iterator[Run | Stop]:
-    """The part in file order. `bodies`: batches whole, not only their headers. Raises OSError when the file cannot be read."""
+    """Yield the part in file order. `bodies`: read batches whole, not only their headers. Raises OSError when the file cannot be read."""
     try:
         opened = place(part.segment.log_dir).open(part.segment.path)
     except FileNotFoundError:
@@ -126,13 +130,13 @@ def file_runs(part: Part, *, bodies: bool = True, window_bytes: int = WINDOW_BYT
 
 
 def runs_of(data: memoryview, segment: Segment) -> Iterator[Run | Stop]:
-    """The same over bytes in memory, which do not end the log; batches whole."""
+    """Yield runs of whole batches from bytes in memory, which do not end the log."""
     part = Part(replace(segment, is_last=False), 0, len(data))
     return _InMemoryReader(data, part).items()
 
 
 class _Source(Protocol):
-    """What is read from: a file, or bytes."""
+    """A readable file, or bytes in memory."""
 
     def read_at(self, position: int, size: int) -> bytes: ...
 
@@ -140,7 +144,7 @@ class _Source(Protocol):
 
 
 class _InMemory:
-    """Bytes as a file."""
+    """Bytes in memory with the interface of a file."""
 
     def __init__(self, data: memoryview) -> None:
         self._data = data
@@ -165,7 +169,7 @@ class _Reader:
         self._window_bytes = max(window_bytes, PEEK_BYTES)
         self._buffer = bytearray()
         self._last: tuple[int, int, int] | None = None
-        """Position, size and last offset of the batch before."""
+        """Position, size and last offset of the previous batch."""
         self._search_left = SEARCH_BYTES + SEARCH_TIMES * (part.end - part.start)
 
     def items(self) -> Iterator[Run | Stop]:
@@ -177,7 +181,7 @@ class _Reader:
             verdict = self._verdict(run, limit)
             reason = _REASONS[verdict]
             if reason and run.rows and not self._leads_to_batch(run, verdict) and not self._is_right(*self._place(run)):
-                # The length lies outside the CRC: it may be what is damaged, and then it leads nowhere.
+                # The CRC does not cover the length field. If the length is damaged, it leads to bytes that are not a batch.
                 reason = "wrong CRC, and no batch where its length leads"
                 run = Run(position, data, walk_headers(data, 0, limit, run.rows - 1, BATCH_BYTES_MAX, self._bodies))
             if run.rows:
@@ -198,12 +202,12 @@ class _Reader:
             self._buffer = bytearray(size)
         room = memoryview(self._buffer)[:size]
         count = self._file.read_into(position, room)
-        if count < size:  # somebody has cut the file since it was listed
+        if count < size:  # the file was truncated since it was listed
             self._end = position + count
         return room[:count].toreadonly()
 
     def _next_size(self, run: Run) -> int:
-        """How much to read next: more for a batch that did not fit, little where headers lie far apart."""
+        """Return how many bytes to read next: more for a batch that did not fit, few if headers are far apart."""
         if run.rows == 0:
             return max(self._window_bytes, run.headers.next_length + LOG_OVERHEAD + PEEK_BYTES if self._bodies else HEADER_BYTES)
         if not self._bodies and run.headers.next_position // run.rows > JUMP_BYTES:
@@ -211,7 +215,7 @@ class _Reader:
         return self._window_bytes
 
     def _verdict(self, run: Run, limit: int) -> int:
-        """What the walk says of the bytes behind the run, or what a look at them says where the window ends before they can be told."""
+        """Return why the run ended. If the window ends before the next header can be classified, read that header from the file."""
         at = run.headers.next_position
         if run.headers.stop != MORE or at == 0 or at >= limit or len(run.data) - at >= PEEK_BYTES:
             return run.headers.stop
@@ -220,23 +224,23 @@ class _Reader:
         return ahead.stop if ahead.stop in {BAD_LENGTH, BAD_MAGIC} else MORE
 
     def _leads_to_batch(self, run: Run, verdict: int) -> bool:
-        """Whether what follows a run may be a batch that is cut short, as far as one can see."""
+        """Return whether the bytes after a run may be a truncated batch, as far as their magic shows."""
         magic = self._file.read_at(run.position + run.headers.next_position + MAGIC_END - 1, 1)
         return verdict not in {BAD_LENGTH, BAD_MAGIC} and magic in {b"", bytes([MAGIC_V2])}
 
     def _place(self, run: Run) -> tuple[int, int]:
-        """Position and size of a run's last batch."""
+        """Return position and size of a run's last batch."""
         return run.position + run.headers.positions[-1], run.headers.batch_lengths[-1] + LOG_OVERHEAD
 
     def _is_right(self, position: int, size: int) -> bool:
-        """Whether a batch, or a legacy message, has the right CRC."""
+        """Return whether a batch or a legacy message has a correct CRC."""
         data = self._file.read_at(position, size)
         if data[MAGIC_END - 1] != MAGIC_V2:
             return _message_crc(data) == int.from_bytes(data[MAGIC_END - 5 : MAGIC_END - 1], "big")
         return crc_ok(data, read_header(data))
 
     def _stop(self, position: int, reason: str) -> Stop:
-        """What to report about the bytes at `position`, which are no whole batch."""
+        """Return the report on the bytes at `position`, which do not start with a whole batch."""
         part = self._part
         left = self._end - position
         trusted = self._last is not None and self._is_right(*self._last[:2])
@@ -252,7 +256,7 @@ class _Reader:
         return Stop(position, left, reason, torn=part.ends_log and reason == _REASONS[CUT])
 
     def _is_whole_but_for_its_length(self, position: int, left: int) -> bool:
-        """Whether the bytes that are left are one batch, by its CRC: then its length was damaged, and nothing is cut."""
+        """Return whether the remaining bytes are one batch by its CRC. Then its length field is damaged, and the batch is not truncated."""
         if not HEADER_BYTES <= left <= BATCH_BYTES_MAX:
             return False
         data = self._file.read_at(position, left)
@@ -267,8 +271,8 @@ class _Reader:
         return True
 
     def _find_batch(self, position: int, last_offset: int) -> int | None:
-        """The position of the first batch from there on whose CRC is right and whose base offset is above `last_offset`. None
-        without one, and where the search takes too long."""
+        """Return the position of the first batch at or after `position` with a correct CRC and a base offset above `last_offset`. None
+        if there is none, or if the search exceeds its budget."""
         end = self._end
         while end - position >= HEADER_BYTES:
             chunk = self._file.read_at(position, min(WINDOW_BYTES, end - position))
@@ -297,7 +301,7 @@ class _Reader:
 
 
 class _InMemoryReader(_Reader):
-    """A pass over bytes in memory, which are not copied."""
+    """A pass over bytes in memory, without copying them."""
 
     def __init__(self, data: memoryview, part: Part) -> None:
         super().__init__(_InMemory(data), part, True, len(data))

@@ -1,7 +1,8 @@
-"""Starts Spark for the audit: local by default, quiet, on loopback, sized for a laptop.
+"""Starts Spark for the audit: local by default, without log noise, on the loopback interface, sized for a laptop.
 
-Rules that hold here: whatever can be missing (PySpark, Java) is a `CannotJudge` that says what to do. A session that is running already is
-used as it is and left running.
+Invariants:
+- A missing dependency (PySpark, Java) raises `CannotJudge` with an instruction.
+- A running session is used unchanged and is not stopped.
 """
 
 from __future__ import annotations
@@ -23,24 +24,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_LOG_BYTES: Final = 512 << 20
-"""Below this, start-up is most of the time: the JVM's second compiler would not pay for itself."""
+"""For smaller logs the JVM's C2 compiler is disabled: most of the time is start-up, and its optimisations would not pay off."""
 NOISE: Final = b"WARNING: Using incubator modules: jdk.incubator.vector"
-"""Java says so whenever Spark's launcher starts it; nothing can be done about it, and nobody need know."""
+"""A warning that Java prints at every start by Spark's launcher. It cannot be switched off and is irrelevant, so it is filtered out."""
 LOG_CONFIG: Final = Path(__file__).with_name("log4j2.properties")
 HEAP_OPTIONS: Final = "-XX:+UseSerialGC -Xms1g -Xmn500m -XX:MetaspaceSize=256m"
-"""A heap that need not grow first: full collections at start-up cost a second."""
+"""A heap that starts at its final size: full garbage collections while it grows would cost a second at start-up."""
 
 
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit for the program that it starts: the JVM is there."""
+"""The environment variable that spark-submit sets for the program it starts: a JVM is already running."""
 
 
 class CannotJudge(Exception):
-    """The audit could not run. The message says why and what to do."""
+    """The audit could not run. The message gives the reason and an instruction."""
 
 
 def require_spark() -> None:
-    """Raises `CannotJudge` when PySpark or Java is missing."""
+    """Raise `CannotJudge` if PySpark or Java is missing."""
     if find_spec("pyspark") is None or find_spec("pyarrow") is None:
         raise CannotJudge("The audit runs on PySpark, which is not installed. Run: pip install 'ottla[spark]'")
     if find_java() is None:
@@ -48,7 +49,7 @@ def require_spark() -> None:
 
 
 def find_java() -> str | None:
-    """The Java that Spark would start: JAVA_HOME's, else the one on PATH; None without."""
+    """Return the Java that Spark would start: that of JAVA_HOME, or else the one on PATH; None if there is none."""
     home = os.environ.get("JAVA_HOME")
     if home:
         return shutil.which("java", path=str(Path(home) / "bin"))
@@ -75,12 +76,13 @@ def _how_to_get_java() -> str:
 
 @contextmanager
 def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]:
-    """The running Spark session, or a new one that ends with the block. `master`: Spark's master URL (None: SPARK_MASTER, else local[*]).
+    """Open the running Spark session, or a new one that stops with the block. `master`: Spark's master URL (None: SPARK_MASTER, or else
+    local[*]).
 
     Raises `CannotJudge` when Spark does not start.
     """
     require_spark()
-    from pyspark.sql import SparkSession  # noqa: PLC0415 # a broker without the spark extra must be able to import this module
+    from pyspark.sql import SparkSession  # noqa: PLC0415 # installations without the spark extra must be able to import this module
 
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -96,11 +98,11 @@ def session(log_bytes: int, master: str | None = None) -> Iterator[SparkSession]
 
 @contextmanager
 def cluster(master: str | None = None) -> Iterator[SparkContext | SparkSession]:
-    """What runs tasks: the running SparkContext, or a new one that ends with the block; a session where that is all there is (Spark
-    Connect). Otherwise as `session`."""
+    """Open the running SparkContext, or a new one that stops with the block. With Spark Connect, which has no SparkContext, open the
+    session. `master` and errors: see `session`."""
     require_spark()
-    from pyspark.errors import PySparkException  # noqa: PLC0415 # as above
-    from pyspark.sql import SparkSession  # noqa: PLC0415 # as above
+    from pyspark.errors import PySparkException  # noqa: PLC0415 # PySpark is optional
+    from pyspark.sql import SparkSession  # noqa: PLC0415 # PySpark is optional
 
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -110,18 +112,19 @@ def cluster(master: str | None = None) -> Iterator[SparkContext | SparkSession]:
             found = running
         yield found
         return
-    with _context(0, master) as context:  # the JVM only moves rows: its second compiler never pays off
+    with _context(0, master) as context:  # 0: the JVM only moves rows, so its C2 compiler never pays off
         yield context
 
 
 @contextmanager
 def _context(log_bytes: int, master: str | None) -> Iterator[SparkContext]:
-    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 # as above
-    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # as above
-    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 # as above
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415 # PySpark is optional
+    from pyspark.errors import PySparkRuntimeError  # noqa: PLC0415 # PySpark is optional
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415 # PySpark is optional
 
     conf = SparkConf(loadDefaults=SUBMITTED in os.environ).setAppName("ottla audit")
-    if SUBMITTED in os.environ:  # where it runs and with what is spark-submit's to say, the SQL settings ours
+    # spark-submit's user decides where Spark runs and with which resources; the audit sets only its SQL settings
+    if SUBMITTED in os.environ:
         conf.setAll([(name, value) for name, value in settings(log_bytes).items() if name.startswith("spark.sql.")])
         context = SparkContext.getOrCreate(conf)
     else:
@@ -141,14 +144,16 @@ def _context(log_bytes: int, master: str | None) -> Iterator[SparkContext]:
 
 
 def _import_what_pyspark_will() -> None:
-    """PySpark imports its test helpers, and pandas with them, at the first call to Java: better while the JVM starts than after."""
+    """Import PySpark's test helpers while the JVM starts. PySpark imports them, and pandas with them, at its first call to Java, which
+    would make the start longer."""
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     importlib.import_module("pyspark.testing.utils")
 
 
 @contextmanager
 def _filtered_stderr() -> Iterator[int]:
-    """A file descriptor for the standard error of the JVM. All that it writes, as long as it lives, goes to ours, but for one line."""
+    """Open a file descriptor for the JVM's standard error. Until the JVM exits, its output is copied to this process's standard error,
+    without NOISE."""
     reading, writing = os.pipe()
 
     def forward() -> None:
@@ -166,12 +171,13 @@ def _filtered_stderr() -> Iterator[int]:
 
 
 def settings(log_bytes: int) -> dict[str, str]:
-    """Spark's settings for a log of this size."""
+    """Return Spark's settings for a log of this size."""
     cores = os.cpu_count() or 1
     java_options = f"-Dlog4j2.configurationFile={LOG_CONFIG.as_uri()} -Djava.net.preferIPv4Stack=true {HEAP_OPTIONS}"
     if log_bytes < SMALL_LOG_BYTES:
         java_options += " -XX:TieredStopAtLevel=1"
-    # One query holds all rules: compiling a class for each of its stages takes many times as long as a small log does without.
+    # One query contains all rules. Compiling a class for each of its stages takes several times as long as interpreting them over a small
+    # log.
     codegen = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
     return {
         **(codegen if log_bytes < SMALL_LOG_BYTES else {}),
@@ -192,10 +198,10 @@ def settings(log_bytes: int) -> dict[str, str]:
 
 
 def _prepare_environment() -> None:
-    """Spark's Python workers run this interpreter and see the packages that this process sees, installed or not."""
+    """Make Spark's Python workers use this interpreter, and see the packages that this process sees, even if they are not installed."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-    # A worker's import of pandas 3 warns on the user's terminal about parts of PySpark that nothing here uses.
+    # Otherwise a worker's import of pandas 3 prints a warning about PySpark features that the audit does not use.
     os.environ.setdefault("PYTHONWARNINGS", "ignore:PySpark does not yet fully support pandas:FutureWarning")
     root = str(Path(__file__).parents[2])
     known = os.environ.get("PYTHONPATH", "").split(os.pathsep)

@@ -1,8 +1,11 @@
 """Distributes logs over tasks, and runs the two steps (`steps`) in tasks.
 
-Rules that hold here: a task has all rows that a rule compares: whole log partitions with their index files, all copies of a partition with
---replicas, and all partitions of a coordinators' topic of a directory, because a damaged log may have an id in several. Tasks have
-about equal sizes. Tasks exchange pairs of a share's number and bytes, which both an RDD and a DataFrame can hold.
+Invariants:
+- A task has all rows that a rule compares with each other: whole log partitions with their index files; with --replicas, all copies of a
+  partition; and all partitions of `__consumer_offsets` or `__transaction_state` of a directory, because in a damaged log several of these
+  partitions may hold the same id.
+- Tasks have about equal sizes.
+- Tasks exchange pairs of a share's number and bytes, which both an RDD and a DataFrame can hold.
 """
 
 from __future__ import annotations
@@ -25,20 +28,21 @@ from ottla.spark_jobs.steps import HANDED, Question, draw, judge_across, judge_p
 Row = tuple[int, bytes]
 """The number of a share, and the pickled data for it."""
 ANSWER: Final = -1
-"""In place of a share's number: the row is an `Answer` for the driver."""
+"""A value in place of a share's number; it marks a row as an `Answer` for the driver."""
 Task = list[LogDirectory]
 """The input of a task: a subset of each directory's partitions."""
 
 TASK_BYTES_MAX: Final = 512 << 20
 TASK_BYTES_MIN: Final = 32 << 20
 TASKS_WANTED: Final = 16
-"""Large logs get many tasks, so that all cores finish at the same time; small logs get few, because each runs 0.25 s of queries."""
+"""Large logs get many tasks, so that all cores finish at the same time; small logs get few, because the queries of each task take 0.25 s.
+"""
 FILE_BYTES: Final = 64 << 10
-"""A file's own cost in bytes: opening it and judging its partition takes the time of reading so many."""
+"""The fixed cost of a file, in bytes: opening it and judging its partition takes as long as reading this many bytes."""
 SHARE_BYTES: Final = 16 << 30
-"""Log bytes per share of the second step, which gets one row per transaction and one per producer."""
+"""Log bytes per share of the second step, which receives one row per transaction and one per producer."""
 SHARE_BYTES_KEYS: Final = 1 << 30
-"""The same with a business key: one row per record."""
+"""Log bytes per share with a business key: the second step then receives one row per record."""
 SHARES_MAX: Final = 1000
 BLOB_BYTES: Final = 16 << 20
 
@@ -53,7 +57,7 @@ class Work:
 
 
 def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> list[Task]:
-    """Distribute all partitions that the question concerns over tasks of about equal size, the largest first."""
+    """Distribute all partitions that the question covers over tasks of about equal size, the largest first."""
     units = _units(logs, question)
     sizes = {key: sum(file.size_bytes + FILE_BYTES for found in task for file in found.segments) for key, task in units.items()}
     target = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(sizes.values()) // max(TASKS_WANTED, 3 * cores)))
@@ -69,18 +73,18 @@ def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) 
 
 
 def size_of(logs: Iterable[LogDirectory]) -> int:
-    """Bytes of all segments."""
+    """Return the size of all segments in bytes."""
     return sum(found.size_bytes for found in logs)
 
 
 def shares_of(logs: Iterable[LogDirectory], question: Question) -> int:
-    """The number of tasks that the second step needs for logs of this size."""
+    """Return the number of tasks that the second step needs for logs of this size."""
     each = SHARE_BYTES if question.key_place is None else SHARE_BYTES_KEYS
     return min(SHARES_MAX, 1 + size_of(logs) // each)
 
 
 def _units(logs: Sequence[LogDirectory], question: Question) -> dict[tuple[Any, ...], Task]:
-    """The smallest inputs of a task, by a key that their partitions have in common."""
+    """Group partitions that must be in the same task. The key is what they have in common."""
     units: dict[tuple[Any, ...], dict[str, LogDirectory]] = defaultdict(dict)
 
     def of(found: LogDirectory, topic: str, partition: int) -> LogDirectory:
@@ -105,7 +109,7 @@ def _units(logs: Sequence[LogDirectory], question: Question) -> dict[tuple[Any, 
 
 
 def _merged(parts: Iterable[LogDirectory]) -> Task:
-    """One `LogDirectory` per directory."""
+    """Join the parts of each directory into one `LogDirectory`."""
     task: dict[str, LogDirectory] = {}
     for part in parts:
         whole = task.setdefault(part.path, LogDirectory(part.path))
@@ -116,7 +120,7 @@ def _merged(parts: Iterable[LogDirectory]) -> Task:
 
 
 def judge_tasks(work: Work, tasks: Iterable[Row]) -> Iterator[Row]:
-    """Run the first step: an `Answer` per task, then the rows of HANDED for each share. Raises OSError."""
+    """Run the first step on each task: yield an `Answer` per task, then the rows of HANDED for each share. Raises OSError."""
     for _, pickled in tasks:
         task: Task = pickle.loads(pickled)
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:
@@ -131,7 +135,7 @@ Blobs = dict[str, list[bytes]]
 
 
 def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iterator[tuple[int, Blobs]]:
-    """Every share gets the columns of every view, even without rows."""
+    """Yield the rows for each share. Every share gets the columns of every view, even without rows."""
     held: list[Blobs] = [{} for _ in range(work.shares)]
     size = 0
     for view in sorted(views):
@@ -155,7 +159,8 @@ def _handed_on(engine: EmbeddedEngine, work: Work, views: Iterable[str]) -> Iter
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type without this task's own numbering of names, and with sums as integers."""
+    """Return the type without the enum of this task's engine, whose numbers differ between tasks, and with int64 for sums (DuckDB returns
+    decimals)."""
     if pa.types.is_dictionary(kind):
         return kind.value_type
     return pa.int64() if pa.types.is_decimal(kind) else kind
@@ -169,7 +174,7 @@ def _stream(table: pa.Table) -> bytes:
 
 
 def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
-    """Run the second step on whole shares, and pass on the answers of the first."""
+    """Run the second step on whole shares, and pass on the answers of the first step."""
     shares: dict[int, Blobs] = defaultdict(dict)
     for share, pickled in rows:
         if share == ANSWER:
@@ -186,8 +191,8 @@ def judge_shares(work: Work, rows: Iterable[Row]) -> Iterator[Row]:
 
 
 def failures_told(rows: Iterable[Row]) -> Iterator[Row]:
-    """Pass on the rows of a step; replace a failure to read, or a lack of memory, by an answer that holds the exception. Spark prints an
-    exception of a worker with the JVM's stack, and the driver gets only that text."""
+    """Pass on the rows of a step; replace a read error or a lack of memory by an answer that holds the exception. If a Python worker raised
+    it, Spark would print it with the JVM's stack, and the driver would get only that text."""
     try:
         yield from rows
     except (MemoryError, duckdb.OutOfMemoryException) as e:
@@ -202,7 +207,7 @@ def _batches(streams: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
 
 
 def draw_tasks(work: Work, drawn: Sequence[Extent], found: Sequence[Where], tasks: Iterable[Row]) -> Iterator[Row]:
-    """Run `steps.draw` on tasks: an `Answer` per task. Raises OSError."""
+    """Run `steps.draw` on tasks: yield an `Answer` per task. Raises OSError."""
     for _, pickled in tasks:
         task: Task = pickle.loads(pickled)
         with embedded_engine(size_of(task), work.memory_mb, threads=1) as engine:

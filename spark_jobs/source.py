@@ -1,15 +1,21 @@
-"""`kafka_log`: a Spark data source over the files of Kafka logs (PySpark's Python DataSource API, Arrow out).
+"""`kafka_log`: a Spark data source over the files of Kafka logs (PySpark's Python DataSource API, with Arrow batches).
 
     spark.dataSource.register(KafkaLogSource)
     spark.read.format("kafka_log").option("level", "records").load("/var/lib/ottla")
 
-Options: `path` (a broker's data directory or one partition's, as a path or a URL; several by `load([...])`) or `bootstrap.servers` (a
-cluster, read by Fetch; with it `command.config`, or Kafka's client properties for TLS and SASL, and `max.bytes.per.second`, which holds for
-each task), `level` (see `columns`), `topic` and `partition` (only these, comma-separated), `start_offset`, `end_offset`, `start_timestamp`,
-`end_timestamp` (half-open), `walk` (`false`: columns of level batches that need its records are null). A `.schema(...)` that names fewer
-columns makes the reader build only those. Filters of a query reach the reader where `spark.sql.python.filterPushdown.enabled` is true
-(Spark 4.1 and later). Segments are split into tasks by their offset index; small ones share a task. As a stream (`readStream`):
-`max_bytes_per_trigger`.
+Options:
+- `path`: a broker's data directory or one partition's directory, as a path or a URL; several by `load([...])`.
+- `bootstrap.servers`: a cluster, which is read with Fetch requests. It is used with `command.config` or Kafka's client properties for TLS
+  and SASL, and with `max.bytes.per.second`, which limits each task separately.
+- `level`: see `columns`.
+- `topic`, `partition`: read only these, comma-separated.
+- `start_offset`, `end_offset`, `start_timestamp`, `end_timestamp`: half-open ranges.
+- `walk`: with `false`, the columns of level batches that need the batches' records are null.
+- `max_bytes_per_trigger`: for streams (`readStream`) only.
+
+With a `.schema(...)` of fewer columns the reader builds only those columns. Filters of a query reach the reader if
+`spark.sql.python.filterPushdown.enabled` is true (Spark 4.1 and later). Segments are split into tasks by their offset index; small segments
+share a task.
 """
 
 from __future__ import annotations
@@ -35,24 +41,24 @@ SERVERS: Final = "bootstrap.servers"
 
 
 class KafkaLogSource(DataSource):
-    """The data source under the name `kafka_log`. Raises ValueError on an unknown level, a missing path or an option that is no number."""
+    """The data source `kafka_log`. Raises ValueError on an unknown level, a missing path, or a numeric option that is not a number."""
 
     @classmethod
     def name(cls) -> str:
-        """What `spark.read.format` takes."""
+        """Return the name for `spark.read.format`."""
         return "kafka_log"
 
     def schema(self) -> str:
-        """Every column of the level (see `columns`)."""
+        """Return all columns of the level (see `columns`)."""
         return ddl(self._level())
 
     def reader(self, schema: StructType) -> KafkaLogReader:
-        """A reader of exactly the columns of `schema`."""
+        """Return a reader of exactly the columns of `schema`."""
         return KafkaLogReader(self._paths(), self._level(), filters_of(self.options), to_arrow_schema(schema), self._unread())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The same as a stream (Spark 4.2 and later): what is appended, from the beginning of each log on."""
-        from ottla.spark_jobs.stream import BYTES_MAX, KafkaLogStreamReader  # noqa: PLC0415 # older Sparks have no read limits, and read no streams
+        """Return a reader of the stream of appended rows, from the beginning of each log (Spark 4.2 and later)."""
+        from ottla.spark_jobs.stream import BYTES_MAX, KafkaLogStreamReader  # noqa: PLC0415 # it needs the read limits of Spark 4.2
 
         if self._level() in SIDE_FILES:
             raise ValueError(f"level {self._level()} is no stream: its files are written anew, not appended to")
@@ -84,7 +90,7 @@ class KafkaLogSource(DataSource):
 
 
 def filters_of(options: Mapping[str, str]) -> Filters:
-    """The filters that options name. Raises ValueError on one that is no number."""
+    """Parse the filters from the options. Raises ValueError on a number that cannot be parsed."""
     names = ("start_offset", "end_offset", "start_timestamp", "end_timestamp")
     ranges = {name: int(options[name]) for name in names if options.get(name)}
     topics = frozenset(topic for topic in options.get("topic", "").split(",") if topic)
@@ -93,10 +99,11 @@ def filters_of(options: Mapping[str, str]) -> Filters:
 
 
 class _PushFilters:
-    """`DataSourceReader.pushFilters`, in a form that Spark does not mistake for a demand.
+    """A replacement for `DataSourceReader.pushFilters` that Spark accepts even if filter pushdown is off.
 
-    While its setting is off, Spark refuses a reader whose class overrides the method. A user who has not heard of the setting should get
-    an unfiltered reading, not an error: so it is an attribute that says of itself that it is the inherited method.
+    Spark rejects a reader whose class overrides the method while `spark.sql.python.filterPushdown.enabled` is false. Without that setting
+    users should get an unfiltered read, not an error. So the method is an instance attribute whose `__func__` is the inherited method,
+    which Spark's check takes for "not overridden".
     """
 
     def __init__(self, reader: KafkaLogReader) -> None:
@@ -104,14 +111,15 @@ class _PushFilters:
         self.__func__ = getattr(DataSourceReader, "pushFilters", None)
 
     def __call__(self, filters: list[Any]) -> Iterable[Any]:
-        """All filters stay with Spark, too: the reader uses them to read less, not to be exact."""
+        """Narrow the reader's filters, and return all filters to Spark, which evaluates them again: the reader uses them only to read
+        less."""
         for each in filters:
             self._reader.filters = narrowed(self._reader.level, self._reader.filters, each)
         return filters
 
 
 class KafkaLogReader(DataSourceReader):
-    """Plans on the driver, reads on the executors."""
+    """Plans tasks on the driver and reads them on the executors."""
 
     def __init__(self, paths: list[str | Address], level: str, filters: Filters, schema: pa.Schema, unread: frozenset[str]) -> None:
         self._paths = paths
@@ -119,15 +127,15 @@ class KafkaLogReader(DataSourceReader):
         self.filters = filters
         self._schema = schema
         self._unread = unread
-        self.pushFilters = _PushFilters(self)  # type: ignore[method-assign]  # see there
+        self.pushFilters = _PushFilters(self)  # type: ignore[method-assign] # see `_PushFilters`
 
     def partitions(self) -> list[TaskPartition]:
-        """Tasks of even size; never an empty list: Spark wants one."""
+        """Return tasks of even size. Spark requires at least one, so without data there is one empty task."""
         tasks = plan(self.level, self._paths, self.filters)
         return [TaskPartition(task, self.filters) for task in tasks or [[]]]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task as Arrow record batches."""
+        """Yield the rows of one task as Arrow record batches."""
         assert isinstance(partition, TaskPartition)
         return rows_of(self.level, partition, self._schema, self._unread)
 
@@ -136,16 +144,17 @@ RANGES: Final[dict[str, dict[str, str]]] = {
     "batches": {"base_offset": "offset", "last_offset": "offset", "max_timestamp": "timestamp"},
     **{level: {"offset": "offset", "timestamp": "timestamp"} for level in ("records", "markers", "transactions", "offsets")},
 }
-"""Which columns of a level a range of offsets or of times can be read of."""
+"""The columns of each level whose filters narrow the range of offsets or of timestamps."""
 
 
 def _both(already: frozenset[Any], given: frozenset[Any]) -> frozenset[Any]:
-    """An empty set would mean any: where nothing is left to want, Spark drops all rows itself."""
+    """Intersect two sets of wanted values. An empty set means any, so with an empty intersection the given set is returned; Spark then
+    drops all rows itself."""
     return (already & given if already else given) or already
 
 
 def narrowed(level: str, filters: Filters, pushed: Any) -> Filters:
-    """`filters` and one of Spark's that a query has: those that say nothing about where a row lies change nothing."""
+    """Return `filters` narrowed by one of Spark's pushed filters. Filters on columns that do not locate a row change nothing."""
     attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
     value, kind = getattr(pushed, "value", None), type(pushed).__name__
     column = attribute[0] if len(attribute) == 1 else ""

@@ -1,4 +1,4 @@
-"""One Spark task of reading logs, as the data source and its stream plan it on the driver and carry it out on executors."""
+"""One Spark task that reads logs. The data source and its stream plan tasks on the driver and run them on executors."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ottla.spark_jobs.tables import Filters, Task, read_task
 
 @dataclass
 class TaskPartition(InputPartition):
-    """What one task reads, and which of its rows."""
+    """The input of one task, and the filters for its rows."""
 
     task: Task
     filters: Filters
 
 
 def rows_of(level: str, partition: TaskPartition, schema: pa.Schema, unread: frozenset[str]) -> Iterator[pa.RecordBatch]:
-    """The rows of one task; columns in `unread` are null."""
+    """Yield the rows of one task; columns in `unread` are null."""
     read = pa.schema([field for field in schema if field.name not in unread])
     for batch in read_task(level, partition.task, read, partition.filters):
         if len(read) == len(schema):

@@ -1,8 +1,10 @@
-"""Cuts logs into parts of even size that tasks read on their own.
+"""Splits segments into parts of even size that tasks read independently.
 
-Rules that hold here: a part begins at a batch. The sparse `.index` says where batches begin, and each place it names is believed only when
-a batch with the right CRC and the very offset lies there; where there is no index, or one that does not hold, headers are walked instead,
-up to the first damage: behind that, all is one part.
+Invariants:
+- A part begins at the first byte of a batch.
+- The sparse `.index` gives candidate positions. A position is used only if a batch with a correct CRC and with the entry's offset is there.
+- If the index is missing or one of its positions is wrong, the batch headers are scanned instead, up to the first damage; everything after
+  the damage is one part.
 """
 
 from __future__ import annotations
@@ -22,35 +24,35 @@ from ottla.spark_jobs.tables.filters import Filters
 TASK_BYTES_MAX: Final = 64 << 20
 TASK_BYTES_MIN: Final = 1 << 20
 TASKS_WANTED: Final = 16
-"""Enough tasks to keep a laptop's cores evenly busy; above TASK_BYTES_MAX a task, the data decides."""
+"""The number of tasks that keeps a laptop's cores evenly busy; larger logs get more tasks, of TASK_BYTES_MAX each."""
 FILES_MAX: Final = 256
-"""Parts in one task, so that thousands of empty partitions are shared out too."""
+"""Maximum number of parts in a task, so that thousands of empty partitions are also distributed over tasks."""
 
 _ENTRY: Final = struct.Struct(">ii")
 _INDEX_BYTES_MAX: Final = 64 << 20
-"""Of a segment of 34 GB at the usual 4 KiB an entry; a larger index is not looked at."""
+"""Maximum size of an index that is read: that of a segment of 34 GB with one entry per 4 KiB (Kafka's index.interval.bytes)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A place where a batch begins, and an offset that all before it are below (the batch's own base offset)."""
+    """A position where a batch begins, and the batch's base offset; all earlier offsets are lower."""
 
     position: int
     base_offset: int
 
 
 def task_bytes(segments: Sequence[Segment]) -> int:
-    """How many bytes a task should read."""
+    """Return how many bytes a task should read."""
     return min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(s.size_bytes for s in segments) // TASKS_WANTED))
 
 
 def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
-    """The parts of a segment, none much longer than `target` bytes where marks are that close, without those that lie outside of the
-    offsets wanted. Raises OSError."""
+    """Return the parts of a segment that contain wanted offsets, each about `target` bytes long if the batch positions known are that
+    close. Raises OSError."""
     if not segment.size_bytes or not filters.wants_segment(segment):
         return []
     if is_cluster(segment.log_dir):
-        from ottla.spark_jobs.wire.find import narrowed  # noqa: PLC0415 # only where brokers are read
+        from ottla.spark_jobs.wire.find import narrowed  # noqa: PLC0415 # only if logs are read from brokers
 
         return [whole(narrowed(segment, filters.start_offset, filters.end_offset))]
     if segment.size_bytes <= target + target // 2 and not (filters.has_offsets and segment.size_bytes > TASK_BYTES_MIN):
@@ -69,7 +71,7 @@ def parts(segment: Segment, filters: Filters, target: int) -> list[Part]:
 
 
 def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
-    """Parts into tasks of about `target` bytes, largest first."""
+    """Pack parts into tasks of about `target` bytes, the largest first."""
     tasks: list[list[Part]] = []
     room = 0
     for part in sorted(found, key=lambda part: part.end - part.start, reverse=True):
@@ -83,13 +85,13 @@ def pack(found: Sequence[Part], target: int) -> list[list[Part]]:
 
 
 def _within(marks: list[Mark], filters: Filters) -> list[Mark]:
-    """From the last mark at or below the first offset wanted on."""
+    """Return the marks from the last one at or below the first wanted offset."""
     first = bisect_right(marks, filters.start_offset, key=lambda mark: mark.base_offset) - 1
     return marks[max(first, 0) :]
 
 
 def _marks(segment: Segment, apart: int) -> list[Mark]:
-    """Places where batches begin, about `apart` bytes from each other, with rising offsets."""
+    """Return positions where batches begin, about `apart` bytes from each other, with rising offsets."""
     found = _from_index(segment, apart)
     if found is None:
         found = list(_from_headers(segment, apart))
@@ -97,13 +99,14 @@ def _marks(segment: Segment, apart: int) -> list[Mark]:
 
 
 def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
-    """What the offset index says, each place looked at. None where there is no index, it is short of the log, or a place does not hold."""
+    """Return marks from the offset index, each verified in the log. None if the index is missing, ends far before the log's end, or
+    contains a wrong position."""
     if segment.index_bytes < _ENTRY.size:
         return None
     where = place(segment.log_dir)
     try:
         data = where.read(segment.path.removesuffix(".log") + ".index", _INDEX_BYTES_MAX)
-    except OSError:  # removed since it was listed, or no index at all
+    except OSError:  # the index was deleted since the listing, or cannot be read
         return None
     marks: list[Mark] = []
     last = (-1, 0)
@@ -123,7 +126,7 @@ def _from_index(segment: Segment, apart: int) -> list[Mark] | None:
 
 
 def _mark_at(log: RandomAccess, segment: Segment, position: int, last_offset: int) -> Mark | None:
-    """The batch at `position`, if it is right and ends with that offset."""
+    """Return the mark of the batch at `position` if its CRC is correct and its last offset is `last_offset`."""
     head = log.read_at(position, HEADER_BYTES)
     if len(head) < HEADER_BYTES or head[16] != MAGIC_V2:
         return None
@@ -135,7 +138,7 @@ def _mark_at(log: RandomAccess, segment: Segment, position: int, last_offset: in
 
 
 def _from_headers(segment: Segment, apart: int) -> Iterator[Mark]:
-    """Where the walk over the headers comes by, up to the first damage."""
+    """Yield marks from a scan of the batch headers, up to the first damage."""
     at, last_offset = 0, -1
     for run in file_runs(whole(segment), bodies=False):
         if not isinstance(run, Run):

@@ -1,8 +1,10 @@
-"""The two steps of judging logs on the embedded engine: the first over whole partitions, the second over rows of all partitions.
+"""The two steps that judge logs on the embedded engine: the first over whole partitions, the second over rows of all partitions.
 
-Rules that hold here: each rule runs in one of the steps, according to its `scope`. In one process, both steps use the same engine and its
-tables. Distributed (see `sharing`), each task runs the first step on an engine of its own and hands on the rows of HANDED, and the second
-step reads those. The queries are the same, and so are the findings. Findings are limited to samples; their counts are exact.
+Invariants:
+- Each rule runs in one of the steps, according to its `scope`.
+- In one process, both steps use the same engine and its tables. Distributed (see `sharing`), each task runs the first step on its own
+  engine and hands on the rows of HANDED, and the second step reads those rows. The queries are the same, and so are the findings.
+- Findings are limited to samples; their counts are exact.
 """
 
 from __future__ import annotations
@@ -24,20 +26,20 @@ if TYPE_CHECKING:
     from ottla.spark_jobs.engines.embedded import EmbeddedEngine
 
 Answer = dict[str, list[Row]]
-"""Rows by topic: `findings`, `counts`, `producers`, `costs`, `keys`, `extents`, and those of `pictures.material`."""
+"""Rows by name: `findings`, `counts`, `producers`, `costs`, `keys`, `extents`, and the names that `pictures.material` returns."""
 
 LOG_ENDS: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, base_offset bigint, log_start_offset bigint, "
     "clean_shutdown boolean, high_watermark bigint"
 )
-"""The last segment of each partition, with its size as position, and what the broker noted as replicated."""
+"""The last segment of each partition: `position` is its size in bytes, `high_watermark` the broker's checkpointed high watermark."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """The options of a run, the same for all tasks. `key_place`: one of views.KEYS; None without a business key. `whole_states`: the
-    directories that hold every partition of `__transaction_state`. `namesakes`: partitions that are not compared as replicas. `draws`:
-    pictures follow."""
+    directories that hold every partition of `__transaction_state`. `namesakes`: partitions that are not compared as replicas. `draws`: the
+    run also draws pictures."""
 
     topics: Sequence[str]
     key_place: str | None
@@ -51,25 +53,26 @@ class Question:
 
     @property
     def rules(self) -> list[Rule]:
-        """The rules that these options allow."""
+        """The rules that can run with these options."""
         given = {Needs.NOTHING: True, Needs.KEY: self.key_place is not None, Needs.DEEP: self.deep, Needs.REPLICAS: self.replicas}
         return [rule for rule in RULES if given[rule.needs]]
 
 
 @dataclass(slots=True)
 class Made:
-    """The views that exist, by the names that rules use. `transactional`: some batch is transactional."""
+    """The views that the first step made, by the names that rules use. `transactional`: some batch is transactional."""
 
     views: set[str] = field(default_factory=set)
     transactional: bool = False
 
     def allows(self, rule: Rule) -> bool:
-        """Whether a rule has any input."""
+        """Return whether the rule has any input."""
         return rule.view in self.views and (self.transactional or not rule.needs_transactions)
 
 
 class Handed(NamedTuple):
-    """The rows of a view that a task hands on. `together`: a hash, equal for rows of one share; empty: every share gets all."""
+    """The query for the rows of a view that a task hands on. `together`: an SQL hash of the columns whose equal values must be in the same
+    share; empty if every share gets all rows."""
 
     query: str
     together: str = ""
@@ -99,7 +102,7 @@ HANDED: Final[dict[str, Handed]] = {
 
 
 def judge_partitions(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> tuple[Answer, Made]:
-    """The first step, over whole partitions: views, counts, and the findings of the rules of Scope.PARTITION. Raises OSError."""
+    """Run the first step over whole partitions: make the views, count, and evaluate the rules of Scope.PARTITION. Raises OSError."""
     made = make_views(engine, question, logs)
     answer = {"counts": engine.rows("SELECT * FROM counts", {})}
     if "visible_records" in made.views and question.key_place is not None:
@@ -111,7 +114,8 @@ def judge_partitions(engine: EmbeddedEngine, question: Question, logs: Sequence[
 
 
 def judge_across(engine: EmbeddedEngine, question: Question, there: Collection[str]) -> Answer:
-    """The second step, over the views `there` that the first made or handed on: costs, producers, and the findings of all other rules."""
+    """Run the second step over the views `there`, which the first step made or handed on: costs, producers, and the findings of all other
+    rules."""
     (sums,) = engine.rows("SELECT count_if(transactional > 0) AS transactional FROM counts", {})
     made = Made({*there}, sums["transactional"] > 0)
     answer = {"producers": engine.rows(views.PRODUCERS, {})}
@@ -124,8 +128,8 @@ def judge_across(engine: EmbeddedEngine, question: Question, there: Collection[s
 
 
 def make_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDirectory]) -> Made:
-    """Make the views of whole partitions. Transactions, group offsets, index files, snapshots and high watermarks have views only if the
-    logs have any of them."""
+    """Make the views of whole partitions. Views for transactions, group offsets, index files, snapshots and high watermarks are made only
+    if the logs contain any."""
     made = _make_batch_views(engine, question, logs)
     if question.replicas:
         _make_replica_views(engine, question, logs)
@@ -135,7 +139,7 @@ def make_views(engine: EmbeddedEngine, question: Question, logs: Sequence[LogDir
         made.views.add("visible_records")
     kinds = {file.kind for found in logs for file in found.of_topics(question.topics).side_files}
     commits = any(segment.topic == CONSUMER_OFFSETS for found in logs for segment in found.of_topics(question.topics).segments)
-    # The task that has `__transaction_state` hands its states on, even if no batch of its own is transactional.
+    # The task that reads `__transaction_state` hands its states on, even if none of the task's own batches is transactional.
     if made.transactional or kinds or commits or any(segment.topic == TRANSACTION_STATE for found in logs for segment in found.segments):
         _make_transaction_views(engine, question, logs, made)
     if commits:
@@ -224,8 +228,8 @@ def draw(
 
 
 def _findings(engine: EmbeddedEngine, question: Question, rules: Sequence[Rule]) -> list[Row]:
-    """The first `samples` findings (at least one, which carries the number) of each rule and severity in each directory, each with the
-    exact number of its kind."""
+    """Return the first `samples` findings of each rule and severity in each directory, each with the exact number of its kind. At least one
+    finding is returned even if `samples` is 0, because it carries that number."""
     if not rules:
         return []
     place = ", ".join(PLACE)

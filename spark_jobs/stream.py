@@ -1,8 +1,11 @@
-"""`kafka_log` as a stream: what is appended to logs since the last micro-batch, new segments and new partitions included.
+"""`kafka_log` as a stream: each micro-batch reads the bytes appended to logs since the last one, in new segments and new partitions too.
 
-Rules that hold here: progress is, for each partition, the segment and the byte in it where reading goes on; it always names a batch's first
-byte, so a batch that a broker is just writing is left for the next time, and bytes that are no batch are told only once a right batch
-follows them or a newer segment does. A segment that retention has removed meanwhile is passed over. A micro-batch is bounded in bytes.
+Invariants:
+- An offset of the stream names, for each partition, a segment and the byte position in it where reading continues. The position is always
+  the first byte of a batch, so a batch that a broker is still writing is left for the next micro-batch.
+- Bytes that are not a batch are reported only when a valid batch or a newer segment follows them.
+- A segment that retention has deleted meanwhile is skipped.
+- The size of a micro-batch is limited in bytes.
 """
 
 from __future__ import annotations
@@ -22,14 +25,14 @@ from ottla.spark_jobs.splits import pack, task_bytes
 from ottla.spark_jobs.tables import Filters
 
 BYTES_MAX: Final = 1 << 30
-"""A micro-batch's size unless the option max_bytes_per_trigger says otherwise."""
+"""Default size of a micro-batch in bytes, if the option max_bytes_per_trigger is not set."""
 
 Offset = dict[str, list[int]]
-"""`<log dir>/<topic>-<partition>` to [base offset of the segment, position in it]."""
+"""An offset of the stream: `<log dir>/<topic>-<partition>` to [base offset of the segment, byte position in it]."""
 
 
 class KafkaLogStreamReader(DataSourceStreamReader):
-    """Finds what is new on the driver, reads it on the executors."""
+    """Finds appended bytes on the driver and reads them on the executors."""
 
     def __init__(
         self, paths: list[str], level: str, filters: Filters, schema: pa.Schema, *, unread: frozenset[str], max_bytes: int = BYTES_MAX
@@ -42,15 +45,15 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         self._max_bytes = max_bytes
 
     def initialOffset(self) -> Offset:
-        """The beginning of every log, whenever it appears."""
+        """Start at the beginning of every log, including logs that appear later."""
         return {}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Bytes a micro-batch."""
+        """Limit each micro-batch to `max_bytes` bytes."""
         return ReadMaxBytes(self._max_bytes)
 
     def latestOffset(self, start: Mapping[str, Sequence[int]], limit: ReadLimit) -> Offset:
-        """How far the logs can be read now, at most `limit` bytes beyond `start` (and at least one batch, where there is one)."""
+        """Return how far the logs can be read now: at most `limit` bytes beyond `start`, but at least one batch if there is one."""
         left = 1 << 62 if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_bytes", self._max_bytes)
         end: Offset = {key: list(place) for key, place in start.items()}
         for key, segments in sorted(_logs(self._paths, self._filters).items()):
@@ -66,7 +69,7 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         return end
 
     def partitions(self, start: Mapping[str, Sequence[int]], end: Mapping[str, Sequence[int]]) -> list[InputPartition]:
-        """What lies between two offsets, in tasks of even size."""
+        """Divide the bytes between two offsets into tasks of even size."""
         parts = []
         for key, segments in _logs(self._paths, self._filters).items():
             if key not in end:
@@ -79,13 +82,13 @@ class KafkaLogStreamReader(DataSourceStreamReader):
         return [TaskPartition(list(task), self._filters) for task in pack(parts, task_bytes([part.segment for part in parts]))]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task as Arrow record batches."""
+        """Yield the rows of one task as Arrow record batches."""
         assert isinstance(partition, TaskPartition)
         return rows_of(self._level, partition, self._schema, self._unread)
 
 
 def _logs(paths: Sequence[str], filters: Filters) -> dict[str, list[Segment]]:
-    """The segments of each partition, in order."""
+    """Return the segments of each partition, in log order."""
     found: dict[str, list[Segment]] = {}
     for path in paths:
         for segment in find_logs(path, filters.topics).segments:
@@ -95,7 +98,7 @@ def _logs(paths: Sequence[str], filters: Filters) -> dict[str, list[Segment]]:
 
 
 def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[tuple[Segment, int]]:
-    """The segments from a place on, with where to begin in each."""
+    """Yield the segments from a place on, each with the position where its reading begins."""
     base, position = place or (-1, 0)
     for segment in segments:
         if segment.base_offset >= base:
@@ -103,7 +106,7 @@ def _from(segments: Sequence[Segment], place: Sequence[int] | None) -> Iterator[
 
 
 def _end_of_batches(segment: Segment, position: int, most: int) -> int:
-    """The end of the last batch that can be judged, about `most` bytes from `position`. Raises OSError."""
+    """Return the end of the last complete batch within about `most` bytes of `position`. Raises OSError."""
     if not segment.is_last and segment.size_bytes - position <= most:
         return segment.size_bytes
     reached = position

@@ -1,4 +1,4 @@
-"""What an audit says: findings with their evidence, per rule and directory, and the exit code that follows."""
+"""The result of an audit: findings with evidence, by rule and directory, and the exit code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.spark_jobs.costs import TopicCosts
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding. `offset` is None where the bytes are no batch; `position` counts bytes from the start of `file`."""
+    """One finding. `offset` is None if the bytes are not a batch; `position` counts bytes from the start of `file`."""
 
     rule: str
     severity: Severity
@@ -33,8 +33,8 @@ class Finding:
 
 @dataclass(slots=True)
 class RuleResult:
-    """What one rule found in one directory: exact counts by severity, and the first findings in log order. Not judged: its input was not
-    asked for."""
+    """The findings of one rule in one directory: exact counts by severity, and the first findings in log order. `judged` is False if the
+    rule's option was not given or its input is missing."""
 
     judged: bool = False
     violations: int = 0
@@ -45,8 +45,8 @@ class RuleResult:
 
 @dataclass(slots=True)
 class DirectoryVerdict:
-    """One directory. `records` are those that consumers can be given (control records not counted); `retries_absorbed` is what the caller
-    told, the log does not know it."""
+    """The verdict on one directory. `records`: records that consumers can receive, without control records. `retries_absorbed`: the
+    caller's number; the log does not contain it."""
 
     path: str
     topics: int = 0
@@ -64,23 +64,24 @@ class DirectoryVerdict:
 
     @property
     def violations(self) -> int:
-        """Violations of all rules together."""
+        """The number of violations of all rules."""
         return sum(result.violations for result in self.rules.values())
 
     @property
     def warnings(self) -> int:
-        """Warnings of all rules together."""
+        """The number of warnings of all rules."""
         return sum(result.warnings for result in self.rules.values())
 
 
 def counted(number: int, what: str) -> str:
-    """`1 note`, `2 notes`."""
+    """Return a number with its noun: `1 note`, `2 notes`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 @dataclass(slots=True)
 class Verdict:
-    """The audit of one or several directories. `seconds` is wall time, the engine's start included; `engine` is what ran the rules."""
+    """The audit of one or several directories. `seconds`: elapsed time including the engine's start; `engine`: the engine that ran the
+    rules."""
 
     directories: list[DirectoryVerdict]
     seconds: float = 0.0
@@ -88,7 +89,7 @@ class Verdict:
 
     @property
     def exit_code(self) -> int:
-        """0 clean, 1 violations, 2 could not judge everything that was asked for."""
+        """0: clean; 1: violations; 2: something could not be judged."""
         if any(directory.violations for directory in self.directories):
             return 1
         return 2 if any(directory.problems for directory in self.directories) else 0
@@ -104,10 +105,10 @@ class Verdict:
         return f"No rule was broken, {counted(warnings, 'warning')}" if warnings else "Clean: no rule was broken"
 
     def to_json(self) -> str:
-        """Everything, for programs."""
+        """Return all fields and the exit code as JSON."""
         return json.dumps({"exit_code": self.exit_code, **asdict(self)}, indent=2, default=str)
 
     @classmethod
     def unjudged(cls, directories: Sequence[DirectoryVerdict]) -> Verdict:
-        """Where there was nothing to run the rules on."""
+        """Return a verdict without findings, for directories on which no rule ran."""
         return cls(list(directories))

@@ -1,8 +1,9 @@
-"""The views that the rules query: batches in log order, each producer's batches, its sequences, and records by business key.
+"""The views that rules query: batches in log order, each producer's batches, its sequences, and records by business key.
 
-Rules that hold here: only batches whose CRC is right are trusted, and each row counts the untrusted stretches before it (`blind_before`)
-and the offsets that compaction may have emptied before it (`holes_before`), so that a rule can tell "lost" from "not readable" and from
-"compacted away". Everything is judged per log directory, so one run can hold several.
+Invariants:
+- Only batches with a correct CRC are trusted. Each row counts the untrusted stretches before it (`blind_before`) and the offsets before it
+  that compaction may have emptied (`holes_before`), so that a rule can distinguish "lost" from "not readable" and from "compacted away".
+- All windows are per log directory, so one run can judge several directories.
 """
 
 from __future__ import annotations
@@ -17,31 +18,33 @@ RAW_BATCHES_NEED: Final = (
     "records_found int, found_max_timestamp bigint, sparse boolean, "
     "records_fault string, marker string, coordinator_epoch int, error string, torn boolean"
 )
-"""The columns of the batches level that views and rules read: the reader builds no others."""
+"""The columns of level `batches` that views and rules read. The reader builds no others."""
 
 
 def bounded(number: str) -> str:
-    """SQL for a time or an offset of which a difference is taken: clients may send any time, damage may make any offset, and the difference
-    of two would leave 64 bits. Null stays null, which `least` passes over."""
+    """Return SQL that clamps a time or an offset to less than 2^62 in amount, so that the difference of two values fits into 64 bits:
+    clients may send any time, and damage may produce any offset. Null stays null; `least` would ignore it."""
     return f"CASE WHEN {number} >= {2**62} THEN {2**62 - 1} WHEN {number} < {-(2**62)} THEN {-(2**62)} ELSE {number} END"
 
 
 TRUSTED_COLUMNS: Final = ", ".join(
     name for name in (column.split(" ")[0] for column in RAW_BATCHES_NEED.split(", ")) if name not in {"error", "torn"}
 )
-"""What is known of a batch that can be trusted: it has no error."""
+"""The columns of a trusted batch: `error` and `torn` are always null there."""
 
 
 TRACE: Final = "crc_ok AND (delete_horizon OR record_count = 0 OR (sparse AND records_fault IS NULL))"
-"""What only the cleaner leaves: a delete horizon, an emptied batch, a batch whose records' own offsets have holes."""
+"""SQL that recognises traces of the log cleaner, which no producer can write: a delete horizon, an emptied batch, a batch whose records'
+offsets have holes."""
 
 
 def batches(columns: str = TRUSTED_COLUMNS) -> str:
-    """The query of view `batches` with these columns of `raw_batches`: the batches whose CRC is right, in log order.
+    """Return the query of view `batches` with these columns of `raw_batches`: the batches with a correct CRC, in log order.
 
-    `compacted`: the cleaner may have removed records of this batch (its checkpoint, the topic's name, or traces that only it leaves say
-    so). `hole`: offsets missing before the batch; a `legal_hole` the cleaner may have made, and only those add up in `holes_before`. None
-    is known of before a legacy message: a compressed one has the last of its records' offsets.
+    `compacted`: the cleaner may have removed records of this batch, according to its checkpoint, the topic's name or the cleaner's traces.
+    `hole`: the number of offsets missing before the batch. `legal_hole`: the cleaner may have made this hole; `holes_before` sums up only
+    such holes. The hole before a legacy message (magic 0 or 1) is unknown and counts as 0, because a compressed legacy message has the
+    offset of its last inner record.
     """
     return f"""
         WITH seen AS (
@@ -81,15 +84,17 @@ PRODUCER_COLUMNS: Final = (
     "max_timestamp, log_append_time, transactional, control, marker, coordinator_epoch, producer_id, producer_epoch, base_sequence, "
     "last_sequence, compacted, cleaned_to, blind_before, holes_before"
 )
-"""What the rules read of `producer_batches` beside what it adds: a window carries every column that it is given."""
+"""The columns of `producer_batches` that rules read, beside those that its query adds. The list is short because a window carries all
+its input columns."""
 
 
 def producer_batches(columns: str = PRODUCER_COLUMNS) -> str:
-    """The query of view `producer_batches` with these columns of `batches`: batches and markers with a producer id, in log order.
+    """Return the query of view `producer_batches` with these columns of `batches`: batches and markers with a producer id, in log order.
 
-    `session`: counts the silences in which a broker forgets the producer. `ordinal`: how many of the producer's transactions were ended
-    before; a batch and the marker that ends it have the same. `max_epoch_before`: the newest epoch of any batch or marker before;
-    `prev_epoch`: that of data batches alone.
+    `session`: the number of silences of at least producer.id.expiration.ms before the row; after each, a broker has forgotten the producer.
+    `ordinal`: the number of the producer's transactions that ended before the row; a batch and the marker that ends its transaction have
+    the same ordinal. `max_epoch_before`: the highest epoch of all earlier batches and markers of the session. `prev_epoch`: the highest
+    epoch of the session's earlier data batches.
     """
     return f"""
         WITH timed AS (
@@ -123,17 +128,18 @@ SEQUENCE_COLUMNS: Final = (
     "log_dir, topic, partition, segment, file, position, base_offset, last_offset_delta, record_count, producer_id, producer_epoch, "
     "base_sequence, last_sequence, session, blind_before, holes_before"
 )
-"""What the rules read of `sequences` beside what it adds."""
+"""The columns of `sequences` that rules read, beside those that its query adds."""
 _EPOCH: Final = "PARTITION BY log_dir, topic, partition, producer_id, producer_epoch, session"
 _BEFORE: Final = f"({_EPOCH} ORDER BY sequence, segment, position ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)"
 
 
 def sequences(columns: str = SEQUENCE_COLUMNS) -> str:
-    """The query of view `sequences` with these columns of `producer_batches`: data batches with their sequence unrolled past the wrap at
-    2^31; not the offsets that a transaction commits: a group's coordinator appends those in the producer's name, each with sequence 0.
+    """Return the query of view `sequences` with these columns of `producer_batches`: data batches with `sequence`, which continues past the
+    wrap at 2^31. Offsets committed in transactions are excluded: the group coordinator appends them under the producer's id, each with
+    sequence 0.
 
-    `front`, `other`: the batch reaching highest among those with lower sequences; `front_in_log`: the highest sequence among those at lower
-    offsets.
+    `front`, `other`: the highest end of all batches with lower sequences, and the batch that has it. `front_in_log`: the highest sequence
+    of all batches at lower offsets.
     """
     return f"""
         WITH turned AS (
@@ -185,15 +191,15 @@ TRANSACTIONS: Final = f"""
     GROUP BY log_dir, topic, partition, producer_id, ordinal
     HAVING data_batches > 0 OR outcome IS NOT NULL
 """
-"""Each producer's transactions in each partition, ended or open (`outcome` is null). `behind`: some of its data came after a newer
-epoch."""
+"""Each producer's transactions in each partition; `outcome` is null while a transaction is open. `behind`: some of its data was appended
+after a newer epoch had written."""
 
 RAW_STATES_NEED: Final = (
     "log_dir string, topic string, partition int, segment bigint, file string, position bigint, offset bigint, timestamp bigint, "
     "transactional_id string, state string, producer_id bigint, producer_epoch int, timeout_ms int, partitions array<string>, "
     "started bigint, updated bigint, transaction_version int"
 )
-"""The columns of the transactions level that views and rules read."""
+"""The columns of level `transactions` that views and rules read."""
 
 STATES: Final = """
     SELECT *,
@@ -203,7 +209,7 @@ STATES: Final = """
     FROM raw_states
     WINDOW in_id AS (PARTITION BY log_dir, transactional_id ORDER BY segment, offset)
 """
-"""What the coordinator wrote about each transactional id, in its order; `latest` is what holds."""
+"""The coordinator's records of each transactional id, in log order. `latest` marks the last one, which is the current state."""
 
 LOGS: Final = f"""
     SELECT log_dir, topic, partition, max(blind_before) AS blind, min(base_offset) AS log_start, bool_or(compacted) AS compacted,
@@ -211,13 +217,13 @@ LOGS: Final = f"""
     FROM (SELECT *, {bounded("max_timestamp")} AS written FROM batches)
     GROUP BY log_dir, topic, partition
 """
-"""Each partition. `broker_time`: its newest time by a broker's clock; `last_time`: by anybody's."""
+"""Each partition. `broker_time`: its newest timestamp set by a broker's clock; `last_time`: its newest timestamp by any clock."""
 
 NEWEST_EPOCHS: Final = """
     SELECT log_dir, producer_id, max(producer_epoch) FILTER (WHERE NOT control) AS newest_epoch
     FROM producer_batches GROUP BY log_dir, producer_id
 """
-"""Each producer with the newest epoch of its data; where partitions are judged apart, once for each share of them."""
+"""Each producer with the newest epoch of its data. If several tasks judge the partitions, each task has its own row for a producer."""
 
 UNENDED: Final = f"""
     WITH earlier AS (
@@ -234,8 +240,8 @@ UNENDED: Final = f"""
     LEFT JOIN earlier e ON e.log_dir = t.log_dir AND e.topic = t.topic AND e.partition = t.partition AND e.first_offset = t.first_offset
     WHERE t.outcome IS NULL AND t.data_records > 0 AND NOT t.cleaned
 """
-"""Transactions without a marker, as their partition shows them. Compaction never passes an open transaction: where it has been, there was
-an end. `earlier_time`: the newest time that a broker wrote before the first batch."""
+"""Transactions without a marker in their partition. The cleaner never passes the last stable offset, so a transaction below `cleaned_to`
+had a marker and is excluded. `earlier_time`: the newest broker timestamp before the transaction's first batch."""
 
 OPEN_TRANSACTIONS: Final = """
     WITH clocks AS (
@@ -255,15 +261,16 @@ OPEN_TRANSACTIONS: Final = """
     LEFT JOIN states s ON s.log_dir = t.log_dir AND s.producer_id = t.producer_id AND s.latest AND s.state IS NOT NULL
     LEFT JOIN complete_states w ON w.log_dir = t.log_dir
 """
-"""`unended`, with what the rest of the directory says: how late it is by its newest clock, the producer's newest epoch anywhere, and the
-coordinator's last word on the producer. `age_ms`: a producer may write old times, so what a broker wrote earlier counts if it is later.
-`complete_states`: the directories that hold every partition of `__transaction_state`."""
+"""`unended` joined with the rest of the directory: the transaction's age by the directory's newest timestamp, the producer's newest
+epoch in any partition, and the coordinator's latest state of the producer. `age_ms` counts from `earlier_time` if that is later than the
+first batch's timestamp, because a producer may write old timestamps. `complete_states`: the directories that hold every partition of
+`__transaction_state`."""
 
 RECORDS_NEED: Final = (
     "log_dir string, topic string, partition int, file string, position bigint, offset bigint, timestamp bigint, "
     "key binary, value binary, control boolean, producer_id bigint, producer_epoch int"
 )
-"""The columns of the records level that every judgement of records reads."""
+"""The columns of level `records` that all rules on records need."""
 HEADERS_NEED: Final = ", headers array<struct<key:string,value:binary>>"
 
 VISIBLE_RECORDS: Final = f"""
@@ -283,8 +290,9 @@ VISIBLE_RECORDS: Final = f"""
     SELECT /*+ BROADCAST(aborted) */ *, xxhash64(log_dir, topic, business_key) AS key_hash FROM keyed
     LEFT ANTI JOIN aborted USING (log_dir, file, position)
 """
-"""Records that a reader of committed data is given, or may yet be; `{key}` is one of KEYS. `content`: a hash of key and value.
-`key_hash`: of what must be unique, so that a sort compares numbers and not long equal beginnings of paths."""
+"""Records that a read_committed consumer receives, or will receive if their open transaction commits; `{key}` is one of KEYS. `content`:
+a hash of key and value. `key_hash`: a hash of the columns that must be unique together, so that a sort compares numbers instead of paths
+with long common prefixes."""
 
 KEYS: Final = {
     "none": "CAST(NULL AS STRING)",
@@ -292,7 +300,7 @@ KEYS: Final = {
     "key": "CAST(key AS STRING)",
     "header": "CAST(try_element_at(filter(headers, h -> h.key = :header), 1).value AS STRING)",
 }
-"""Where the business key is: nowhere, in a field of the value, in the record's key, or in a header."""
+"""SQL for the business key by its place: none, a field of the value, the record's key, or a header."""
 
 COUNTS: Final = """
     SELECT log_dir,
@@ -327,8 +335,9 @@ GROUP_COMMITS: Final = """
     FROM effective
     WINDOW of_input AS (PARTITION BY log_dir, group_id, committed_topic, committed_partition ORDER BY effective_at, offset)
 """
-"""What each group has committed of each input (`topic-partition`), in the order in which it took effect: a transaction's offsets do at its
-marker, and those of aborted and open ones never. A tombstone's committed offset is null."""
+"""The offsets that each group committed for each input (`topic-partition`), in the order in which they took effect. An offset committed
+in a transaction takes effect at the transaction's commit marker; offsets of aborted and open transactions are excluded.
+`committed_offset` is null in a tombstone."""
 
 RAW_INDEXES_NEED: Final = (
     "log_dir string, topic string, partition int, segment bigint, file string, log_start_offset bigint, clean_shutdown boolean, "
@@ -350,7 +359,7 @@ LOG_SEGMENTS: Final = """
         ON i.log_dir = b.log_dir AND i.topic = b.topic AND i.partition = b.partition AND i.segment = b.segment
     GROUP BY b.log_dir, b.topic, b.partition, b.segment
 """
-"""Each segment that holds a trusted batch. `blind`: bytes between its batches cannot be read. `indexed`: its `.index` is there."""
+"""Each segment that holds a trusted batch. `blind`: bytes between its batches cannot be read. `indexed`: its `.index` file exists."""
 
 TIME_LOOKUPS: Final = """
     SELECT log_dir, topic, partition, segment, file, entry, offset_before AS last_offset, timestamp_before FROM (
@@ -368,7 +377,7 @@ TIME_LOOKUPS: Final = """
         WINDOW upto AS (PARTITION BY log_dir, topic, partition, segment ORDER BY at, entry ROWS UNBOUNDED PRECEDING)
     ) WHERE entry IS NOT NULL
 """
-"""For each entry of a time index the latest time of the batches that end at or before its offset, in its segment."""
+"""Each entry of a time index, with the largest timestamp of its segment's batches that end at or before the entry's offset."""
 
 EPOCH_LOOKUPS: Final = """
     SELECT log_dir, topic, partition, at AS base_offset, leader_epoch, noted_epoch FROM (
@@ -382,4 +391,4 @@ EPOCH_LOOKUPS: Final = """
         )
     ) WHERE leader_epoch IS NOT NULL AND noted_epoch IS NOT NULL
 """
-"""For each batch the leader epoch that the checkpoint gives its offset."""
+"""Each batch, with the leader epoch that `leader-epoch-checkpoint` gives for its base offset."""

@@ -1,8 +1,8 @@
-"""The audit's rules, one file each. A rule is data: what it proves, how bad a finding is, what evidence it shows, where it is blind, and
-one query.
+"""The audit's rules, one file per rule. A rule is data: the property it proves, a severity, the evidence it shows, its limits, and one
+query.
 
-Every query reads the views of `views.py` and gives the columns of `PLACE` plus the rule's own evidence columns, one row a finding. No rule
-looks at rows one by one in Python.
+Each query reads the views of `views.py` and returns the columns of `PLACE` and the rule's evidence columns, one row per finding. No rule
+processes rows in Python.
 """
 
 from __future__ import annotations

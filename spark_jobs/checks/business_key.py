@@ -1,4 +1,4 @@
-"""Rule `business-key`: no two visible records of a topic carry the same key of the application's own."""
+"""Rule `business-key`: no two visible records of a topic have the same business key."""
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Scope, Severity
 

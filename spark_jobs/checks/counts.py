@@ -1,4 +1,4 @@
-"""Rule `counts`: the header's record count, its offset range and the records inside agree."""
+"""Rule `counts`: a batch header's record count and offset range agree with the batch's records."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `crc`: every byte of the log belongs to a batch whose checksum is right."""
+"""Rule `crc`: every byte of the log belongs to a batch with a correct CRC."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `duplicate-sequence`: no sequence number of a producer's epoch is in a partition twice."""
+"""Rule `duplicate-sequence`: no sequence number of a producer's epoch occurs twice in a partition."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `epochs`: a producer's epoch never falls, and each new one starts at sequence 0."""
+"""Rule `epochs`: a producer's epoch never decreases, and each new epoch starts at sequence 0."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `group-offsets`: the offsets that a group commits go forward."""
+"""Rule `group-offsets`: a group's committed offsets never decrease."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `hanging-transaction`: every transaction in a partition is ended by a marker, or is open by right."""
+"""Rule `hanging-transaction`: every transaction in a partition has a marker, or its coordinator will still end it."""
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 

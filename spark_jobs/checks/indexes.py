@@ -1,4 +1,4 @@
-"""Rule `indexes`: the index files say of the log what is in it."""
+"""Rule `indexes`: the index files agree with the log."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `input-consumed-twice`: committed transactions took each input record once."""
+"""Rule `input-consumed-twice`: no two committed transactions of a group consumed the same input record."""
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `leader-epochs`: the leader epochs of a partition's batches never fall."""
+"""Rule `leader-epochs`: the leader epochs of a partition's batches never decrease."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

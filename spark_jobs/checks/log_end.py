@@ -1,4 +1,4 @@
-"""Rule `log-end`: a log reaches up to what its broker noted as replicated."""
+"""Rule `log-end`: a log does not end below its checkpointed high watermark."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `markers`: the markers in a partition come from coordinators in their order, and a commit ends something."""
+"""Rule `markers`: the coordinator epochs of a producer's markers never decrease, and each commit marker ends a transaction with data."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

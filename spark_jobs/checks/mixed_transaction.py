@@ -1,4 +1,4 @@
-"""Rule `mixed-transaction`: inside a producer's open transaction there are no plain batches of the same producer."""
+"""Rule `mixed-transaction`: a producer's open transaction contains no non-transactional batch of the same producer."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

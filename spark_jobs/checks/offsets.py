@@ -1,4 +1,4 @@
-"""Rule `offsets`: in file order, batches occupy rising, disjoint offset ranges inside their segment."""
+"""Rule `offsets`: in file order, the batches' offset ranges rise, do not overlap, and lie inside their segment."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `offsets-outside-transaction`: a group whose offsets are committed in transactions commits them nowhere else."""
+"""Rule `offsets-outside-transaction`: a group that commits offsets in transactions does not also commit them outside of transactions."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `producer-snapshots`: what a broker would load about producers is what their batches say."""
+"""Rule `producer-snapshots`: the producer states in `.snapshot` files agree with the producers' batches in the log."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

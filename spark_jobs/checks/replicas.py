@@ -1,4 +1,4 @@
-"""Rule `replicas`: brokers' copies of one partition are equal byte by byte."""
+"""Rule `replicas`: the replicas of a partition are equal byte for byte."""
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
 

@@ -1,4 +1,4 @@
-"""What a rule of the audit consists of."""
+"""The parts of an audit rule."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ from enum import StrEnum
 from typing import Final
 
 PLACE: Final = ("severity", "kind", "log_dir", "topic", "partition", "offset", "file", "position")
-"""The columns every rule's query gives: how bad, which of the rule's cases, and where (byte position in the segment file)."""
+"""The columns that every rule's query returns: the severity, the rule's kind of finding, and the place (`position`: bytes from the start
+of the segment file)."""
 
 
 class Severity(StrEnum):
-    """Only violations break the verdict. A warning needs a human's look, an info is told for completeness."""
+    """The severity of a finding. Only violations make the verdict fail. A warning needs a person's judgement; an info is listed for
+    completeness."""
 
     VIOLATION = "violation"
     WARNING = "warning"
@@ -19,7 +21,7 @@ class Severity(StrEnum):
 
 
 class Needs(StrEnum):
-    """What must be asked for before a rule can judge: the option of the command."""
+    """The command-line option without which a rule is not judged."""
 
     NOTHING = ""
     KEY = "--key-field"
@@ -31,7 +33,7 @@ class Scope(StrEnum):
     """The rows that a rule compares with each other. Different tasks may judge different partitions, producers or keys; see `sharing`."""
 
     PARTITION = "partition"
-    """One log partition (with --replicas, all its copies): the task that reads it runs the rule."""
+    """One log partition (with --replicas, all its copies): the task that reads it evaluates the rule."""
     PRODUCER = "producer"
     """A producer's transactions in all partitions of a directory: tasks hand on one row per transaction."""
     KEY = "key"
@@ -40,8 +42,8 @@ class Scope(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `limits` say where it is blind. `view` is the view it reads; without what it `needs` it is not judged; `evidence` are the
-    columns its query adds to PLACE."""
+    """One rule. `limits`: the cases that the rule cannot detect. `view`: the view that must exist for the rule. `needs`: the option
+    without which the rule is not judged. `evidence`: the columns that its query adds to PLACE."""
 
     name: str
     title: str
@@ -49,11 +51,11 @@ class Rule:
     severity: Severity
     evidence: tuple[str, ...]
     advice: str
-    """What a finding means for those who use the log, and what to do about it."""
+    """The meaning of a finding for the log's users, and the action to take."""
     limits: str
     sql: str
     view: str = "batches"
     needs_transactions: bool = False
-    """Where no batch is transactional the rule has nothing to judge: it is not run, and found nothing."""
+    """The rule is skipped, and counts as judged with no findings, if no batch is transactional."""
     needs: Needs = Needs.NOTHING
     scope: Scope = Scope.PARTITION

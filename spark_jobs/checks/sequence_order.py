@@ -1,4 +1,4 @@
-"""Rule `sequence-order`: a producer's sequences rise with the offsets."""
+"""Rule `sequence-order`: a producer's sequences rise with the offsets of its batches."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `suspected-replay`: records that look as if they were sent again by a producer that could not know that they had arrived."""
+"""Rule `suspected-replay`: no run of records looks like a second copy, sent by a producer that did not know that the first had arrived."""
 
 from ottla.spark_jobs.checks.rule import Needs, Rule, Severity
 

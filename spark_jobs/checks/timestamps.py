@@ -1,4 +1,4 @@
-"""Rule `timestamps`: a batch's largest timestamp is that of its records, and times that brokers set do not fall."""
+"""Rule `timestamps`: a batch's largest timestamp is that of its records, and timestamps set by brokers do not decrease."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 from ottla.spark_jobs.views import bounded

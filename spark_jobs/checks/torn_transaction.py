@@ -1,4 +1,4 @@
-"""Rule `torn-transaction`: a transaction has one outcome, in all of its partitions."""
+"""Rule `torn-transaction`: a transaction has the same outcome in all of its partitions."""
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 

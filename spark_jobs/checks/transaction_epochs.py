@@ -1,4 +1,4 @@
-"""Rule `transaction-epochs`: each transaction of version 2 has a producer epoch of its own."""
+"""Rule `transaction-epochs`: each transaction of version 2 (KIP-890) has its own producer epoch."""
 
 from ottla.spark_jobs.checks.rule import Rule, Scope, Severity
 

@@ -1,4 +1,4 @@
-"""Rule `zombie-batch`: once a producer's epoch is fenced, none of its transactional data is appended any more."""
+"""Rule `zombie-batch`: no transactional data is appended with a producer epoch that was already fenced."""
 
 from ottla.spark_jobs.checks.rule import Rule, Severity
 

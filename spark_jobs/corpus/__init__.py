@@ -1,7 +1,7 @@
-"""Planted truth: small logs with one anomaly each, mixtures, and strange but legal logs, each with the findings that are right for it.
+"""Logs with known findings: small logs with one planted anomaly each, mixtures, and unusual but legal logs.
 
-`python -m ottla.spark_jobs.corpus` judges them all and prints a table; `python -m ottla.spark_jobs.corpus DIR` only writes them, for other
-tools.
+`python -m ottla.spark_jobs.corpus` judges all of them and prints a table; `python -m ottla.spark_jobs.corpus DIR` only writes them, for
+other tools.
 """
 
 from __future__ import annotations

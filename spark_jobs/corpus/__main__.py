@@ -1,4 +1,4 @@
-"""`python -m ottla.spark_jobs.corpus`: judge the corpus and print how well; `python -m ottla.spark_jobs.corpus DIR`: write it there."""
+"""`python -m ottla.spark_jobs.corpus`: judges the corpus and prints the score. With `DIR` as its argument, it writes the corpus there."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.spark_jobs.corpus.score import details, judge, table, write
 
 
 def main() -> int:
-    """0: all found, none false (or written). 1: not so."""
+    """Return the exit code: 0 if everything planted was found without false alarms (or the corpus was written), otherwise 1."""
     parser = argparse.ArgumentParser(prog="python -m ottla.spark_jobs.corpus", description="The audit on logs whose truth is known.")
     parser.add_argument("directory", type=Path, nargs="?", help="write the logs here, each in a directory of its name, and stop")
     parser.add_argument("--engine", choices=("duckdb", "spark"), default="duckdb")

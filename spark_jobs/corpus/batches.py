@@ -1,4 +1,4 @@
-"""Small logs, each with one planted anomaly or one legal oddity, and the findings that the audit must give for it: exactly these."""
+"""Small logs with one planted anomaly or one legal oddity each, and the exact findings of the audit for each of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log of the corpus: how it is written, and what the audit must say of it."""
+"""A log of the corpus: the function that writes it, and the expected findings."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 Expected = tuple[str, str, str, str]
-"""Rule, severity, kind, topic-partition@offset."""
+"""A finding: rule, severity, kind, topic-partition@offset."""
 
 
 class Case(NamedTuple):
-    """`write` makes the directory, or several directories in it (see `directories`: replicas of one another); `expected` are all findings,
-    no more and no less. None are expected of a legal log, but infos where there is something to tell."""
+    """One log. `write` creates the directory, or several directories in it (`directories`: replicas of one another). `expected` is the
+    exact set of findings; a legal log has infos at most."""
 
     write: Callable[[Path], None]
     expected: list[Expected]

@@ -1,4 +1,4 @@
-"""What groups commit, plainly and in transactions: offsets that go back, inputs that are taken twice, and honest resets."""
+"""Logs of consumer groups that commit with and without transactions: offsets that go back, inputs consumed twice, and legitimate resets."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from ottla.spark_jobs.corpus.writer import T0, PartitionWriter
 
 
 class Pipeline:
-    """A group that reads `in-0`, and whoever writes `out-0` for it."""
+    """A group that reads `in-0`, and the producers that write its output to `out-0`."""
 
     def __init__(self, root: Path) -> None:
         self.offsets = PartitionWriter(root, "__consumer_offsets", 0)
         self.output = PartitionWriter(root, "out", 0)
 
     def commit(self, offset: int | None, *, group: str = "g", partition: int = 0, pid: int = -1, epoch: int = -1) -> None:
-        """Commit an offset, in a transaction where there is a producer; None deletes it."""
+        """Commit an offset, in a transaction if a producer is given; None deletes the offset."""
         key = encode_prefixed(OffsetCommitKey(group, "in", partition), 1, OFFSET_COMMIT)
         value = None if offset is None else encode_prefixed(OffsetCommitValue(offset, -1, "", T0), 3)
         record = SimpleRecord(key, value, T0)
         self.offsets.batch(build_batch([record], producer_id=pid, producer_epoch=epoch, transactional=pid >= 0))
 
     def transaction(self, pid: int, epoch: int, offset: int, *, committed: bool = True, writes: bool = True) -> None:
-        """Take the input up to `offset`, write output for it, and end: each transaction has an epoch of its own."""
+        """Consume the input up to `offset`, write output for it, and end the transaction. Each transaction has its own epoch."""
         if writes:
             self.output.data(2, pid=pid, epoch=epoch, seq=0, transactional=True)
         self.commit(offset, pid=pid, epoch=epoch)

@@ -1,4 +1,4 @@
-"""Strange but legal logs: what compaction, retention, expiry, old formats and exhausted epochs leave. Nothing in them is a violation."""
+"""Unusual but legal logs, as compaction, retention, expiry, old formats and exhausted epochs leave them. They have no violations."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def old_formats(root: Path) -> None:
 
 def old_formats_compressed(root: Path) -> None:
     log = PartitionWriter(root, "t", 0)
-    for last_offset in (9, 19, 29):  # a compressed message has the offset of the last one in it
+    for last_offset in (9, 19, 29):  # a compressed message has the offset of its last inner message
         log.raw(old_message(last_offset, b"gz", attributes=1))
     log.next_offset = 30
     log.data(5, pid=1, seq=0)

@@ -1,7 +1,7 @@
-"""The log directory of a broker in which transactions went wrong, one of each kind.
+"""A broker's log directory with one failed transaction of each kind, for demonstrations of the audit and for trials of other tools.
 
-To see what the audit finds, and to try other tools on. Two partitions, `payments-0` and `payments-1`, and the coordinator's own
-`__transaction_state-0` beside them; `PLANTED` says what stands where. Everything else in it is legal.
+The directory has two partitions, `payments-0` and `payments-1`, and the coordinator's `__transaction_state-0`. `PLANTED` lists the
+violations; everything else is legal.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ PLANTED: Final = (
     ("mixed-transaction", "plain batch in an open transaction", "payments-0@17"),
     ("markers", "coordinator epoch regress", "payments-1@14"),
 )
-"""Each planted violation: rule, kind, topic-partition@offset. A zombie's batch is open for ever too: nothing ends it."""
+"""Each planted violation: rule, kind, topic-partition@offset. The zombie's batch is also a hanging transaction, because nothing ends it."""
 
 
 class Partition:
-    """Appends batches at the next offset, as a broker would have."""
+    """A partition's log. It appends batches at the next offset, like a broker."""
 
     def __init__(self, root: Path, topic: str, partition: int) -> None:
         directory = root / f"{topic}-{partition}"
@@ -54,7 +54,7 @@ class Partition:
         self._next_offset += read_header(batch).last_offset_delta + 1
 
     def data(self, producer_id: int, epoch: int, sequence: int, minute: int, *, transactional: bool = True) -> None:
-        """Two payments."""
+        """Append a batch of two payments."""
         at = BEGAN_MS + minute * MINUTE_MS
         values = [json.dumps({"payment": f"{producer_id}-{epoch}-{sequence + i}", "cents": 100}).encode() for i in range(2)]
         records = [SimpleRecord(b"k", value, at) for value in values]
@@ -73,7 +73,7 @@ class Partition:
     def state(
         self, transactional_id: str, producer_id: int, epoch: int, state: str, minute: int, *partitions: int, version: int = 2
     ) -> None:
-        """What the coordinator knows of a transactional id; its transaction began in the same minute."""
+        """Append the coordinator's state of a transactional id; its transaction began in the same minute."""
         at = BEGAN_MS + minute * MINUTE_MS
         value = TransactionLogValue(
             producer_id=producer_id,
@@ -94,7 +94,7 @@ def plant(root: Path) -> None:
     root.mkdir(parents=True)
     first, second = (Partition(root, TOPIC, index) for index in range(2))
     states = Partition(root, "__transaction_state", 0)
-    # Transactions of version 2: the coordinator's epoch rises by one at each end, and the marker carries the new one.
+    # In transactions of version 2 (KIP-890) the coordinator increases the epoch at each end, and the marker carries the new epoch.
     first.data(SOUND, 0, 0, 0)
     first.marker(SOUND, 1, 0)
     first.data(TORN, 0, 0, 1)
@@ -109,7 +109,7 @@ def plant(root: Path) -> None:
     first.marker(SOUND, 3, 2, committed=False)
     first.data(ZOMBIE, 0, 2, 3)
     states.state("hanging", HANGING, 0, "Ongoing", 3, 1)
-    second.marker(SOUND, 4, 3, committed=False)  # nothing to abort here: legal
+    second.marker(SOUND, 4, 3, committed=False)  # nothing to abort in this partition: legal
     second.marker(SOUND, 5, 3, committed=False)
     second.data(HANGING, 0, 0, 3)
     first.data(MIXED, 0, 0, 4)

@@ -1,7 +1,9 @@
-"""Random logs: what several producers do side by side, legal from end to end, or with anomalies planted among it.
+"""Random logs of several concurrent producers: either legal throughout, or with planted anomalies.
 
-Rules that hold here: a seed gives one log; each step knows at which offset it lands, so a plant knows where it must be found; a producer
-that an anomaly was planted on is retired, so that no other plant hides it.
+Invariants:
+- A seed always gives the same log.
+- Each step knows its offset, so a planted anomaly knows where it must be found.
+- A producer with a planted anomaly writes nothing more, so that no other anomaly hides it.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ SEEDS = 6
 
 @dataclass
 class Producer:
-    """An idempotent producer, or a transactional one of version 2: `touched` are the partitions of its open transaction."""
+    """An idempotent producer, or a transactional producer of version 2. `touched`: the partitions of its open transaction."""
 
     pid: int
     transactional: bool
@@ -35,13 +37,13 @@ class Producer:
     """The first offset of the open transaction in each partition."""
 
     def next_epoch(self) -> None:
-        """Sequences begin again."""
+        """Increase the epoch; sequences start at 0 again."""
         self.epoch += 1
         self.sequences = [0] * PARTITIONS
 
 
 class Script:
-    """Steps to write, and what must be found."""
+    """The steps that write a log, and the expected findings."""
 
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
@@ -52,24 +54,24 @@ class Script:
         self.producers = [Producer(pid, pid % 2 == 1) for pid in range(4)]
 
     def write(self, root: Path) -> None:
-        """Carry the steps out."""
+        """Run the steps."""
         logs = [PartitionWriter(root, "t", index) for index in range(PARTITIONS)]
         for partition, name, arguments in self.steps:
             getattr(logs[partition], name)(**arguments)
 
     def step(self, partition: int, name: str, offsets: int, /, **arguments: Any) -> int:
-        """Note a step that takes so many offsets; gives the first."""
+        """Add a step that appends `offsets` offsets, and return the first of them."""
         offset = self.ends[partition]
         self.steps.append((partition, name, {**arguments, "at": T0 + 1000 * len(self.steps)}))
         self.ends[partition] += offsets
         return offset
 
     def found(self, rule: str, kind: str, partition: int, offset: int, severity: str = "violation") -> None:
-        """What was just planted must be found."""
+        """Expect a finding for the step just added."""
         self.expected.append((rule, severity, kind, f"t-{partition}@{offset}"))
 
     def send(self, producer: Producer, partition: int, **changes: Any) -> int:
-        """A batch of the producer's, its next one unless told otherwise."""
+        """Add a batch of the producer, by default its next one in the partition, and return the base offset."""
         count = self.random.randint(1, 4)
         arguments = {
             "pid": producer.pid, "epoch": producer.epoch, "seq": producer.sequences[partition], "transactional": producer.transactional,
@@ -84,7 +86,7 @@ class Script:
         return offset
 
     def end(self, producer: Producer, *outcomes: bool, coordinator_epoch: int = 0) -> dict[int, int]:
-        """The markers of a transaction, one outcome for all partitions or one for each; gives their offsets."""
+        """Add the markers of a transaction, with one outcome for all partitions or one for each, and return their offsets."""
         offsets = {}
         for at, partition in enumerate(producer.touched):
             committed = outcomes[at % len(outcomes)]
@@ -96,11 +98,11 @@ class Script:
         return offsets
 
     def retire(self, producer: Producer) -> None:
-        """Nothing more from this one; a new one takes its place."""
+        """Replace the producer by a new one, so that it writes nothing more."""
         self.producers[self.producers.index(producer)] = Producer(len(self.steps) + 100, producer.transactional)
 
     def live(self) -> None:
-        """One legal step."""
+        """Add one random legal step."""
         producer = self.random.choice(self.producers)
         partition = self.random.randrange(PARTITIONS)
         chance = self.random.random()
@@ -118,7 +120,7 @@ class Script:
             self.send(producer, partition)
 
     def finish(self) -> None:
-        """End what is open."""
+        """End all open transactions."""
         for producer in self.producers:
             if producer.touched:
                 self.end(producer, True)
@@ -129,7 +131,7 @@ def _idempotent(script: Script) -> Producer:
 
 
 def _transactional(script: Script) -> Producer:
-    """One with nothing open."""
+    """Return a transactional producer without an open transaction."""
     producer = next(producer for producer in script.producers if producer.transactional)
     if producer.touched:
         script.end(producer, True)
@@ -248,7 +250,7 @@ PLANTS: tuple[Callable[[Script, int], None], ...] = (
 
 
 def script(seed: int, *, planted: bool) -> Script:
-    """The log of a seed: every plant once, in random order and places, or none."""
+    """Return the log of a seed: with every anomaly once, at random places and in random order, or without any."""
     made = Script(seed)
     plants = made.random.sample(PLANTS, len(PLANTS)) if planted else []
     for at in range(STEPS):

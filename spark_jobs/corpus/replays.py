@@ -1,4 +1,4 @@
-"""Records that were sent again where no sequence number tells, and equal records that are honest."""
+"""Logs with records that were sent twice but have new sequence numbers, and logs with records that are equal for good reasons."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def twice_in_one_session(root: Path) -> None:
 
 
 def _keys(*offsets: int) -> list[tuple[str, str, str, str]]:
-    """The copies also carry a business key (`row`) that is there already."""
+    """Return the expected findings of rule `business-key` for the copies: their key (`row`) exists already."""
     return [("business-key", "violation", "key seen before", f"t-0@{offset}") for offset in offsets]
 
 

@@ -1,4 +1,4 @@
-"""Directories of several brokers: replicas that are equal, and that are not."""
+"""Data directories of several brokers, with equal replicas and with different ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""How well the audit does on logs whose truth is known: per rule what was planted, found, missed, and found wrongly.
+"""The audit's score on logs with known findings: the number planted, found, missed and falsely reported, by rule.
 
-Rules that hold here: a finding is right when rule, severity, kind and place are; all else is a miss and a false alarm. So a violation
-reported as a warning counts as both.
+Invariant: a finding is correct if its rule, severity, kind and place are. Otherwise it is a false alarm, and the expected finding is a
+miss. So a violation reported as a warning counts as both.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from ottla.spark_jobs.corpus.case import Case, Expected
 from ottla.spark_jobs.verdict import DirectoryVerdict
 
 EVERY: Final = 1_000_000
-"""More samples than any log of the corpus gives findings."""
+"""A limit on samples above the number of findings in any log of the corpus."""
 
 
 @dataclass(slots=True)
 class Score:
-    """`missed` and `false_alarms`: (case, finding)."""
+    """The score. `missed` and `false_alarms` are pairs of a case's name and a finding."""
 
     cases: int = 0
     legal: int = 0
@@ -37,7 +37,7 @@ class Score:
 
     @property
     def perfect(self) -> bool:
-        """All found, none false."""
+        """Whether every expected finding was found, without false alarms."""
         return not self.missed and not self.false_alarms
 
     def add(self, name: str, expected: Sequence[Expected], found: Sequence[Expected]) -> None:
@@ -52,13 +52,13 @@ class Score:
 
 
 def write(cases: Mapping[str, Case], root: Path) -> None:
-    """Write each case to the directory of its name."""
+    """Write each case to a directory with its name."""
     for name, case in cases.items():
         case.write(root / name)
 
 
 def judge(cases: Mapping[str, Case], root: Path, engine: str = "duckdb") -> Score:
-    """Judge what `write` wrote: all single directories in one audit, each set of replicas in its own."""
+    """Judge the written cases: all single directories in one audit, and each set of replicas in its own audit."""
     score = Score()
     single = [name for name, case in cases.items() if not case.directories]
     judged = audit([root / name for name in single], key_field="row", samples=EVERY, engine=engine, deep=True)
@@ -72,7 +72,7 @@ def judge(cases: Mapping[str, Case], root: Path, engine: str = "duckdb") -> Scor
 
 
 def findings(directories: Iterable[DirectoryVerdict]) -> list[Expected]:
-    """All findings in the form in which the corpus expects them."""
+    """Return all findings in the form of `Expected`."""
     return [
         (finding.rule, str(finding.severity), finding.kind, finding.where)
         for directory in directories
@@ -82,7 +82,7 @@ def findings(directories: Iterable[DirectoryVerdict]) -> list[Expected]:
 
 
 def table(score: Score) -> Table:
-    """One row a rule, then the sums."""
+    """Return a table with one row per rule and a row of sums."""
     shown = Table(title=f"{score.cases} logs, {score.legal} of them without a violation", title_justify="left", header_style="bold")
     for title in ("Rule", "Planted", "Found", "Missed", "False alarms", "Recall", "Precision"):
         shown.add_column(title, justify="left" if title == "Rule" else "right")
@@ -104,6 +104,6 @@ def _cells(name: str, counts: Sequence[int]) -> Sequence[str | Text]:
 
 
 def details(score: Score) -> list[str]:
-    """A line for each miss and each false alarm."""
+    """Return a line for each miss and each false alarm."""
     lines = [f"missed       {name}: {' '.join(finding)}" for name, finding in score.missed]
     return lines + [f"false alarm  {name}: {' '.join(finding)}" for name, finding in score.false_alarms]

@@ -1,4 +1,4 @@
-"""Index files and producer snapshots, written right and then made wrong, one entry at a time."""
+"""Logs with index files and producer snapshots in which one entry is wrong."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ABORTED_ENTRY = struct.Struct(">hqqqq")
 
 @dataclass
 class Producer:
-    """A snapshot's entry."""
+    """One entry of a producer snapshot."""
 
     epoch: int
     last_sequence: int
@@ -31,8 +31,8 @@ class Producer:
 
 @dataclass
 class Beside:
-    """What a broker keeps beside one segment. `index`: (offset, position); `times`: (timestamp, offset); `aborted`: (producer id, first
-    offset, marker's offset); `epochs`: (leader epoch, start offset); `junk` goes behind the offset index."""
+    """The side files of one segment. `index`: (offset, position); `times`: (timestamp, offset); `aborted`: (producer id, first offset,
+    marker's offset); `epochs`: (leader epoch, start offset); `junk`: bytes after the offset index."""
 
     index: list[tuple[int, int]] = field(default_factory=list)
     times: list[tuple[int, int]] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Beside:
     snapshot_junk: bytes = b""
 
     def write(self, segment: Path, end_offset: int) -> None:
-        """Write all files of the segment; the snapshot is the one at its end."""
+        """Write all side files of the segment; the snapshot is the one at `end_offset`."""
         base = int(segment.stem)
         offsets = b"".join(OFFSET_ENTRY.pack(offset - base, position) for offset, position in self.index)
         segment.with_suffix(".index").write_bytes(offsets + self.junk)
@@ -61,7 +61,7 @@ class Beside:
 
 
 def describe(segment: Path) -> tuple[Beside, int]:
-    """What belongs beside a segment, and its end offset."""
+    """Return the correct side files of a segment, and its end offset."""
     data = segment.read_bytes()
     beside, end, latest = Beside(), int(segment.stem), -1
     open_from: dict[int, int] = {}
@@ -95,7 +95,8 @@ def describe(segment: Path) -> tuple[Beside, int]:
 
 
 def case(change: Callable[[Beside], None], *, clean: bool = True, old: bool = False) -> Callable[[Path], None]:
-    """A log with all side files, one of them changed: of its last segment, or of the one before."""
+    """Return a writer of a log with all side files. `change` is applied to those of the first segment, which is the last segment unless
+    `old`."""
 
     def write(root: Path) -> None:
         log = PartitionWriter(root, "t", 0)

@@ -1,4 +1,4 @@
-"""Small logs with transactions: legal ones of every shape, and those that only `__transaction_state` shows to be wrong."""
+"""Small logs with transactions: legal ones of every shape, and faulty ones that only `__transaction_state` reveals."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.spark_jobs.corpus.payments import BEGAN_MS, MINUTE_MS, PLANTED, Parti
 from ottla.spark_jobs.corpus.writer import flip, reheaded
 
 MARKER_BODY = 70
-"""A byte of a marker's batch behind its header."""
+"""The position of a byte of a marker's batch after the batch header."""
 
 
 def logs(root: Path) -> tuple[Partition, Partition, Partition]:

@@ -1,4 +1,4 @@
-"""Writes partition logs of chosen batches, sound or damaged, as the files of a broker's data directory."""
+"""Writes partition logs of given batches, sound or damaged, with the files of a broker's data directory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T0 = 1_700_000_000_000
 
 
 class PartitionWriter:
-    """One partition's directory. Batches go to the current segment at the next offset unless told otherwise."""
+    """One partition's directory. Batches go to the current segment at the next offset by default."""
 
     def __init__(self, root: Path, topic: str, partition: int, start: int = 0) -> None:
         self.directory = root / f"{topic}-{partition}"
@@ -27,19 +27,19 @@ class PartitionWriter:
         self.roll()
 
     def roll(self) -> None:
-        """Begin a new segment at the next offset."""
+        """Start a new segment at the next offset."""
         self.file = self.directory / f"{self.next_offset:020d}.log"
         self.file.touch()
 
     def raw(self, data: bytes) -> int:
-        """Append bytes as they are; gives their position."""
+        """Append bytes unchanged, and return their position."""
         position = self.file.stat().st_size
         with self.file.open("ab") as out:
             out.write(data)
         return position
 
     def batch(self, batch: bytes, offset: int | None = None, leader_epoch: int = 0) -> int:
-        """Append one batch stamped with its base offset, which it gives back."""
+        """Append one batch with its base offset set, and return that offset."""
         base = self.next_offset if offset is None else offset
         head, tail = stamp(batch, base, leader_epoch)
         self.raw(head + bytes(tail))
@@ -60,9 +60,10 @@ class PartitionWriter:
         transactional: bool = False,
         leader_epoch: int = 0,
     ) -> int:
-        """Append a data batch of JSON values (`rows`: their `row` field); gives its base offset.
+        """Append a data batch of JSON values (`rows`: their `row` field), and return its base offset.
 
-        A producer id without an epoch gets epoch 0."""
+        A producer id without an epoch gets epoch 0.
+        """
         values = rows if rows is not None else [f"{self.directory.name}-{self._written + i}" for i in range(count)]
         self._written += len(values)
         records = [SimpleRecord(b"k", json.dumps({"row": row, "n": {"id": row}}).encode(), at) for row in values]
@@ -79,27 +80,28 @@ class PartitionWriter:
 
 
 def cleaned(batch: bytes, *kept: int) -> bytes:
-    """The batch as the cleaner leaves it, with only these of its records."""
+    """Return the batch as the log cleaner leaves it, with only the given records."""
     records = [encode_record(r.offset_delta, r.timestamp_delta, r.key, r.value, r.headers) for r in iter_records(batch)]
     section = b"".join(records[i] for i in kept)
     return pack_header(read_header(batch)._replace(record_count=len(kept)), section) + section
 
 
 def old_message(offset: int, value: bytes, attributes: int = 0) -> bytes:
-    """A message of format v1 without a key. Compressed (`attributes`), it holds others, and has the last one's offset."""
+    """Return a message of format v1 without a key. If `attributes` say compressed, `value` contains other messages, and `offset` is that
+    of the last one."""
     body = struct.pack(">bbqii", 1, attributes, T0, -1, len(value)) + value
     return struct.pack(">qiI", offset, 4 + len(body), zlib.crc32(body)) + body
 
 
 def reheaded(batch: bytes, **fields: int) -> bytes:
-    """The batch with other header fields and a CRC that is right for them."""
+    """Return the batch with other header fields and a matching CRC."""
     header: BatchHeader = read_header(batch)._replace(**fields)
     tail = batch[HEADER_BYTES:]
     return pack_header(header, tail) + tail
 
 
 def numbered(count: int) -> list[SimpleRecord]:
-    """Records with small JSON values."""
+    """Return records with small JSON values."""
     return [SimpleRecord(b"k", b'{"row": "h%d"}' % i, T0) for i in range(count)]
 
 

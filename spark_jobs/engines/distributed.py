@@ -1,7 +1,9 @@
-"""Judging with Spark: Spark distributes tasks and the rows that tasks hand on; each task judges on the embedded engine.
+"""Judges with Spark: Spark distributes tasks and shuffles the rows that tasks hand on; each task judges on an embedded engine.
 
-Rules that hold here: with a SparkContext the steps run over RDDs, and no SQL session is started. Without one (Spark Connect) the same steps
-run over DataFrames. A run is one Spark job; pictures take a second one.
+Invariants:
+- With a SparkContext the steps run over RDDs, and no SQL session is started. Without one (Spark Connect) the same steps run over
+  DataFrames.
+- A run is one Spark job; drawing pictures takes a second one.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ COLUMNS: Final = "share int, content binary"
 
 @contextmanager
 def spark_judge(master: str | None, memory_mb: int, progress: Progress) -> Iterator[SparkJudge]:
-    """Open the running session's context, or a new one that ends with the block. Raises `CannotJudge`."""
+    """Open a judge on the running session's context, or on a new one that stops with the block. Raises `CannotJudge`."""
     with cluster(master) as running:
         progress("judging log partitions", 1, 2)
         yield SparkJudge(running, memory_mb)
@@ -50,13 +52,13 @@ class SparkJudge:
         self._memory_mb = memory_mb
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """Run both steps as one job."""
+        """Run both steps as one Spark job."""
         work = Work(question, shares_of(logs, question), self._memory_mb)
         steps = (partial(judge_tasks, work), partial(judge_shares, work))
         return self._answers(share_out(logs, question), steps, work.shares)
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """Read the drawn partitions again, and run `steps.draw` on them."""
+        """Read the partitions with pictures again, and run `steps.draw` on them."""
         places = {place[:3] for place in (*drawn, *found)}
         some = [LogDirectory(each.path, [s for s in each.segments if (s.log_dir, s.topic, s.partition) in places]) for each in logs]
         work = Work(question, 1, self._memory_mb)
@@ -84,7 +86,7 @@ def over_rdds(context: SparkContext, rows: Sequence[Row], steps: Sequence[Step],
 
 
 def over_frames(session: SparkSession, rows: Sequence[Row], steps: Sequence[Step], shares: int) -> Iterable[Row]:
-    """The same without a SparkContext."""
+    """Do the same as `over_rdds` with DataFrames, for sessions without a SparkContext."""
     found = session.range(0, len(rows), 1, len(rows)).mapInArrow(partial(_first, steps[0], rows), COLUMNS)
     for step in steps[1:]:
         found = found.repartition(shares, "share").mapInArrow(partial(_in_arrow, step), COLUMNS)

@@ -1,8 +1,10 @@
-"""The embedded engine: DuckDB in this process, over the Arrow batches that Spark's data source would read.
+"""The embedded engine: DuckDB in this process, over the same Arrow batches that Spark's data source reads.
 
-Rules that hold here: queries come in Spark's SQL and are translated by sqlglot, once per process; nulls sort as in Spark. Memory is
-bounded, however long the log is: views lie compressed in a file, and a query that needs more than it is given spills. Nothing is written
-but these, in a directory (in TMPDIR) that goes with the engine.
+Invariants:
+- Queries are written in Spark SQL; sqlglot translates each of them once per process. Nulls sort as in Spark.
+- Memory is bounded, however long the log is: views are stored compressed in a database file, and a query that exceeds the memory limit
+  spills to disk.
+- The engine writes nothing but these files. They are in a directory in TMPDIR that is deleted with the engine.
 """
 
 from __future__ import annotations
@@ -28,23 +30,25 @@ from ottla.spark_jobs.tables import Filters, read
 from ottla.spark_jobs.tables.schemas import ARROW_TYPES
 
 ONE_THREAD_BYTES_MAX: Final = 8 << 20
-"""For so little, threads cost more than they give, and so does a file."""
+"""Up to this log size the engine uses one thread and an in-memory database: more threads and a file would cost more time than they save."""
 GATHERED_ROWS: Final = 1 << 14
 GATHERED_BYTES: Final = 16 << 20
-"""So much is handed over at once: DuckDB makes a table of its own out of each batch that it is given, and puts them together at the end."""
+"""Minimum size of the batches that DuckDB gets. DuckDB builds a table for each batch and merges them at the end, so small batches are slow.
+"""
 NAMES: Final = ("log_dir", "topic", "file")
-"""Columns of level batches with few different values: numbers in windows and sorts, where they are as many bytes as all others together."""
+"""Columns of level `batches` with few distinct values. They are stored as enums, so that windows and sorts compare numbers; as strings they
+would take as many bytes as all other columns together."""
 HINT: Final = re.compile(r"/\*\+.*?\*/")
 FUNCTIONS: Final = ("CREATE MACRO json_text(json, path) AS TRY(json_extract_string(TRY(decode(json)), path))",)
-"""What stands for a function of Spark's that DuckDB does not have."""
+"""Macros that replace Spark functions that DuckDB lacks."""
 COLUMN_END: Final = re.compile(r", (?=[\w`]+ )")
 PARAMETER: Final = re.compile(r"\$(\w+)")
 
 
 @contextmanager
 def embedded_engine(log_bytes: int = 0, memory_mb: int = MEMORY_MB, *, threads: int | None = None) -> Iterator[EmbeddedEngine]:
-    """An engine for logs of this size that ends with the block. `memory_mb`: what queries may hold before they spill. `threads`: None for
-    as many as suit the size and the machine."""
+    """Open an engine for logs of this size; it closes with the block. `memory_mb`: queries that need more memory spill to disk. `threads`:
+    None chooses the number by the log's size and the machine."""
     small = log_bytes <= ONE_THREAD_BYTES_MAX
     config: dict[str, str | bool | int] = {"memory_limit": f"{memory_mb}MB", "preserve_insertion_order": False}
     if small or threads:
@@ -58,23 +62,22 @@ def embedded_engine(log_bytes: int = 0, memory_mb: int = MEMORY_MB, *, threads: 
 
 
 class EmbeddedEngine:
-    """See `Engine`."""
+    """An `Engine` on a DuckDB connection."""
 
     name = EMBEDDED
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
         self._failed: OSError | None = None
-        """What ended a reading, which DuckDB tells as an error of its own."""
+        """The error that ended the reading of a log. DuckDB wraps it in an error of its own, so `_execute` raises this one instead."""
 
     def json_path(self, field: str) -> str:
-        """See `Engine`."""
         return json_path(field)
 
     def read(
         self, view: str, level: str, paths: Sequence[str | LogDirectory], topics: Sequence[str], columns: str, *, keep: bool = True
     ) -> None:
-        """See `Engine`. What is not kept is read when it is queried, once."""
+        """Read one level as a table (see `Engine.read`). With `keep` False, the log is read while the view's only query runs."""
         schema = arrow_schema(columns)
         batches = gathered(self._watched(read(level, paths, schema.names, Filters(topics=frozenset(topics)))))
         self._connection.register(view if not keep else "arriving", pa.RecordBatchReader.from_batches(schema, batches))
@@ -91,7 +94,8 @@ class EmbeddedEngine:
             raise
 
     def _number_names(self, paths: Sequence[str | LogDirectory], topics: Sequence[str]) -> str:
-        """Types for NAMES, whose order is that of the names, and the SQL that makes values of them."""
+        """Create an enum type for each column of NAMES, with its values in alphabetical order, and return the SQL that casts the
+        columns."""
         found = [find_logs(path, topics) for path in paths]
         segments = [segment for logs in found for segment in logs.segments]
         known = {"log_dir": {logs.path for logs in found}, "topic": {s.topic for s in segments}, "file": {s.path for s in segments}}
@@ -101,41 +105,39 @@ class EmbeddedEngine:
         return "REPLACE (" + ", ".join(f"CAST({name} AS {name}_name) AS {name}" for name in NAMES) + ")"
 
     def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """See `Engine`."""
         schema = arrow_schema(columns)
         arrays = [pa.array([row[at] for row in rows], field.type) for at, field in enumerate(schema)]
         self._connection.register(view, pa.Table.from_arrays(arrays, schema=schema))
 
     def show(self, view: str, table: pa.Table) -> None:
-        """Make an Arrow table a view."""
+        """Make a view of an Arrow table."""
         self._connection.register(view, table)
 
     def arrow(self, view: str) -> pa.Table:
-        """The rows of what was defined as an Arrow table."""
+        """Return the rows of a view as an Arrow table."""
         return self._connection.table(view).to_arrow_table()
 
     def batches(self, query: str) -> pa.RecordBatchReader:
-        """The rows of a query as Arrow record batches, to be read before anything else is asked."""
+        """Return the rows of a query as Arrow record batches. Read all of them before the next query: it closes the result."""
         return pa.RecordBatchReader.from_stream(self._connection.sql(translated(query)))
 
     def take(self, view: str, batches: pa.RecordBatchReader) -> None:
-        """Make record batches a view."""
+        """Make a table of record batches."""
         self._connection.register("arriving", batches)
         self._execute(f"CREATE TABLE {view} AS SELECT * FROM arriving", {})
         self._connection.unregister("arriving")
 
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
-        """See `Engine`. Every view is kept: a table in memory costs less than the question whether to."""
+        """Make a table of a query. `keep` is ignored: a table in memory is cheap enough to keep every view."""
         self._execute(f"CREATE TABLE {view} AS {translated(query)}", args)
 
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
-        """See `Engine`."""
         found = self._execute(translated(query), args)
         names = [column[0] for column in found.description or ()]
         return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
 
     def write(self, query: str, args: Mapping[str, Any], to: Path) -> None:
-        """See `Engine`. One file; the directory appears whole, under its name, when it is done."""
+        """Write the rows of a query as one Parquet file. The directory gets its final name only when it is complete."""
         partial = to.with_name(f".{to.name}.partial")
         partial.mkdir(parents=True)
         try:
@@ -151,14 +153,15 @@ class EmbeddedEngine:
             return self._connection.execute(query, {name: args[name] for name in PARAMETER.findall(query)})
         except (duckdb.Error, RuntimeError) as e:
             if str(e) == "Query interrupted" or str(e).rstrip().endswith("\nKeyboardInterrupt"):
-                raise KeyboardInterrupt from e  # Ctrl-C, within DuckDB or within what it reads from
+                # DuckDB reports Ctrl-C as one of these errors, both in its own code and in the Python code that feeds it
+                raise KeyboardInterrupt from e
             if self._failed is not None:
                 raise self._failed from e
             raise
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in batches that are not small, but for the last."""
+    """Merge small batches: every batch but the last has at least GATHERED_ROWS rows or GATHERED_BYTES bytes."""
     held: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -173,15 +176,15 @@ def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 @lru_cache(maxsize=256)
 def translated(query: str) -> str:
-    """A query of Spark's dialect in DuckDB's."""
+    """Translate a query from Spark's dialect to DuckDB's."""
     return sqlglot.parse_one(HINT.sub("", query), read="spark").transform(_function).sql(dialect="duckdb")
 
 
 def _function(node: exp.Expr) -> exp.Expr:
-    """Functions that sqlglot leaves as they are, or that fail in DuckDB where Spark gives null."""
+    """Replace functions that sqlglot does not translate, and functions that fail or give null in DuckDB where Spark gives a value."""
     if isinstance(node, exp.JSONExtractScalar) and isinstance(node.this, exp.Cast):
         return exp.func("json_text", node.this.this, node.expression)
-    if isinstance(node, exp.CountIf):  # null where Spark gives 0
+    if isinstance(node, exp.CountIf):  # DuckDB's count_if gives null where Spark's gives 0
         return exp.Count(this=exp.Case().when(node.this, exp.Literal.number(1)))
     if isinstance(node, exp.Anonymous) and node.name == "xxhash64":
         return exp.func("hash", *node.expressions)
@@ -189,6 +192,6 @@ def _function(node: exp.Expr) -> exp.Expr:
 
 
 def arrow_schema(columns: str) -> pa.Schema:
-    """DDL such as `topic string, partition int` as an Arrow schema. Raises KeyError on a type that no level has."""
+    """Convert DDL such as `topic string, partition int` to an Arrow schema. Raises KeyError on a type that no level has."""
     fields = (column.strip().rsplit(" ", 1) for column in COLUMN_END.split(columns))
     return pa.schema([(name.strip("`"), ARROW_TYPES[kind]) for name, kind in fields])

@@ -1,4 +1,4 @@
-"""Judging in this process: both steps on one embedded engine."""
+"""Judges in this process: both steps run on one embedded engine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class EmbeddedJudge:
         self._transactional = False
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
-        """Run both steps."""
+        """Run both steps, one after the other."""
         self._progress("judging", 1, 3)
         answer, made = judge_partitions(self._engine, question, logs)
         yield answer
@@ -39,5 +39,5 @@ class EmbeddedJudge:
         yield judge_across(self._engine, question, made.views)
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
-        """Run `pictures.material` on the views of `judge`."""
+        """Run `pictures.material` on the views that `judge` made."""
         return [material(self._engine, drawn, found, transactional=self._transactional)]

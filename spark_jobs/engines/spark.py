@@ -1,4 +1,4 @@
-"""Spark as an engine: the data source `kafka_log`, temporary views, and caching of what is read twice."""
+"""Spark as an engine: the data source `kafka_log`, temporary views, and a cache for views that several queries read."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_engine(log_bytes: int, master: str | None = None) -> Iterator[SparkEngine]:
-    """An engine on the running session, or on a new one that ends with the block. Raises `CannotJudge` when Spark does not start."""
+    """Open an engine on the running session, or on a new one that stops with the block. Raises `CannotJudge` when Spark does not start."""
     with session(log_bytes, master) as spark:
-        from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
+        from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark, which is optional
 
         spark.dataSource.register(KafkaLogSource)
-        spark.conf.set("spark.sql.jsonGenerator.ignoreNullFields", "false")  # evidence names what is null, too
+        # evidence contains null fields too, as the embedded engine's to_json writes them
+        spark.conf.set("spark.sql.jsonGenerator.ignoreNullFields", "false")
         engine = SparkEngine(spark)
         try:
             yield engine
@@ -30,7 +31,7 @@ def spark_engine(log_bytes: int, master: str | None = None) -> Iterator[SparkEng
 
 
 class SparkEngine:
-    """See `Engine`."""
+    """An `Engine` on a Spark session."""
 
     name = SPARK
 
@@ -39,35 +40,31 @@ class SparkEngine:
         self._kept: list[DataFrame] = []
 
     def json_path(self, field: str) -> str:
-        """See `Engine`."""
         return field if field.startswith("$") else "$" + "".join(f"['{part}']" for part in field.split("."))
 
     def read(self, view: str, level: str, paths: Sequence[str], topics: Sequence[str], columns: str, *, keep: bool = True) -> None:
-        """See `Engine`."""
-        if not paths:  # a data source without one is somebody's mistake; here it is a level that no directory has
+        """Make a view of the data source `kafka_log`; see `Engine.read`."""
+        if not paths:  # the data source rejects an empty list of paths, but here it only means that no directory has this level
             self._show(view, self._spark.createDataFrame([], columns), keep=False)
             return
         reader = self._spark.read.format("kafka_log").option("topic", ",".join(topics)).option("level", level)
         self._show(view, reader.schema(columns).load(list(paths)), keep)
 
     def table(self, view: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
-        """See `Engine`."""
         self._show(view, self._spark.createDataFrame([tuple(row) for row in rows], columns), keep=False)
 
     def define(self, view: str, query: str, args: Mapping[str, Any], *, keep: bool = True) -> None:
-        """See `Engine`."""
         self._show(view, self._spark.sql(query, args=dict(args)), keep)
 
     def rows(self, query: str, args: Mapping[str, Any]) -> list[Row]:
-        """See `Engine`."""
         return [row.asDict() for row in self._spark.sql(query, args=dict(args)).collect()]
 
     def write(self, query: str, args: Mapping[str, Any], to: Path) -> None:
-        """See `Engine`. One file a partition of the result, and Spark's `_SUCCESS` when all are there."""
+        """Write the rows of a query as Parquet: one file per partition of the result, and `_SUCCESS` when all files are complete."""
         self._spark.sql(query, args=dict(args)).write.parquet(str(to.absolute()))
 
     def forget(self) -> None:
-        """Let go of what was kept."""
+        """Remove all kept views from Spark's cache."""
         for frame in self._kept:
             frame.unpersist()
 

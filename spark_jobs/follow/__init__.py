@@ -1,4 +1,4 @@
-"""The continuous audit: judges what is appended to logs as it appears, and never reads a byte twice.
+"""The continuous audit: judges appended batches as they appear, and reads each byte once.
 
-`judge` decides, over one micro-batch and what is remembered (no Spark in it); `memory` keeps what is remembered; `run` is the stream.
+`judge` judges one micro-batch after the remembered rows, without Spark; `memory` stores the remembered rows; `run` is the stream.
 """

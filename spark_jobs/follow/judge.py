@@ -1,10 +1,12 @@
-"""Judges one micro-batch of batch headers with the rules' own SQL, after the rows that stand for all that was read before.
+"""Judges one micro-batch of batch headers with the rules' SQL. Remembered rows stand for everything that was read before.
 
-Rules that hold here: what is remembered is rows of the batches level as they were judged, few for each partition and producer, so that a
-rule's windows end as they would over the whole log. A finding is told where it lies in what has just arrived; a transaction's hanging is
-told once. What is remembered is bounded: per partition at most eight rows; per producer in it the last five batches of its two newest
-epochs, one row for the range of sequences before those, and at most six more; a producer is forgotten after producer.id.expiration.ms of
-the log's time, unless its transaction is open.
+Invariants:
+- The remembered rows are rows of level batches as they were judged, few for each partition and producer. With them before the micro-batch,
+  a rule's windows end as they would over the whole log.
+- A finding is reported only if it is located in the micro-batch. A hanging transaction is reported once.
+- The memory is bounded: at most eight rows per partition; per producer and partition the last five batches of its two newest epochs, one
+  row for the range of sequences before those, and at most six more rows.
+- A producer is forgotten after producer.id.expiration.ms of the log's time, unless its transaction is open.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ CONTINUOUS: Final = (
     "mixed-transaction",
     "markers",
 )
-"""The rules that can be judged as a log grows. All others compare files, whole transactions across partitions, groups or records."""
+"""The rules that can be evaluated while a log grows. All others compare files, transactions across partitions, groups or records."""
 HANGING: Final = "hanging-transaction"
 STATE_SCHEMA: Final = arrow_schema(STATE_COLUMNS)
 ARRIVING_SCHEMA: Final = arrow_schema(views.RAW_BATCHES_NEED)
@@ -45,25 +47,26 @@ ARRIVING_SCHEMA: Final = arrow_schema(views.RAW_BATCHES_NEED)
 
 @dataclass(slots=True)
 class Judged:
-    """What one micro-batch brought: findings as JSON objects in log order, what to remember, and how much was read."""
+    """The result of one micro-batch: findings as JSON objects in log order, the rows to remember, and the numbers of batches and records
+    read."""
 
     findings: list[dict[str, Any]]
     state: pa.Table
     batches: int = 0
     records: int = 0
     counts: dict[str, int] = field(default_factory=dict)
-    """Findings by severity."""
+    """The number of findings by severity."""
 
 
 def rules() -> list[Rule]:
-    """The rules judged here, in the order of `RULES`."""
+    """Return the rules of CONTINUOUS, in the order of `RULES`."""
     return [rule for rule in RULES if rule.name in CONTINUOUS]
 
 
 def judge(arriving: pa.Table, state: pa.Table | None, args: Mapping[str, Any], *, caught_up: bool) -> Judged:
-    """Judge `arriving` (rows of level batches with `views.RAW_BATCHES_NEED`, in any order) after `state` (what the micro-batch before gave;
-    None at the beginning). `args`: `expiration_ms` and `transaction_timeout_ms`. `caught_up`: every partition has been read to its end, so
-    that one's time may be held against another's: only then are transactions called hanging."""
+    """Judge `arriving` (rows of level batches with the columns `views.RAW_BATCHES_NEED`, in any order) after `state` (the previous
+    micro-batch's `Judged.state`; None for the first). `args`: `expiration_ms` and `transaction_timeout_ms`. `caught_up`: every partition
+    has been read to its end, so that timestamps of different partitions can be compared; only then are hanging transactions reported."""
     with embedded_engine(arriving.nbytes) as engine:
         engine.show("arriving", arriving.select(ARRIVING_SCHEMA.names).cast(ARRIVING_SCHEMA))
         engine.show("state", STATE_SCHEMA.empty_table() if state is None else state)
@@ -88,7 +91,8 @@ def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
     engine.define("raw_batches", JUDGED["raw_batches"], args)
     engine.define("computed", views.batches(f"{views.TRUSTED_COLUMNS}, error, torn, carried, merged"), args)
     engine.define("batches", JUDGED["batches"], args)
-    # What is remembered is of one session: rows left out between two of its rows are no silence.
+    # The remembered rows of a producer belong to one session. The time between two of them is no silence, because rows between them were
+    # not kept.
     engine.define("producer_batches", views.producer_batches(every).replace(forgotten, forgotten + " AND NOT carried"), args)
     engine.define("sequences", views.sequences(every), args)
     engine.define("transactions", views.TRANSACTIONS, args)
@@ -96,7 +100,7 @@ def _make_views(engine: EmbeddedEngine, args: Mapping[str, Any]) -> None:
         engine.table(name, columns, [])
     engine.define("logs", views.LOGS, args)
     engine.define("unended", views.UNENDED, args)
-    # Another partition's newer epoch proves nothing here: this partition may have been read a moment earlier.
+    # A newer epoch in another partition proves nothing: this partition may have been read a moment earlier.
     engine.define("newest_epochs", JUDGED["newest_epochs"], args)
     engine.define("open_transactions", JUDGED["open_transactions"], args)
 

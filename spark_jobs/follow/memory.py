@@ -1,12 +1,13 @@
-"""What the continuous audit keeps in its checkpoint directory, beside Spark's own checkpoint of the stream.
+"""The continuous audit's state in its checkpoint directory, beside Spark's own checkpoint of the stream.
 
-Rules that hold here: what a micro-batch gave is written under its number, whole or not at all, before Spark notes the micro-batch as done.
-So a micro-batch that is done again, after a kill, begins with what the one before it gave, or is known to be complete. The last two are
-kept.
+Invariants:
+- The state after a micro-batch is written atomically, under the micro-batch's number, before Spark commits the micro-batch.
+- Therefore a micro-batch that is repeated after a kill starts from the state of the previous one, or is skipped if it was complete.
+- The states of the last two micro-batches are kept.
 
     DIR/spark/           Spark's checkpoint: how far each log was read
-    DIR/judged/N.parquet what is remembered after micro-batch N
-    DIR/judged/N.told    its findings are printed
+    DIR/judged/N.parquet the state after micro-batch N
+    DIR/judged/N.told    a mark: the findings of micro-batch N are printed
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from ottla.spark_jobs.session import CannotJudge
 
 
 class Memory:
-    """The checkpoint directory, made if it is not there."""
+    """The checkpoint directory. It is created if it does not exist."""
 
     def __init__(self, directory: Path) -> None:
         self._judged = directory / "judged"
         self._judged.mkdir(parents=True, exist_ok=True)
         self.stream = directory / "spark"
-        """Where Spark keeps its own checkpoint."""
+        """The directory of Spark's own checkpoint."""
 
     def before(self, number: int) -> pa.Table | None:
-        """What is remembered when micro-batch `number` begins; None before the first. Raises CannotJudge where it is lost."""
+        """Return the state before micro-batch `number`; None before the first. Raises CannotJudge if the state is missing."""
         if number == 0:
             return None
         file = self._file(number - 1)
@@ -39,11 +40,12 @@ class Memory:
         return pq.read_table(file)
 
     def told(self, number: int) -> bool:
-        """Whether a micro-batch was judged and its findings told, before a stop that Spark did not hear of."""
+        """Return whether the micro-batch was judged and its findings printed. If so and Spark repeats it, the process stopped before
+        Spark's commit."""
         return self._file(number).exists() and self._file(number).with_suffix(".told").exists()
 
     def keep(self, number: int, state: pa.Table) -> None:
-        """Remember what a micro-batch gave. It is on disk when this returns."""
+        """Write the state after a micro-batch. It is synced to disk before the method returns."""
         file = self._file(number)
         partial = file.with_suffix(".partial")
         with partial.open("wb") as out:
@@ -53,7 +55,7 @@ class Memory:
         partial.replace(file)
 
     def note_told(self, number: int) -> None:
-        """The findings of a micro-batch are out; what nothing needs any more goes."""
+        """Mark the findings of a micro-batch as printed, and delete states that are no longer needed."""
         self._file(number).with_suffix(".told").touch()
         for old in self._judged.iterdir():
             if old.stem.isdigit() and int(old.stem) < number - 1:

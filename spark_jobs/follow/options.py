@@ -1,4 +1,4 @@
-"""The options of `ottla audit --follow`, as the command line declares them."""
+"""The command-line options of `ottla audit --follow`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""`ottla audit --follow`: Structured Streaming over kafka_log, each micro-batch judged as it comes.
+"""`ottla audit --follow`: Structured Streaming over kafka_log; each micro-batch is judged when it arrives.
 
-Rules that hold here: executors read and check the bytes, the driver judges the headers. A finding is printed after it is remembered as
-found and before Spark notes its micro-batch as done: a stop at any point repeats no byte's judgement, and only a kill between the printing
-and the note of it can print a micro-batch's findings a second time (JSON lines carry its number).
+Invariants:
+- Executors read the bytes and compute checksums; the driver judges the headers.
+- Findings are printed after the micro-batch's state is written and before Spark commits the micro-batch. So no byte is judged twice after a
+  normal stop. Only a kill between printing the findings and marking them as printed can make a restart print them again (JSON lines contain
+  the micro-batch's number).
 """
 
 from __future__ import annotations
@@ -32,15 +34,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 BATCH_BYTES_MAX: Final = 256 << 20
-"""Log bytes a micro-batch: their headers fit the driver's memory even where each batch is one small record."""
+"""Log bytes per micro-batch: the headers fit into the driver's memory even if each batch is one small record."""
 POLL_SECONDS: Final = 0.2
 Tell = Callable[[int, Mapping[str, Any]], None]
-"""Called with a micro-batch's number and each of its findings."""
+"""A callback with a micro-batch's number and one of its findings."""
 
 
 @dataclass(slots=True)
 class Followed:
-    """What one run read and told. `counts`: findings by severity."""
+    """The totals of one run. `counts`: the number of findings by severity."""
 
     micro_batches: int = 0
     batches: int = 0
@@ -49,13 +51,14 @@ class Followed:
 
     @property
     def exit_code(self) -> int:
-        """1 where this run told of a violation."""
+        """1 if this run reported a violation, otherwise 0."""
         return 1 if self.counts[Severity.VIOLATION] else 0
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """What to follow and how. `once`: stop at the end of what is there; else look again every `trigger_seconds`."""
+    """The logs to follow, and the options. `once`: stop at the current end of the logs; otherwise look for new bytes every
+    `trigger_seconds`."""
 
     paths: Sequence[str | Path]
     checkpoint: Path
@@ -68,8 +71,9 @@ class Following:
 
 
 def follow(spark: SparkSession, job: Following, tell: Tell, stop: threading.Event) -> Followed:
-    """Judge until `stop` is set (or, once, until all is read). Raises CannotJudge when a log or the checkpoint cannot be read."""
-    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 # imports PySpark
+    """Judge until `stop` is set or, with `once`, until everything is read. Raises CannotJudge when a log or the checkpoint cannot be
+    read."""
+    from pyspark.errors import StreamingQueryException  # noqa: PLC0415 # imports PySpark, which is optional
 
     for path in job.paths:
         if str(path).startswith("kafka://"):
@@ -79,7 +83,7 @@ def follow(spark: SparkSession, job: Following, tell: Tell, stop: threading.Even
     followed = Followed()
     query = _start(spark, job, Memory(job.checkpoint.absolute()), followed, tell)
     try:
-        while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type]  # PySpark takes fractions of a second
+        while not query.awaitTermination(POLL_SECONDS):  # type: ignore[arg-type] # PySpark accepts fractions of a second
             if stop.is_set():
                 break
     except StreamingQueryException as e:
@@ -90,7 +94,7 @@ def follow(spark: SparkSession, job: Following, tell: Tell, stop: threading.Even
 
 
 def _start(spark: SparkSession, job: Following, memory: Memory, followed: Followed, tell: Tell) -> StreamingQuery:
-    from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark
+    from ottla.spark_jobs.source import KafkaLogSource  # noqa: PLC0415 # imports PySpark, which is optional
 
     spark.dataSource.register(KafkaLogSource)
     frame = spark.readStream.format("kafka_log").schema(views.RAW_BATCHES_NEED).option("topic", ",".join(job.topics))
@@ -119,7 +123,7 @@ def _start(spark: SparkSession, job: Following, memory: Memory, followed: Follow
 
 
 def line(_number: int, finding: Mapping[str, Any]) -> str:
-    """A finding on one line for a person."""
+    """Return a finding as one line of text."""
     where = f"{finding['topic']}-{finding['partition']}@{'?' if finding['offset'] is None else finding['offset']}"
     evidence = ", ".join(f"{name} {value}" for name, value in finding["evidence"].items() if value not in {"", None})
     told = f"{finding['severity']}  {finding['rule']}: {finding['kind']}  {where}  {finding['file']}:{finding['position']}  {evidence}"
@@ -127,13 +131,13 @@ def line(_number: int, finding: Mapping[str, Any]) -> str:
 
 
 def json_line(number: int, finding: Mapping[str, Any]) -> str:
-    """A finding on one line for a program."""
+    """Return a finding as one line of JSON."""
     return json.dumps({"micro_batch": number, **finding}, default=str)
 
 
 def follow_command(job: Following, json_file: Path | None) -> int:
-    """Follow on the terminal: findings on standard output, the summary on standard error. `json_file`: where JSON lines are appended too
-    (`-`: they are what is printed). Gives the exit code. Raises CannotJudge."""
+    """Follow logs on the terminal: print findings to standard output and the summary to standard error. `json_file`: append JSON lines
+    to this file (`-`: print them instead of text). Returns the exit code. Raises CannotJudge."""
     printed = json_line if json_file == Path("-") else line
 
     def tell(number: int, finding: Mapping[str, Any]) -> None:
@@ -156,7 +160,8 @@ def follow_command(job: Following, json_file: Path | None) -> int:
 
 @contextmanager
 def _stopped_by_signals() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or SIGTERM sets. Inside a session: starting one sets a handler of Spark's."""
+    """Open an event that Ctrl-C or SIGTERM sets. Call it inside a Spark session, because the start of a session installs Spark's own
+    handler."""
     stop = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:

@@ -1,8 +1,11 @@
-"""The queries of the continuous audit that surround the rules' own views: what is judged together, and what is remembered of it.
+"""The queries of the continuous audit: they join the remembered rows with a micro-batch for the rules' views, and choose the rows to
+remember.
 
-Rules that hold here: remembered rows come before arriving ones in every window, with the counts (`blind_before`, `holes_before`) that they
-had in the whole log. A row is remembered for what it is needed for: `tail`, of its partition; `of_producer`; `of_sequence`. What a row is
-not remembered for is masked (producer -1, sequence -1), so no rule takes it for more than it is. `merged`: a row for a range of sequences.
+Invariants:
+- Remembered rows precede arriving rows in every window, with the counts (`blind_before`, `holes_before`) that they had in the whole log.
+- A row is remembered in one or more roles: `tail` for its partition, `of_producer`, `of_sequence`. The columns of other roles are masked
+  (producer -1, sequence -1), so that no rule uses the row beyond its roles.
+- `merged`: a row that stands for a range of sequences.
 """
 
 from __future__ import annotations
@@ -25,9 +28,9 @@ _PARTITION: Final = "log_dir, topic, partition"
 _PRODUCER: Final = "log_dir, topic, partition, producer_id"
 _EPOCH: Final = "log_dir, topic, partition, producer_id, producer_epoch"
 SPAN_MAX: Final = 1 << 29
-"""So many sequences at most stand in one merged row: a jump of 2^30 would look like the wrap."""
+"""The maximum number of sequences in one merged row: a jump of 2^30 would look like the wrap of sequences."""
 KEPT_BATCHES: Final = 5
-"""As many of a producer's batches as a broker remembers."""
+"""The number of a producer's last batches to remember, as in a broker (Kafka's ProducerStateEntry.NUM_BATCHES_TO_RETAIN)."""
 
 _COUNTED: Final = {
     "blind_before": "CAST(c.blind_before + coalesce(a.blind_base, 0) AS BIGINT)",
@@ -63,8 +66,8 @@ JUDGED: Final = {
     "newest_epochs": views.NEWEST_EPOCHS.replace("log_dir, producer_id", _PRODUCER),
     "open_transactions": views.OPEN_TRANSACTIONS.replace(_OF_DIRECTORY, f"JOIN newest_epochs p ON {_OF_PARTITION}"),
 }
-"""The views that differ from the whole log's. `raw_batches`: what arrives, after each partition's tail; `batches`: the same judged, with
-counts that go on from those remembered, and what is remembered of producers."""
+"""The views that differ from those of the whole log. `raw_batches`: the arriving rows after each partition's tail. `batches`: the same
+rows with counts that continue the remembered ones, plus the rows remembered for producers."""
 assert _OF_DIRECTORY in views.OPEN_TRANSACTIONS
 
 EMPTY_STATES: Final = {
@@ -72,7 +75,7 @@ EMPTY_STATES: Final = {
     "timeout_ms int, producer_epoch int, partitions array<string>",
     "complete_states": "log_dir string",
 }
-"""What coordinators say is not followed: a transaction hangs by its age alone."""
+"""Empty tables: coordinators' states are not followed, so a transaction is judged hanging by its age alone."""
 
 SPANS: Final = f"""
     WITH ranked AS (
@@ -84,7 +87,7 @@ SPANS: Final = f"""
     )
     SELECT *, age <= {KEPT_BATCHES} AND NOT merged AS apart FROM ranked WHERE session = last_session AND epoch_rank <= 2
 """
-"""The batches whose sequences are remembered: `apart`, or in the range of those before."""
+"""The batches whose sequences are remembered: as separate rows (`apart`), or in the merged row of earlier sequences."""
 
 ROLES: Final = f"""
     WITH times AS (
@@ -149,7 +152,7 @@ ROLES: Final = f"""
     SELECT {_ROW}, bool_or(tail) AS tail, bool_or(of_producer) AS of_producer, bool_or(of_sequence) AS of_sequence
     FROM chosen GROUP BY {_ROW}
 """
-"""Which rows to remember, and for what; `{{clock}}` is the time by which producers are forgotten."""
+"""The rows to remember, with their roles. `{{clock}}` is the column with the time by which producers expire."""
 
 _LENGTH: Final = f"least(max(s.sequence_end) - min(s.sequence), {SPAN_MAX})"
 _MERGED: Final = {
@@ -190,7 +193,8 @@ REMEMBERED: Final = f"""
     ) u
     WHERE u.age = 1 AND NOT (u.error IS NULL AND coalesce(u.crc_ok, true))
 """
-"""What the next micro-batch begins with. The last stretch of each log that cannot be read stands for all since its last right batch."""
+"""The rows that precede the next micro-batch. If a log ends with an unreadable stretch, that row stands for everything since the last
+trusted batch."""
 
 ARRIVED: Final = """
     SELECT count(*) AS batches, coalesce(sum(CASE WHEN crc_ok AND NOT control THEN record_count END), 0) AS records

@@ -1,1 +1,1 @@
-"""The verdict in the forms that people and programs read: one HTML page, JUnit XML, Parquet."""
+"""The verdict in other formats: one HTML page, JUnit XML, Parquet."""

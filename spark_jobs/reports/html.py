@@ -1,7 +1,9 @@
-"""The verdict as one self-contained HTML page with pictures: no script from elsewhere, no style from elsewhere, nothing to fetch.
+"""The verdict as one self-contained HTML page with pictures. The page loads no external scripts, styles or other files.
 
-Rules that hold here: everything from a log is escaped; the page works without scripts (details open by themselves); what was left out of a
-picture is said under it.
+Invariants:
+- All text from a log is escaped.
+- The page works without scripts; details can be opened.
+- Omitted parts of a picture are named under it.
 """
 
 from __future__ import annotations
@@ -17,14 +19,14 @@ from ottla.spark_jobs.reports.pictures import PartitionPicture, Pictures
 from ottla.spark_jobs.verdict import Finding, Verdict
 
 WIDTH: Final = 1000
-"""Units of the pictures' own scale across."""
+"""The width of a picture in SVG units."""
 MARGIN: Final = 190
 LANE: Final = 22
 MIN_WIDTH: Final = 2.0
 
 
 def template(package: str, name: str) -> Template:
-    """A package's page to be: whatever is put into it is escaped, and what it asks for has to be there."""
+    """Load a template of a package, with HTML escaping; rendering fails on undefined names."""
     environment = Environment(
         loader=PackageLoader(package, "."), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
@@ -38,7 +40,7 @@ def write(verdict: Verdict, pictures: Mapping[str, Pictures], path: Path) -> Non
 
 
 def render(verdict: Verdict, pictures: Mapping[str, Pictures]) -> str:
-    """The page."""
+    """Render the page."""
     numbers = {id(finding): number for number, finding in enumerate(_findings(verdict), 1)}
     return template("ottla.spark_jobs.reports", "report.html.j2").render(
         verdict=verdict,
@@ -59,7 +61,8 @@ def _findings(verdict: Verdict) -> list[Finding]:
 
 
 def _scale(picture: PartitionPicture) -> Callable[[int, int | None], tuple[float, float]]:
-    """From offsets (both inclusive) to a place and a width in the picture; what is one record wide stays visible."""
+    """Return a function from offsets (both inclusive) to x and width in the picture. Single records get a minimum width, so that they
+    stay visible."""
     span = max(1, picture.last_offset - picture.first_offset + 1)
     per_offset = (WIDTH - MARGIN - 10) / span
 
@@ -76,5 +79,5 @@ def _batch_of(pictures: Mapping[str, Pictures]) -> Callable[[str, Finding], dict
 
 
 def _shown(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What there is, as text; big structures are cut."""
+    """Return the values that are set as (name, text); long texts are truncated."""
     return [(name, str(value)[:400]) for name, value in values.items() if value not in ("", None)]

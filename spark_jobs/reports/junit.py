@@ -1,4 +1,4 @@
-"""The verdict as JUnit XML, which every CI system shows: a suite each directory, a case each rule."""
+"""The verdict as JUnit XML for CI systems: one suite per directory, one test case per rule."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.spark_jobs.verdict import DirectoryVerdict, Finding, Verdict
 
 
 def write(verdict: Verdict, path: Path) -> None:
-    """Write `path`. A rule that found violations is a failure, one that was not judged is skipped, a problem is an error."""
+    """Write the verdict to `path`. A rule with violations is a failure, a rule that was not judged is skipped, a problem is an error."""
     xml = JUnitXml("ottla audit")
     for directory in verdict.directories:
         xml.add_testsuite(_suite(directory))

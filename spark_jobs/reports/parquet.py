@@ -1,4 +1,4 @@
-"""The findings as a Parquet file, for those who query them: one row each, the evidence as JSON."""
+"""The findings as a Parquet file for queries: one row per finding, with its evidence as JSON."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SCHEMA: Final = pa.schema(
         ("evidence", pa.string()),
     ]
 )
-"""`offset` is null where the bytes are no batch; `position` counts bytes from the start of `file`; `evidence` is a JSON object."""
+"""`offset` is null if the bytes are not a batch; `position` counts bytes from the start of `file`; `evidence` is a JSON object."""
 
 
 def write(verdict: Verdict, path: Path) -> None:
-    """Write the findings that the verdict holds (its samples) to `path`."""
+    """Write the verdict's samples of findings to `path`."""
     rows = [
         {
             "log_dir": directory.path,

@@ -1,7 +1,9 @@
-"""What the HTML report draws: who wrote where in each partition, which transactions ran, and the batch headers behind the findings.
+"""The data of the HTML report's pictures: the offsets that each producer wrote, the transactions, and the batch headers of findings.
 
-Rules that hold here: everything is bounded, however long the log is: the partitions with findings first, then the largest; of each the
-first producers and transactions, with the number of those left out. Where partitions are judged apart, those drawn are read once more.
+Invariants:
+- All sizes are bounded, however long the log is: first the partitions with findings, then the largest partitions; of each partition the
+  first producers and transactions, with the number of the omitted ones.
+- If Spark judges, the drawn partitions are read a second time.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ Place = tuple[str, int]
 Extent = tuple[str, str, int]
 """A partition: log_dir, topic, partition."""
 Where = tuple[str, str, int, str, int]
-"""A finding: its partition, file and position."""
+"""A finding: log_dir, topic and partition, file, and position."""
 Ask = Callable[[Sequence[Extent], Sequence[Where]], Mapping[str, Sequence[Row]]]
 
 BATCH_FIELDS: Final = (
@@ -45,7 +47,7 @@ BATCH_FIELDS: Final = (
     "max_timestamp",
     "error",
 )
-"""Header fields that a finding is shown with, those of the batches level."""
+"""The header fields that the report shows with a finding; they are columns of level batches."""
 
 EXTENTS: Final = """
     SELECT log_dir, topic, partition, min(base_offset) AS first_offset, max(last_offset) AS last_offset, sum(size_bytes) AS size_bytes
@@ -82,7 +84,7 @@ _BATCHES: Final = f"""
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """All that one producer wrote in one epoch; -1 for records without a producer id."""
+    """All batches of one producer in one epoch; producer id -1 for records without a producer id."""
 
     producer_id: int
     producer_epoch: int
@@ -107,7 +109,7 @@ class TransactionSpan:
 
 @dataclass(slots=True)
 class PartitionPicture:
-    """One partition's lanes. `more_spans` and `more_transactions` were left out. Offsets are inclusive."""
+    """The lanes of one partition. `more_spans`, `more_transactions`: the numbers of omitted ones. Offsets are inclusive."""
 
     topic: str
     partition: int
@@ -130,7 +132,7 @@ class PartitionPicture:
 
 @dataclass(slots=True)
 class Pictures:
-    """What is drawn of one directory. `batches` are header fields by file and position."""
+    """The pictures of one directory. `batches`: header fields by file and position."""
 
     partitions: list[PartitionPicture] = field(default_factory=list)
     batches: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
@@ -138,8 +140,8 @@ class Pictures:
 
 
 def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: Ask) -> dict[str, Pictures]:
-    """The pictures of each judged directory. `extents`: what EXTENTS gives of all partitions; `ask` runs `material` where those lie that
-    are drawn."""
+    """Collect the pictures of each judged directory. `extents`: the rows of EXTENTS of all partitions. `ask` runs `material` for the
+    drawn partitions, in the tasks that read them."""
     findings = {verdict.path: [finding for result in verdict.rules.values() for finding in result.samples] for verdict in verdicts}
     pictures = {path: Pictures() for path in findings}
     drawn = _choose(findings, pictures, extents)
@@ -159,8 +161,8 @@ def collect(verdicts: Iterable[DirectoryVerdict], extents: Iterable[Row], ask: A
 
 
 def material(engine: Engine, drawn: Sequence[Extent], found: Sequence[Where], *, transactional: bool) -> dict[str, list[Row]]:
-    """What is drawn of some partitions, and the headers of batches with findings. Their views must be there; `transactions` if there are
-    any."""
+    """Return the rows that the pictures of some partitions need, and the headers of batches with findings. The views of these partitions
+    must exist, including `transactions` if `transactional`."""
     engine.table("drawn", "log_dir string, topic string, partition int", drawn)
     told = {"spans": engine.rows(_SPANS, {})}
     if transactional:

@@ -1,11 +1,14 @@
-"""Levels of Kafka logs as Arrow record batches, without Spark: what the data source, the embedded engine and tests read through.
+"""Reads levels of Kafka logs as Arrow record batches, without Spark. The data source, the embedded engine and tests read logs through this
+package.
 
     for batch in read("batches", ["/var/lib/kafka"], ["topic", "base_offset", "crc_ok"], Filters(topics=frozenset({"flights"}))):
         ...
 
-Rules that hold here: only the columns asked for are built, and what only they need is only then done (opening records, checksums); a
-filter never changes a row, it leaves out rows; rows of one segment come in file order. `plan` cuts the same reading into tasks, which
-anything may carry out in any order: together they give what `read` gives.
+Invariants:
+- Only the requested columns are built. Costly work (opening records, computing checksums) is done only if a requested column needs it.
+- A filter leaves out rows; it never changes a row.
+- The rows of one segment come in file order.
+- `plan` divides the same reading into tasks, which may run in any order; together they return the rows of `read`.
 """
 
 from __future__ import annotations
@@ -34,14 +37,14 @@ from ottla.spark_jobs.wire.address import Address
 __all__ = ["SIDE_FILES", "Filters", "Task", "arrow_schema", "plan", "read", "read_task"]
 
 Task = list[Part] | list[SideFile]
-"""What one task reads. It can be pickled and read on another machine that sees the same files."""
+"""The input of one task. A task can be pickled and read on another machine that sees the same files."""
 
 Places = str | Path | Address | LogDirectory | Sequence[str | Path | Address | LogDirectory]
-"""One path, or what was found there, or several."""
+"""A path, a listing of a path, or several of them."""
 WHOLE_BYTES: Final = 1 << 62
-"""A part's size where nothing is cut, but for what lies outside the offsets wanted."""
+"""A part size that is larger than any segment, for `splits.parts` to cut only at the wanted offsets."""
 INTERNAL: Final = {"transactions": TRANSACTION_STATE, "offsets": CONSUMER_OFFSETS}
-"""Levels that are the records of one topic."""
+"""The levels that decode the records of one internal topic."""
 _PARTS: Final[dict[str, Callable[[Part, pa.Schema, Filters], Iterator[pa.RecordBatch]]]] = {
     "batches": batch_rows,
     "records": record_rows,
@@ -57,10 +60,10 @@ assert _PARTS.keys() | SIDE_FILES.keys() == LEVELS.keys()
 
 
 def read(level: str, paths: Places, columns: Sequence[str] | None = None, filters: Filters | None = None) -> Iterator[pa.RecordBatch]:
-    """The rows of one level (see `columns.LEVELS`) of the logs at `paths`, or at one, with `columns` (None: all) in that order.
+    """Yield the rows of one level (see `columns.LEVELS`) of the logs at `paths`, with `columns` in that order (None: all columns).
 
-    Raises ValueError on an unknown level, KeyError on an unknown column, OSError when a directory, a cluster or
-    a listed file cannot be read. What is wrong with a file's content is in the rows.
+    Raises ValueError on an unknown level, KeyError on an unknown column, and OSError when a directory, a cluster or a listed file cannot be
+    read. Damage inside a file is reported in the rows.
     """
     schema = arrow_schema(level, columns)
     chosen = _of_level(level, filters or Filters())
@@ -74,7 +77,7 @@ def read(level: str, paths: Places, columns: Sequence[str] | None = None, filter
 
 
 def plan(level: str, paths: Places, filters: Filters | None = None) -> list[Task]:
-    """Tasks of even size that together read what `read` reads. Raises ValueError and OSError as that does."""
+    """Return tasks of even size that together read the same rows as `read`. Raises ValueError and OSError like `read`."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}: one of {', '.join(LEVELS)}")
     chosen = _of_level(level, filters or Filters())
@@ -88,17 +91,18 @@ def plan(level: str, paths: Places, filters: Filters | None = None) -> list[Task
 
 
 def read_task(level: str, task: Task, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """The rows of one task, with the columns of `schema`."""
+    """Yield the rows of one task, with the columns of `schema`."""
     for each in task:
         if isinstance(each, SideFile):
-            with suppress(FileNotFoundError):  # it went with its segment
+            with suppress(FileNotFoundError):  # the broker deleted it with its segment since the listing
                 yield from SIDE_FILES[level](each, schema)
         else:
             yield from _PARTS[level](each, schema, filters)
 
 
 def _found(paths: Places, filters: Filters) -> Iterator[LogDirectory]:
-    """What cannot be read at all must not look like a log without rows; one that has none of the topics may be one of several."""
+    """Yield the listing of each path. Raises OSError for a path that cannot be read, because it must not look like a log without rows. A
+    path without any of the topics is no error: another path may have them."""
     for path in one_or_more(paths):
         found = find_logs(path, filters.topics)
         if not found.segments and found.problems not in ([], [no_logs(found.path, filters.topics)]):

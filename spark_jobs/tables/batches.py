@@ -1,7 +1,8 @@
-"""Level `batches`: headers as columns, whether the bytes are right, and what the records inside say.
+"""Level `batches`: header fields as columns, whether the CRC is correct, and summaries of the records.
 
-Rules that hold here: what only an unwanted column needs is not done: without `crc_ok` and the columns that open a batch, only headers are
-looked at. Records are opened only where the CRC is right.
+Invariants:
+- Work that only an unrequested column needs is skipped: without `crc_ok` and the columns that open a batch, only headers are read.
+- Records are opened only if the CRC is correct.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ CODECS: Final = pa.array([Codec(i).name.lower() if i < len(Codec) else f"unknown
 
 
 def batch_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """One row a batch at or above the log start offset, plus one a stretch of bytes that is no batch."""
+    """Yield one row per batch that ends at or above the log start offset, and one row per stretch of bytes that is not a batch."""
     names = frozenset(schema.names)
     bodies = not names.isdisjoint({"crc_ok"} | OPENED | MARKED)
     for item in read_runs(part, bodies=bodies):
@@ -86,7 +87,7 @@ def _stop_row(part: Part, schema: pa.Schema, stop: Stop) -> pa.RecordBatch:
 
 
 class _Opened(NamedTuple):
-    """What the records of a batch say. `records_fault`: what is wrong with them, or `not opened: ` and why."""
+    """A summary of a batch's records. `records_fault`: what is wrong with them, or `not opened: ` and the reason."""
 
     records_found: int | None
     found_max_timestamp: int | None
@@ -98,7 +99,7 @@ _UNREAD: Final = _Opened(None, None, None, None)
 
 
 def _open(run: Run, row: int) -> _Opened:
-    """Walk over the records of one batch whose CRC is right; not over those of legacy messages."""
+    """Scan the records of one batch with a correct CRC. Legacy messages (magic 0 or 1) are not opened."""
     if run.headers.magics[row] != MAGIC_V2:
         return _UNREAD
     data = run.batch(row)
@@ -123,7 +124,7 @@ def _open(run: Run, row: int) -> _Opened:
 
 
 def _marker(data: memoryview) -> tuple[str | None, int | None]:
-    """(commit or abort, coordinator epoch) of a marker."""
+    """Return the type (commit or abort) and the coordinator epoch of a marker; None for other control records."""
     try:
         marker = parse_marker(data)
     except (InvalidRecord, RecordsError):

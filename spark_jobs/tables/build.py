@@ -1,4 +1,4 @@
-"""What all levels need to build Arrow record batches: constants of a file, and numbers of many headers at once."""
+"""Builds Arrow record batches for all levels: columns that are constant in a file, and the numbers of many headers at once."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ SEQUENCES: Final = 2**31
 
 
 def to_arrow(file: LogFile, schema: pa.Schema, columns: Mapping[str, Any], rows: int) -> pa.RecordBatch:
-    """A record batch of `columns` (arrays, numpy or lists, by name) and of what is the same in each row of a file."""
+    """Build a record batch from `columns` (Arrow or numpy arrays or lists, by name) and from the values that are the same in every row
+    of a file."""
     arrays = []
     for field in schema:
         if field.name in columns:
@@ -31,14 +32,14 @@ def to_arrow(file: LogFile, schema: pa.Schema, columns: Mapping[str, Any], rows:
 
 
 def constant(file: LogFile, name: str) -> Any:
-    """What a file says in one of the columns that are in front of every level."""
+    """Return a file's value for one of SEGMENT_COLUMNS, which are constant in a file."""
     if name == "segment":
         return file.base_offset
     return file.path if name == "file" else getattr(file, name)
 
 
 class HeaderNumbers:
-    """The headers of some batches of a run as numpy arrays, chosen by `keep` (None: all)."""
+    """The headers of the batches of a run as numpy arrays. `keep`: the indexes of the batches to include (None: all)."""
 
     def __init__(self, headers: Headers, keep: Numbers | None = None) -> None:
         self._headers = headers
@@ -52,32 +53,35 @@ class HeaderNumbers:
 
     @property
     def last_offsets(self) -> Numbers:
-        """Of each batch, whether or not a record with it is still there."""
+        """The last offset of each batch's range, even if compaction removed the record there."""
         last: Numbers = self.base_offsets + self.last_offset_deltas
         return last
 
     @property
     def last_sequences(self) -> Numbers:
-        """Wrapped past 2^31-1; -1 where a batch carries none."""
+        """Each batch's last sequence, wrapped past 2^31-1; -1 if the batch has no sequence."""
         return sequence_after(self.base_sequences, self.last_offset_deltas)
 
     def flag(self, bit: int) -> Numbers:
-        """One of the attributes' bits, as booleans."""
+        """Return one of the attributes' bits as booleans."""
         found: Numbers = (self.attributes & bit) != 0
         return found
 
 
 def sequence_after(base_sequences: Numbers, deltas: Numbers) -> Numbers:
-    """Sequences so many records after others, wrapped as Kafka's DefaultRecordBatch.incrementSequence does; -1 where there is none."""
+    """Add deltas to sequences, wrapping as Kafka's DefaultRecordBatch.incrementSequence does; -1 (no sequence) stays -1."""
     after = (base_sequences.astype(np.int64) + deltas) % SEQUENCES
     found: Numbers = np.where(base_sequences == -1, -1, after).astype(np.int32)
     return found
 
 
 def wanted_rows(run: Run, segment: Segment, filters: Filters) -> Numbers:
-    """Which batches of a run may hold a row that is wanted: those with an offset in the log and in the range, not older than the range.
+    """Return the indexes of a run's batches that may hold a wanted row: batches with an offset in the log and in the wanted range that are
+    not older than the wanted times.
 
-    Below the log start lie only batches before any that is above it: a lower offset behind those is damage, and in the log."""
+    Batches below the log start offset are skipped only until the first batch above it: a lower offset after that is damage, which rules
+    must see.
+    """
     head = HeaderNumbers(run.headers)
     last = head.last_offsets
     high, low = np.maximum(head.base_offsets, last), np.minimum(head.base_offsets, last)
@@ -93,7 +97,7 @@ def wanted_rows(run: Run, segment: Segment, filters: Filters) -> Numbers:
 
 
 def attribute_columns(head: HeaderNumbers) -> dict[str, Any]:
-    """The columns of flags that several levels have, as functions: only those asked for are called."""
+    """Return builders of the flag columns that several levels have. Only builders of requested columns are called."""
     return {
         "log_append_time": lambda: head.flag(LOG_APPEND_TIME),
         "transactional": lambda: head.flag(TRANSACTIONAL),
@@ -102,10 +106,10 @@ def attribute_columns(head: HeaderNumbers) -> dict[str, Any]:
 
 
 def chosen(builders: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    """The columns of `schema` that `builders` make."""
+    """Build the columns of `schema` that have a builder."""
     return {name: builders[name]() for name in schema.names if name in builders}
 
 
 def by_column(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> dict[str, Sequence[Any]]:
-    """Rows turned into columns."""
+    """Transpose rows to columns."""
     return dict(zip(names, zip(*rows, strict=True), strict=True))

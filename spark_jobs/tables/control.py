@@ -1,7 +1,8 @@
-"""Levels `markers`, `transactions` and `offsets`: control batches, and the records of Kafka's own topics, decoded.
+"""Levels `markers`, `transactions` and `offsets`: control batches, and the decoded records of Kafka's internal topics.
 
-Rules that hold here: what cannot be trusted or understood is left out, a batch at a time for damage and a record at a time for what newer
-brokers write; level `batches` reports damage.
+Invariants:
+- A damaged batch is left out whole; level `batches` reports it.
+- A record in an unknown format, which a newer broker may have written, is left out alone.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from ottla.spark_jobs.tables.records import open_batches
 
 Row = tuple[Any, ...]
 Decode = Callable[[int, BatchHeader, Record], Row | None]
-"""A record's row, from its batch's position and header; None for one that is no row of the level."""
+"""A function from a batch's position and header and one of its records to a row; None if the record is not a row of the level."""
 
 
 def marker_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """One row a control batch."""
+    """Yield one row per control batch."""
     for run, keep in _kept(part, filters, control=True):
         rows = []
         for row, right in zip(keep.tolist(), crc_matches(run, keep.tolist()), strict=True):
@@ -43,12 +44,12 @@ def marker_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.
 
 
 def transaction_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """One row a record of `__transaction_state`."""
+    """Yield one row per record of `__transaction_state`."""
     yield from _decoded(part, schema, filters, tuple(TRANSACTION_COLUMNS), _transaction_row)
 
 
 def offset_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """One row an offset committed in `__consumer_offsets`."""
+    """Yield one row per offset committed in `__consumer_offsets`."""
     yield from _decoded(part, schema, filters, tuple(OFFSET_COLUMNS), _offset_row)
 
 

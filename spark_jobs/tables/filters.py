@@ -1,4 +1,4 @@
-"""Which rows of a level are wanted: what a reader can use to leave out files, parts of files, batches and rows."""
+"""Filters for the rows of a level. A reader uses them to skip files, parts of files, batches and rows."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ INT64_MAX: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """All must hold. Empty sets mean any. Ranges are half-open: of the offsets that a batch occupies or a record has, and of the time, in
-    ms, that a level's rows carry (a batch: its largest). Stretches of damage, which have neither, are always wanted. Segments are taken
-    at their names' word: one whose offsets lie outside the range is not opened."""
+    """Conditions on rows; a row must meet all of them. An empty set means any. Ranges are half-open. The offset range applies to the
+    offsets that a batch occupies or a record has; the time range, in ms, applies to the row's timestamp (a batch's largest). Damaged
+    stretches have neither and are always included. A segment whose file name puts it outside the offset range is not opened."""
 
     topics: frozenset[str] = frozenset()
     partitions: frozenset[int] = frozenset()
@@ -31,19 +31,19 @@ class Filters:
 
     @property
     def has_times(self) -> bool:
-        """Whether there is a range of time."""
+        """Whether a time range is set."""
         return self.start_timestamp > INT64_MIN or self.end_timestamp < INT64_MAX
 
     @property
     def has_offsets(self) -> bool:
-        """Whether there is a range of offsets."""
+        """Whether an offset range is set."""
         return self.start_offset > 0 or self.end_offset < INT64_MAX
 
     def wants(self, file: LogFile) -> bool:
-        """Whether a file of this partition is wanted at all."""
+        """Return whether the file belongs to a wanted topic and partition."""
         return (not self.topics or file.topic in self.topics) and (not self.partitions or file.partition in self.partitions)
 
     def wants_segment(self, segment: Segment) -> bool:
-        """Whether a segment can hold an offset in the range."""
+        """Return whether the segment can hold an offset in the range."""
         before = segment.next_base_offset is not None and segment.next_base_offset <= self.start_offset
         return self.wants(segment) and not before and segment.base_offset < self.end_offset

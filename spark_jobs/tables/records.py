@@ -1,7 +1,9 @@
-"""Level `records`: keys, values, offsets and times of records, written by the walker into Arrow's own buffers.
+"""Level `records`: keys, values, offsets and timestamps of records, which the record walker writes directly into Arrow's buffers.
 
-Rules that hold here: batches whose bytes or records cannot be trusted are left out (level `batches` reports them), whole; a batch that a
-filter rules out by its header is not opened; at most BYTES_MAX of decompressed records, or one batch if that is larger, are held.
+Invariants:
+- A batch whose bytes or records cannot be trusted is left out whole; level `batches` reports it.
+- A batch whose header does not match the filters is not opened.
+- At most BYTES_MAX of decompressed records are held, or one batch if it is larger.
 """
 
 from __future__ import annotations
@@ -26,14 +28,14 @@ BYTES_MAX: Final = 16 << 20
 
 
 class Opened(NamedTuple):
-    """One batch of a run, its row there and its records, decompressed."""
+    """A batch's row number in its run, and the batch's decompressed records."""
 
     row: int
     section: Buffer
 
 
 def record_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.RecordBatch]:
-    """One row a record at or above the log start offset."""
+    """Yield one row per record at or above the log start offset."""
     for run in read_runs(part):
         if isinstance(run, Stop):
             continue
@@ -44,7 +46,7 @@ def record_rows(part: Part, schema: pa.Schema, filters: Filters) -> Iterator[pa.
 
 
 def open_batches(run: Run, rows: Numbers) -> Iterator[list[Opened]]:
-    """The trusted batches among `rows`, decompressed, in groups of a bounded size."""
+    """Yield the trusted batches among `rows`, decompressed, in groups of bounded size."""
     group: list[Opened] = []
     size = 0
     for row, right in zip(rows.tolist(), crc_matches(run, rows.tolist()), strict=True):
@@ -100,7 +102,7 @@ def _rows(part: Part, schema: pa.Schema, run: Run, opened: Sequence[Opened], fil
 
 
 class _Fill:
-    """The records of some batches in buffers that become Arrow's."""
+    """The records of several batches in buffers that become Arrow arrays without a copy."""
 
     def __init__(self, run: Run, opened: Sequence[Opened], *, keys: bool, values: bool) -> None:
         head = run.headers
@@ -121,11 +123,11 @@ class _Fill:
         self.rows: int = filler.rows
 
     def key_column(self) -> pa.Array:
-        """The keys, as Arrow's binary."""
+        """Return the keys as an Arrow binary array."""
         return self._keys.column(self.rows)
 
     def value_column(self) -> pa.Array:
-        """The values, as Arrow's binary."""
+        """Return the values as an Arrow binary array."""
         return self._values.column(self.rows)
 
 
@@ -153,5 +155,5 @@ def _headers(run: Run, opened: Sequence[Opened], counts: Numbers, kind: pa.DataT
 
 
 def _printable(headers: Sequence[Header]) -> list[Header]:
-    """Names that are not UTF-8 cannot be strings in Arrow: what is wrong in them is replaced."""
+    """Replace invalid bytes in header names: Arrow strings must be valid UTF-8."""
     return [(name.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), content) for name, content in headers]

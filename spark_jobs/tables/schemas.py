@@ -1,4 +1,4 @@
-"""The Arrow form of the columns that `ottla.spark_jobs.columns` declares in Spark's DDL."""
+"""Arrow schemas for the columns that `ottla.spark_jobs.columns` declares in Spark's DDL."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ ARROW_TYPES: Final = {
 
 
 def arrow_schema(level: str, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema of a level, or of some of its columns in the order given. Raises ValueError on an unknown level, KeyError on a column."""
+    """Return the schema of a level, or of some of its columns in the given order. Raises ValueError on an unknown level, KeyError on an
+    unknown column."""
     if level not in LEVELS:
         raise ValueError(f"unknown level {level!r}: one of {', '.join(LEVELS)}")
     kinds = SEGMENT_COLUMNS | LEVELS[level]

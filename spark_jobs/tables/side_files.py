@@ -1,7 +1,10 @@
-"""Levels `snapshots` and `indexes`: what Kafka keeps beside a segment, entry by entry, so that rules can hold it against the log.
+"""Levels `snapshots` and `indexes`: the entries of the files that Kafka keeps beside a segment, so that rules can compare them with the
+log.
 
-Rules that hold here: nothing is corrected and nothing is compared, an entry is told as it stands in the file. Bytes that are no entry are a
-row with `error`. Layouts: Kafka's OffsetIndex, TimeIndex, TransactionIndex, LeaderEpochCheckpointFile, ProducerStateManager.
+Invariants:
+- An entry is returned as it is in the file, neither corrected nor compared.
+- Bytes that are not a valid entry become a row with `error`.
+- Layouts follow Kafka's OffsetIndex, TimeIndex, TransactionIndex, LeaderEpochCheckpointFile and ProducerStateManager.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ ROWS_MAX: Final = 1 << 16
 EPOCH_MAX: Final = 2**31 - 1
 WINDOW_BYTES: Final = 4 << 20
 INDEX_BYTES_MAX: Final = 2**31 - 1
-"""The size of an index is a setting (segment.index.bytes) of 32 bits."""
+"""The maximum size of an index file: Kafka's setting segment.index.bytes is a 32-bit integer."""
 PRODUCERS: Final = np.dtype(
     [
         ("producer_id", ">i8"),
@@ -46,11 +49,11 @@ INDEXES: Final = {
     ),
 }
 RELATIVE: Final = frozenset({"index", "timeindex"})
-"""Their offsets count from the segment's base offset."""
+"""The index kinds whose entries store offsets relative to the segment's base offset."""
 
 
 def snapshot_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """One row a producer of a snapshot file."""
+    """Yield one row per producer in a snapshot file."""
     try:
         entries = np.frombuffer(entries_of(place(file.log_dir).read(file.path, SNAPSHOT_BYTES_MAX)), PRODUCERS)
     except ProtocolError as e:
@@ -63,7 +66,7 @@ def snapshot_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]
 
 
 def index_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """One row an entry of an index file."""
+    """Yield one row per entry of an index file."""
     if file.kind == LEADER_EPOCHS:
         yield from _epoch_rows(file, schema, place(file.log_dir).read(file.path))
         return
@@ -91,7 +94,8 @@ def index_rows(file: SideFile, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
 
 
 def _sizes(data: RandomAccess, listed_bytes: int) -> tuple[int, int]:
-    """The bytes of a file that there are, and how many are left without the zero bytes at its end. At most a window is in memory."""
+    """Return the file's actual size, and its size without the zero bytes at its end (Kafka preallocates indexes). At most WINDOW_BYTES
+    are in memory."""
     size = end = 0
     for position in range(0, listed_bytes, WINDOW_BYTES):
         window = data.read_at(position, min(WINDOW_BYTES, listed_bytes - position))
@@ -135,7 +139,8 @@ def _is_constant(file: SideFile, name: str) -> bool:
 
 
 def _epoch_rows(file: SideFile, schema: pa.Schema, data: bytes) -> Iterator[pa.RecordBatch]:
-    """`0`, a count, then `<epoch> <start offset>` a line."""
+    """Yield one row per entry of a leader-epoch-checkpoint: line `0` (the version), a line with the count, then `<epoch> <start offset>`
+    lines."""
     try:
         lines = data.decode("ascii").splitlines()
         rows = [tuple(map(int, line.split())) for line in lines[2:]]

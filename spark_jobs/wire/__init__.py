@@ -1,5 +1,5 @@
-"""Wire mode: logs of any Kafka cluster, read over the network as raw Fetch gives them, batch by batch.
+"""Wire mode: reads the logs of any Kafka cluster over the network, as the raw batches of Fetch responses.
 
-`kafka://host:port[,host:port]` stands where a directory stands. Beside the host, `?command.config=FILE` names a properties file of Kafka's
-own client properties (TLS, SASL), and `max.bytes.per.second` slows the reading down.
+A URL `kafka://host:port[,host:port]` is used in place of a directory. `?command.config=FILE` names a file of Kafka's client properties
+(TLS, SASL), and `max.bytes.per.second` limits the read rate.
 """

@@ -1,7 +1,9 @@
-"""Where a cluster is and how it is spoken to: `kafka://host:port[,host:port]?property=value`.
+"""Parses a cluster's address and client properties: `kafka://host:port[,host:port]?property=value`.
 
-Rules that hold here: no secret stands in a URL, because URLs are shown (`command.config=FILE` names a file that holds them); the name under
-which findings are told is the URL without its properties. An address can be pickled to another machine, with what its file said.
+Invariants:
+- A URL contains no secrets, because URLs are displayed; `command.config=FILE` names a file that holds them.
+- Findings name the cluster by its URL without properties.
+- An address can be pickled and used on another machine; it contains the properties of its file.
 """
 
 from __future__ import annotations
@@ -23,12 +25,12 @@ RATE: Final = "max.bytes.per.second"
 PINNED: Final = "pinned"
 TIMEOUT: Final = "request.timeout.ms"
 STATE_FILE: Final = "ottla-spool.json"
-"""In a directory of logs that were fetched from a cluster: which one, and how far."""
+"""The file in a spool directory with the cluster's id and the offsets at which its logs start."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """A cluster. `bytes_per_second` 0: as fast as it goes. `pinned`: a file that says which offsets to read (see `pins`)."""
+    """A cluster. `bytes_per_second` 0: no limit. `pinned`: a file with the offsets to read (see `find.pin`)."""
 
     servers: tuple[tuple[str, int], ...]
     security: Security = field(default_factory=Security)
@@ -39,7 +41,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """How findings and verdicts name the cluster."""
+        """The cluster's name in findings and verdicts."""
         return CLUSTER + ",".join(f"{_bracketed(host)}:{port}" for host, port in self.servers)
 
     def __str__(self) -> str:
@@ -47,7 +49,8 @@ class Address:
 
 
 def address_of(path: str | Address) -> Address:
-    """The address that a URL names. Raises ValueError on one that names none or holds a secret, OSError when its file cannot be read."""
+    """Parse the address in a URL. Raises ValueError on an invalid URL or one with a secret, OSError when its properties file cannot be
+    read."""
     if isinstance(path, Address):
         return path
     servers, _, query = path.removeprefix(CLUSTER).partition("?")
@@ -59,7 +62,7 @@ def address_of(path: str | Address) -> Address:
 
 
 def address(servers: str, properties: Mapping[str, str]) -> Address:
-    """An address from `host:port,host:port` and client properties. Raises ValueError, OSError."""
+    """Return the address for `host:port,host:port` and client properties. Raises ValueError, OSError."""
     given = {dotted(name): value for name, value in properties.items()}
     file = given.pop(CONFIG_FILE, "")
     if file:
@@ -71,7 +74,7 @@ def address(servers: str, properties: Mapping[str, str]) -> Address:
 
 
 def url_with(url: str, properties: Mapping[str, object]) -> str:
-    """The URL with further properties; None and 0 say nothing."""
+    """Return the URL with further properties; values None and 0 are omitted."""
     servers, _, query = url.partition("?")
     given = dict(parse_qsl(query, keep_blank_values=True)) | {name: str(value) for name, value in properties.items() if value}
     return servers + ("?" + urlencode(given, safe="/") if given else "")

@@ -1,7 +1,9 @@
-"""A cluster as a reader sees it: which partitions there are, who leads them, their ends, and Fetch from their leaders.
+"""A client for the brokers of one cluster: partitions, their leaders, their first and last offsets, and Fetch from the leaders.
 
-Rules that hold here: what a moving leader or a broken connection causes is tried again, a bounded number of times and with fresh metadata;
-what the brokers refuse for good is an error with its name. No topic is ever created by asking for it.
+Invariants:
+- Errors caused by a moving leader or a broken connection are retried with fresh metadata, a limited number of times.
+- Other errors are reported with their Kafka names.
+- Requests never create a topic.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ Partition = tuple[str, int]
 LATEST: Final = -1
 EARLIEST: Final = -2
 FETCH_VERSION_MAX: Final = 12
-"""The last that names topics by their names, which all of these APIs share."""
+"""The last Fetch version with topic names; the client's other requests use names as well, and later versions use topic ids."""
 FETCH_WAIT_MS: Final = 500
 RESPONSE_BYTES_MAX: Final = 64 << 20
 ATTEMPTS: Final = 30
@@ -50,15 +52,15 @@ MOVING: Final = frozenset(
         ErrorCode.BROKER_NOT_AVAILABLE,
     }
 )
-"""What a broker answers while a leader moves, and what another broker may answer otherwise."""
+"""Retriable errors: brokers return them while a leader moves, and another broker may succeed."""
 
 
 class WireError(OSError):
-    """The cluster cannot be read: which part of it, and why."""
+    """The cluster cannot be read. The message names the cluster or partition and the reason."""
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code."""
+    """Return Kafka's name of an error code."""
     try:
         return ErrorCode(code).name
     except ValueError:
@@ -67,7 +69,7 @@ def error_name(code: int) -> str:
 
 @dataclass(slots=True)
 class Found:
-    """What Metadata says of topics: partitions (leaderless ones too), and topics that it refused, with the reason."""
+    """The result of a Metadata request: partitions, including those without a leader, and the topics that were refused, with the reason."""
 
     partitions: list[Partition] = field(default_factory=list)
     refused: dict[str, str] = field(default_factory=dict)
@@ -75,7 +77,7 @@ class Found:
 
 
 class Cluster:
-    """Connections to the brokers of one cluster, opened as they are needed. Use as a context manager, from one thread."""
+    """Connections to the brokers of one cluster, opened on demand. Use it as a context manager, from one thread."""
 
     def __init__(self, address: Address, *, sleep: Callable[[float], None] = time.sleep) -> None:
         self._address = address
@@ -93,9 +95,10 @@ class Cluster:
         self._clients.clear()
 
     def find(self, topics: Collection[str] = ()) -> Found:
-        """All partitions, or those of some topics. Raises WireError.
+        """List all partitions, or those of some topics. Raises WireError.
 
-        A name that no topic can have is refused: files are named after topics, and a hostile cluster may name one `../x`."""
+        Invalid topic names are refused: a spool names files after topics, and a hostile cluster may return `../x`.
+        """
         response = self._metadata(topics or None)
         found = Found(cluster_id=response.cluster_id or "")
         for topic in response.topics:
@@ -113,9 +116,11 @@ class Cluster:
         return found
 
     def offsets(self, partitions: Iterable[Partition], timestamp: int) -> tuple[dict[Partition, int], dict[Partition, str]]:
-        """The EARLIEST or LATEST offset of each partition, the latter as a reader of uncommitted data sees it; and why others have none.
+        """Return the EARLIEST or LATEST offset of each partition, and the reason for each partition without one. LATEST is the high
+        watermark, as for a read_uncommitted consumer.
 
-        Raises WireError where no broker answers at all."""
+        Raises WireError if no broker answers at all.
+        """
         left, found = set(partitions), dict[Partition, int]()
         refused: dict[Partition, str] = {}
         reasons: dict[Partition, str] = {}
@@ -131,7 +136,7 @@ class Cluster:
                     for each in topic.partitions:
                         partition = (topic.name, each.partition_index)
                         if partition not in left:
-                            continue  # nobody asked for it, and its name was not checked
+                            continue  # the response contains a partition that was not requested, so its name was not checked
                         if each.error_code == ErrorCode.NONE:
                             found[partition] = each.offset
                         elif each.error_code in MOVING:
@@ -146,9 +151,11 @@ class Cluster:
         return found, refused | {partition: reasons.get(partition, "it has no leader") for partition in left}
 
     def fetch(self, partition: Partition, offset: int, max_bytes: int) -> PartitionData:
-        """What the leader has from an offset on, at least one batch where there is one. Errors that no retry mends are in the answer.
+        """Fetch from the partition's leader: at least one batch if there is one at or after the offset. Errors that a retry cannot solve
+        are in the result.
 
-        Raises WireError where no leader answers."""
+        Raises WireError if no leader answers.
+        """
         reason = "no leader"
         for attempt in range(ATTEMPTS):
             leader = self._leader(partition)
@@ -166,7 +173,7 @@ class Cluster:
         raise WireError(f"{partition[0]}-{partition[1]}: cannot be fetched at offset {offset}: {reason}")
 
     def cleanup_policies(self, topics: Collection[str]) -> dict[str, str]:
-        """`cleanup.policy` of those topics whose configuration this user may see. Raises WireError."""
+        """Return the `cleanup.policy` of the topics whose configuration the user may describe. Raises WireError."""
         resources = [
             DescribeConfigsResource(resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=["cleanup.policy"])
             for topic in topics
@@ -175,7 +182,8 @@ class Cluster:
         return {each.resource_name: config.value or "" for each in response.results if not each.error_code for config in each.configs}
 
     def sizes(self) -> dict[Partition, int]:
-        """The bytes of each partition's leader; of none where this user may not see them. Raises WireError."""
+        """Return the size in bytes of each partition on its leader, or an empty dict if the user may not describe log directories.
+        Raises WireError."""
         found: dict[Partition, int] = {}
         for node, where in sorted(self._nodes.items()):
             try:
@@ -200,7 +208,7 @@ class Cluster:
         return response
 
     def _ask(self, request: Message) -> Any:
-        """Any broker's answer. Raises WireError when none answers."""
+        """Return the first answer from any broker. Raises WireError if no broker answers."""
         reason = ""
         for where in dict.fromkeys([*self._nodes.values(), *self._address.servers]):
             try:
@@ -230,7 +238,7 @@ class Cluster:
         return self._clients[where]
 
     def _lost(self, where: tuple[str, int], error: Exception) -> str:
-        """A connection that failed is not used again. The reason in words."""
+        """Discard a failed connection, and return the error as text."""
         client = self._clients.pop(where, None)
         if client is not None:
             client.close()

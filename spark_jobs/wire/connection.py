@@ -1,7 +1,8 @@
-"""One connection to a broker, encrypted and authenticated as asked, on top of the protocol's blocking client.
+"""Opens a connection to a broker, with TLS and SASL as configured, on top of the protocol's blocking client.
 
-Rules that hold here: nothing is asked of a broker before the connection is authenticated but which versions it speaks (KIP-43,
-KIP-152); the server's proof in SCRAM is checked, too.
+Invariants:
+- Before authentication the client sends only ApiVersions and the SASL requests (KIP-43, KIP-152).
+- With SCRAM the client also verifies the server's signature.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from ottla.spark_jobs.wire.security import Security
 
 
 class NotAuthenticated(OSError):
-    """The broker does not let this client in, or could not prove that it knows the password."""
+    """The broker rejected the credentials, or did not prove that it knows the password (SCRAM)."""
 
 
 def connect(address: Address, host: str, port: int) -> Client:
-    """A connection that can be used. Raises OSError, `NotAuthenticated` and ssl.SSLError among them."""
+    """Open an authenticated connection. Raises OSError, including `NotAuthenticated` and ssl.SSLError."""
     security = address.security
 
     def wrap(connected: socket.socket) -> socket.socket:

@@ -1,8 +1,9 @@
-"""Finds a cluster's partitions and cuts them into ranges of offsets, which stand where segments of files stand.
+"""Lists a cluster's partitions and divides them into ranges of offsets, which take the place of segments.
 
-Rules that hold here: a batch belongs to the range in which its base offset lies, so ranges can be read in any order, each by another task.
-A range's file name is the cluster's, the partition's and the range's first offset; positions in it count the bytes that Fetch gave. What
-only files show (indexes, producer snapshots, how far the cleaner came, whether a broker stopped cleanly) is not there.
+Invariants:
+- A batch belongs to the range that contains its base offset, so tasks can read ranges in any order.
+- A range's file name consists of the cluster, the partition and the range's first offset; positions in it count the fetched bytes.
+- Brokers do not serve index files, producer snapshots, the cleaner's checkpoint or the clean-shutdown file, so these are missing.
 """
 
 from __future__ import annotations
@@ -22,17 +23,17 @@ RANGE_BYTES_MAX: Final = 64 << 20
 RANGE_BYTES_MIN: Final = 4 << 20
 RANGES_WANTED: Final = 16
 RANGES_MAX: Final = 1 << 16
-"""Ranges of one partition."""
+"""Maximum number of ranges of one partition."""
 ASSUMED_BYTES: Final = 100
-"""A record's size where the brokers do not tell how large a log is."""
+"""The assumed bytes per record if the brokers do not report log sizes."""
 NOBODY_KNOWS: Final = 2**63 - 1
 NOT_JUDGED: Final = "over the wire there are no index files, producer snapshots or checkpoints: rules that need them are not judged"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WireSegment(Segment):
-    """A range of offsets of one partition, read by Fetch. `size_bytes` is a guess. Fetching begins at `fetch_from`; the range holds the
-    batches with a base offset from `lowest` on and below `fetch_end`."""
+    """A range of offsets of one partition, read with Fetch. `size_bytes` is an estimate. Fetching begins at `fetch_from`; the range has
+    the batches with `lowest` <= base offset < `fetch_end`."""
 
     address: Address = field(repr=False)
     fetch_from: int
@@ -42,7 +43,7 @@ class WireSegment(Segment):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What there is to read of one partition: offsets from `start` to before `end`."""
+    """The readable offsets of one partition, from `start` to before `end`."""
 
     topic: str
     partition: int
@@ -54,7 +55,7 @@ class Span:
 
 @dataclass(slots=True)
 class Spans:
-    """What there is to read in a cluster, and what cannot be read."""
+    """The readable partitions of a cluster, with notes and problems."""
 
     spans: list[Span] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -63,7 +64,7 @@ class Spans:
 
 
 def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDirectory:
-    """All ranges of a cluster. Raises nothing for what it finds, as `find_logs`."""
+    """List all ranges of a cluster. Like `find_logs`, it reports failures as problems in the result."""
     try:
         address = address_of(path)
     except (OSError, ValueError) as e:
@@ -84,7 +85,7 @@ def find_wire_logs(path: str | Address, topics: Collection[str] = ()) -> LogDire
 
 
 def ask(address: Address, topics: Collection[str] = ()) -> Spans:
-    """What the cluster has now. Raises WireError when no broker answers."""
+    """Ask the cluster for its current partitions and offsets. Raises WireError when no broker answers."""
     there = Spans(notes=[NOT_JUDGED])
     with Cluster(address) as cluster:
         found = cluster.find(topics)
@@ -103,9 +104,10 @@ def ask(address: Address, topics: Collection[str] = ()) -> Spans:
 
 
 def pin(url: str, topics: Collection[str], file: Path) -> str:
-    """The URL under which what the cluster has now is read again and again, whatever is appended meanwhile; `file` is written for it.
+    """Write the cluster's current offsets to `file`, and return a URL that reads only up to them, whatever is appended later.
 
-    Where the cluster cannot be asked, the URL as it is."""
+    If the cluster does not answer, return the URL unchanged.
+    """
     try:
         there = ask(address_of(url), topics)
     except (OSError, ValueError):
@@ -115,7 +117,7 @@ def pin(url: str, topics: Collection[str], file: Path) -> str:
 
 
 def pinned(file: Path, topics: Collection[str] = ()) -> Spans:
-    """What `pin` wrote, of some topics. Raises WireError."""
+    """Read the offsets that `pin` wrote, of these topics only (empty: all). Raises WireError."""
     try:
         text = file.read_text(encoding="utf-8")
         there = Spans(**json.loads(text))
@@ -126,8 +128,8 @@ def pinned(file: Path, topics: Collection[str] = ()) -> Spans:
 
 
 def narrowed(segment: Segment, start_offset: int, end_offset: int) -> WireSegment:
-    """A range of which only some offsets are wanted. What begins at the range's own first offset, or later, is found with the batch around
-    it, whose base offset may be lower."""
+    """Return the range limited to the wanted offsets. If these begin inside the range, the batch with the first wanted offset is
+    included even though its base offset may be lower."""
     assert isinstance(segment, WireSegment)
     start = max(segment.fetch_from, start_offset)
     lowest = 0 if start_offset >= segment.fetch_from else segment.lowest
@@ -145,14 +147,14 @@ def _span(
 
 
 def as_one_range(address: Address, span: Span, start: int) -> WireSegment:
-    """A partition from `start` on, uncut."""
+    """Return a partition from `start` on as one range."""
     (whole,) = ranges_of(address, span, NOBODY_KNOWS)
     return replace(whole, fetch_from=start, lowest=0 if start == span.start else start)
 
 
 def ranges_of(address: Address, span: Span, target: int) -> Iterator[WireSegment]:
-    """A partition in ranges of about `target` bytes, as far as its size tells; at least one. The first is named 0: its first batch may
-    begin below the log's first offset."""
+    """Divide a partition into ranges of about `target` bytes by its reported size; at least one. The first range has base offset 0,
+    because the partition's first batch may begin below the log start offset."""
     offsets = span.end - span.start
     wanted = min(RANGES_MAX, max(1, span.size_bytes // target, 1), max(1, offsets))
     cuts = [span.start + offsets * i // wanted for i in range(wanted)]

@@ -1,8 +1,9 @@
-"""Reads a range of offsets by Fetch, as runs of batches with damage in between: what `segment_reader` does for a file.
+"""Reads a range of offsets with Fetch, as chunks of batches and the gaps between them. `segment_reader` does the same for files.
 
-Rules that hold here: one answer of a broker is in memory at a time, and the offset asked for only rises, so reading ends whatever the
-brokers answer. A batch is given once, by the range in which its base offset lies. Offsets that retention removes while they are read, and
-such that a broker cannot give, are one `Stop` each, of no bytes; reading goes on behind them.
+Invariants:
+- At most one Fetch response is in memory, and the fetch offset only rises, so the reading ends whatever the brokers answer.
+- A batch is returned once, by the range that contains its base offset.
+- Offsets that retention deletes during the reading, or that the broker cannot return, give one `Gap`, and the reading continues after it.
 """
 
 from __future__ import annotations
@@ -22,23 +23,23 @@ from ottla.spark_jobs.wire.find import WireSegment
 from ottla.spark_jobs.wire.throttle import Throttle
 
 FETCH_BYTES: Final = 4 << 20
-"""Asked for at a time: enough for a fast network's round trips."""
+"""The max_bytes of a Fetch request: large enough to amortise a fast network's round trips."""
 BATCH_BYTES_MAX: Final = 64 << 20
-"""A longer batch is not fetched: what a response may hold is less than the client's 100 MiB."""
+"""Maximum size of a batch that is fetched: a response must stay below the client's limit of 100 MiB."""
 ROWS_MAX: Final = 1 << 30
 LIMIT: Final = 1 << 40
 EMPTY_MAX: Final = 20
-"""Empty answers in a row, each after half a second, before a log's end counts as not coming."""
+"""The number of consecutive empty responses, each after half a second, after which the rest of the log counts as missing."""
 
 
 class Chunk(NamedTuple):
-    """Bytes as they lie in the log: whole batches, or what a broker gave where there should be some."""
+    """Bytes as they are in the log: whole batches, or damaged bytes between them."""
 
     data: memoryview
 
 
 class Gap(NamedTuple):
-    """Offsets that were not given, and why. `legal`: retention removed them."""
+    """Offsets that could not be fetched, and the reason. `legal`: retention deleted them."""
 
     start: int
     end: int
@@ -47,7 +48,7 @@ class Gap(NamedTuple):
 
 
 class _Last(NamedTuple):
-    """The last batch given, by what another batch cannot share with it."""
+    """The last batch returned. The fields together identify it, also if a broker returns it again."""
 
     base_offset: int
     length: int
@@ -56,7 +57,7 @@ class _Last(NamedTuple):
 
 @dataclass(slots=True)
 class _Cut:
-    """What of an answer belongs to the range: bytes from `start` to before `end`."""
+    """The part of a response that belongs to the range: bytes from `start` to before `end`. `done`: the range ends in this response."""
 
     start: int
     end: int
@@ -75,10 +76,10 @@ class RangeReader:
         self._bytes_wanted = fetch_bytes
         self._last: _Last | None = None
         self.next_offset = segment.fetch_from
-        """Where the next Fetch begins."""
+        """The offset of the next Fetch request."""
 
     def chunks(self) -> Iterator[Chunk | Gap]:
-        """The range in log order. Raises WireError when the partition's leader does not answer."""
+        """Yield the range in log order. Raises WireError when the partition's leader does not answer."""
         empty = 0
         done = False
         while not done and self.next_offset < self._segment.fetch_end and empty < EMPTY_MAX:
@@ -90,7 +91,7 @@ class RangeReader:
                 yield self._refused(answer)
             elif not data:
                 empty += 1
-                done = answer.high_watermark >= self._segment.fetch_end  # nothing is left up to there: compaction removed it
+                done = answer.high_watermark >= self._segment.fetch_end  # compaction removed the records up to the range's end
             else:
                 empty = 0
                 chunk, done = self._batches(data)
@@ -100,7 +101,7 @@ class RangeReader:
             yield Gap(self.next_offset, self._segment.fetch_end, "the log ends sooner than when it was listed", False)
 
     def _batches(self, data: memoryview) -> tuple[Chunk | Gap | None, bool]:
-        """What an answer holds of the range, and whether the range ends with it."""
+        """Return the part of a response that belongs to the range, and whether the range ends in it."""
         head = walk_headers(data, 0, LIMIT, ROWS_MAX, BATCH_BYTES_MAX, True)
         if not head.positions and head.stop == MORE and self._bytes_wanted < BATCH_BYTES_MAX:
             self._bytes_wanted = min(BATCH_BYTES_MAX, max(2 * self._bytes_wanted, head.next_length + LOG_OVERHEAD))
@@ -125,7 +126,7 @@ class RangeReader:
             given = (base == self._last.base_offset) & (lengths == self._last.length) & (np.asarray(head.crcs, np.int64) == self._last.crc)
             wanted[: 1 + int(np.flatnonzero(given)[-1]) if given.any() else 0] = False
         else:
-            wanted |= np.arange(len(base)) > 0  # only the first batch of the first answer may be the range's before
+            wanted |= np.arange(len(base)) > 0  # only the first batch of the first response may belong to the previous range
         inside = wanted & (base < self._segment.fetch_end)
         if not inside.any():
             return _Cut(head.next_position, head.next_position, bool((base >= self._segment.fetch_end).any()))
@@ -134,13 +135,14 @@ class RangeReader:
         return _Cut(int(head.positions[first]), int(ends[last]), last < len(base) - 1)
 
     def _advance(self, head: Headers) -> None:
-        """Behind the highest offset that the range can hold; a damaged one above it is not believed."""
+        """Set the next offset after the highest offset of the range's batches. Base offsets at or above the range's end are ignored,
+        because a damaged one may be arbitrarily high."""
         base = np.asarray(head.base_offsets, np.int64)
         after = (base + np.asarray(head.last_offset_deltas, np.int64) + 1)[base < self._segment.fetch_end]
         self.next_offset = max([self.next_offset, *after[-1:].tolist(), *([int(after.max())] if len(after) else [])])
 
     def _refused(self, answer: PartitionData) -> Gap:
-        """Go on behind what is not there any more, or cannot be given."""
+        """Continue after offsets that were deleted or that the broker refuses to return."""
         if answer.error_code != ErrorCode.OFFSET_OUT_OF_RANGE:
             return self._skip(f"the broker answers {error_name(answer.error_code)}")
         starts, _ = self._cluster.offsets([self._partition], EARLIEST)
@@ -152,7 +154,7 @@ class RangeReader:
         return Gap(before, self.next_offset, "retention removed them while they were read", True)
 
     def _skip(self, reason: str, data: memoryview | None = None) -> Gap:
-        """The next offset at which the broker has something to give, sought in doubling steps."""
+        """Find the next offset at which the broker returns another batch, in steps that double, and return the gap before it."""
         before, step = self.next_offset, 1
         while before + step < self._segment.fetch_end:
             answer = self._cluster.fetch(self._partition, before + step, self._fetch_bytes)

@@ -1,4 +1,4 @@
-"""A range of offsets in the form of a part of a segment file: the runs of batches that the levels are built from."""
+"""Converts a range of offsets to runs of batches, the form in which the levels read segment files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.spark_jobs.wire.reader import Gap, RangeReader
 
 
 def wire_runs(segment: Segment) -> Iterator[Run | Stop]:
-    """The batches of a range, whole. Positions count the bytes that were given before. Raises WireError."""
+    """Yield the batches of a range, whole. Positions count the bytes fetched before. Raises WireError."""
     assert isinstance(segment, WireSegment)
     if segment.fetch_from >= segment.fetch_end:
         return

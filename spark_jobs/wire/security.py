@@ -1,7 +1,8 @@
-"""Kafka's client properties for TLS and SASL, as Kafka's tools, librdkafka and kafka-python write them.
+"""Parses Kafka's client properties for TLS and SASL, with the names of Kafka's tools, librdkafka and kafka-python.
 
-Rules that hold here: a property about security that is not understood is refused, never passed over; what is about other things (retries,
-serializers) is not this reader's. Passwords appear in no text.
+Invariants:
+- An unknown property about security is rejected, never ignored. Properties about other things (retries, serializers) are ignored.
+- Passwords appear in no text.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "sasl.kerberos.principal": "principal",
     "security.protocol": "protocol",
 }
-"""Names of Java's client, of librdkafka, and of kafka-python (whose underscores are read as dots)."""
+"""Properties of the Java client, of librdkafka, and of kafka-python (whose underscores are replaced by dots)."""
 SECRETS: Final = frozenset({"key_password", "password", "jaas"})
 WITHOUT_EFFECT: Final = frozenset(
     {
@@ -57,28 +58,28 @@ WITHOUT_EFFECT: Final = frozenset(
         ),
     }
 )
-"""With nothing to do here: PEM stores have no password of their own, TLS negotiates its version, and tickets are asked for when they are
-needed."""
+"""Properties that have no effect here: PEM stores have no password of their own, TLS negotiates its version, and Kerberos tickets are
+requested when they are needed."""
 _ABOUT_SECURITY: Final = re.compile(r"(enable\.)?(ssl|sasl|security)\.")
 _JAAS: Final = re.compile(r'\b(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s";]+))')
-"""One option: what is in quotes is read at once, so that nothing in a password is taken for another."""
+"""One option of sasl.jaas.config. A quoted value is matched as a whole, so that no part of a password is parsed as another option."""
 _FALSE: Final = frozenset({"false", "0", "no", ""})
 
 
 def is_secret(name: str) -> bool:
-    """Whether a property's value must not be shown or stand in a URL."""
+    """Return whether the property's value must not be displayed or be part of a URL."""
     return ALIASES.get(dotted(name)) in SECRETS
 
 
 def dotted(name: str) -> str:
-    """A property's name with Kafka's dots."""
+    """Return a property's name in Kafka's spelling with dots."""
     return name.strip().lower().replace("_", ".")
 
 
 @dataclass(frozen=True, slots=True)
 class Kerberos:
-    """Whose tickets are shown, and at which service: got with a key of `keytab`, or those of `cache`, empty for that of this user
-    (kinit)."""
+    """The Kerberos principal and the broker's service name. Tickets come from the key in `keytab`, or from the ticket cache `cache`
+    (empty: the user's default cache, filled by kinit)."""
 
     service: str = "kafka"
     principal: str = ""
@@ -88,7 +89,7 @@ class Kerberos:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """How a connection is made safe. `mechanism` is empty without SASL; paths are of PEM files."""
+    """The security settings of a connection. `mechanism` is empty without SASL; paths are paths of PEM files."""
 
     protocol: str = "PLAINTEXT"
     mechanism: str = ""
@@ -103,15 +104,15 @@ class Security:
     by_token: bool = False
     """Whether user and password are the id and the HMAC of a delegation token (KIP-48)."""
     kerberos: Kerberos | None = None
-    """Of GSSAPI."""
+    """Set only for the mechanism GSSAPI."""
 
     @property
     def encrypted(self) -> bool:
-        """Whether TLS is spoken."""
+        """Whether the connection uses TLS."""
         return self.protocol.endswith("SSL")
 
     def tls(self) -> ssl.SSLContext:
-        """The TLS context. Raises OSError (ssl.SSLError among them) on files that cannot be used."""
+        """Return the TLS context. Raises OSError (including ssl.SSLError) if a certificate file cannot be used."""
         context = ssl.create_default_context(cafile=self.ca or None)
         context.check_hostname = self.check_hostname and self.verify
         if not self.verify:
@@ -121,12 +122,12 @@ class Security:
         return context
 
     def tokens(self, host: str) -> Tokens:
-        """Those of one log-in at a host. Raises NotTrusted where none can be had."""
+        """Return the SASL tokens of one authentication at a host. Raises NotTrusted if none can be obtained."""
         kerberos = self.kerberos
         if kerberos is None:
             return tokens_of(self.mechanism, self.username, self.password, os.urandom, by_token=self.by_token)
         try:
-            from ottla.protocol.kerberos import Initiator  # noqa: PLC0415 # an extra, which few install
+            from ottla.protocol.kerberos import Initiator  # noqa: PLC0415 # an optional dependency
         except ImportError as error:
             raise NotTrusted(f"GSSAPI needs python-gssapi, where it is used: pip install 'ottla[gssapi]' ({error})") from error
         keytab, cache = kerberos.keytab or None, kerberos.cache or None
@@ -134,7 +135,7 @@ class Security:
 
 
 def security_of(properties: Mapping[str, str]) -> Security:
-    """What client properties say. Raises ValueError on one that is not understood, and on combinations that cannot work."""
+    """Parse client properties. Raises ValueError on an unknown security property and on combinations that cannot work."""
     given: dict[str, str] = {}
     for name, value in properties.items():
         known = ALIASES.get(dotted(name))
@@ -175,7 +176,7 @@ def _mechanism(given: Mapping[str, str], protocol: str) -> str:
 
 
 def _kerberos(given: Mapping[str, str], jaas: Mapping[str, str]) -> Kerberos:
-    """As Java's module of JAAS has it, or librdkafka's own properties."""
+    """Parse the Kerberos options of Java's JAAS module, or librdkafka's properties."""
     in_jaas, service = jaas.get("serviceName"), given.get("service")
     if in_jaas and service and in_jaas != service:
         raise ValueError(f"sasl.kerberos.service.name={service}, but serviceName of sasl.jaas.config is {in_jaas}")
@@ -194,7 +195,7 @@ def _is_true(text: str | None) -> bool:
 
 
 def _credentials(given: Mapping[str, str], jaas: Mapping[str, str], mechanism: str) -> tuple[str, str, bool]:
-    """User and password, and whether they are a delegation token's."""
+    """Return user and password, and whether they belong to a delegation token."""
     if mechanism in {"", KERBEROS}:
         return "", "", False
     by_token = jaas.get("tokenauth", "").lower() == "true"

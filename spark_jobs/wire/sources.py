@@ -1,7 +1,9 @@
-"""What the commands read: directories and clusters pinned to what they hold now, or clusters fetched into a directory first.
+"""Opens the inputs of the commands: directories and clusters pinned at their current state, or clusters fetched into a directory first.
 
-Rules that hold here: a run reads each of them up to the same place in all its queries, however much is appended meanwhile. The
-coordinators' topics go along with the topics asked for: transactions cannot be judged without them.
+Invariants:
+- All queries of a run read each input up to the same place, whatever is appended meanwhile.
+- `__transaction_state` and `__consumer_offsets` are always read with the selected topics, because transactions cannot be judged without
+  them.
 """
 
 from __future__ import annotations
@@ -37,13 +39,13 @@ SpoolDir = Annotated[
 
 
 def came_over_the_wire(path: str) -> bool:
-    """Whether a path names a cluster, or a directory that was fetched from one."""
+    """Return whether a path is a cluster, or a directory that was fetched from one."""
     return is_cluster(path) or (SCHEME_END not in path and Path(path, STATE_FILE).exists())
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """How clusters among the paths are read."""
+    """The options for reading clusters."""
 
     command_config: Path | None = None
     bytes_per_second: int = 0
@@ -52,7 +54,7 @@ class Wire:
 
 @dataclass(slots=True)
 class Sources:
-    """`paths`: what to read in place of what was given. Notes and problems of fetching, by path."""
+    """`paths`: the paths to read in place of the given ones. `notes`, `problems`: those of fetching, by path."""
 
     paths: list[str]
     notes: dict[str, list[str]] = field(default_factory=dict)
@@ -60,7 +62,7 @@ class Sources:
 
 
 def with_server(paths: Sequence[str] | None, server: str | None) -> list[str]:
-    """The paths of a command line, and its `--bootstrap-server`. Raises typer.BadParameter where there is neither."""
+    """Return the paths of a command line including its `--bootstrap-server`. Raises typer.BadParameter if there are none."""
     found = [*(paths or ()), *([CLUSTER + server] if server else [])]
     if not found:
         raise typer.BadParameter("give a DIR, kafka://host:port, or --bootstrap-server host:port")
@@ -74,7 +76,7 @@ def sources(
     wire: Wire | None = None,
     progress: Callable[[str, int, int], None] = lambda _step, _done, _total: None,
 ) -> Iterator[Sources]:
-    """What to read, valid within the block. Raises OSError or ValueError where a cluster cannot be fetched into its directory."""
+    """Open the sources; their paths are valid within the block. Raises OSError or ValueError when a cluster cannot be spooled."""
     wire = wire or Wire()
     wanted = list(dict.fromkeys(map(absolute, paths)))
     found = Sources([])
@@ -86,11 +88,11 @@ def sources(
             url = url_with(path, {CONFIG_FILE: wire.command_config, RATE: wire.bytes_per_second})
             along = [*topics, *ALONG] if topics else []
             if wire.spool is None:
-                from ottla.spark_jobs.wire.find import pin  # noqa: PLC0415 # only where brokers are read
+                from ottla.spark_jobs.wire.find import pin  # noqa: PLC0415 # only if logs are read from brokers
 
                 found.paths.append(pin(url, along, Path(kept_in) / f"{i}.json"))
                 continue
-            from ottla.spark_jobs.wire.spool import spool  # noqa: PLC0415 # as above
+            from ottla.spark_jobs.wire.spool import spool  # noqa: PLC0415 # only if a cluster is spooled
 
             kept = str(wire.spool.absolute())
             found.notes[kept], found.problems[kept] = spool(url, wire.spool, along, progress=progress)

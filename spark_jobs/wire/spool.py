@@ -1,8 +1,10 @@
-"""Keeps a cluster's batches in a local directory, in the layout of a broker's data directory, to be judged as files.
+"""Stores a cluster's batches in a local directory with the layout of a broker's data directory, to be judged as files.
 
-Rules that hold here: batches are written as they were fetched, in order, and a file ends with a whole batch once the run has: so an
-interrupted run is continued behind the last whole batch of each partition. A directory holds one cluster's logs. Offsets that nobody can
-give any more are a hole: what lies below a hole that retention made is not judged.
+Invariants:
+- Batches are written as they were fetched, in order. At the end of a run every file ends with a whole batch; a run after an interruption
+  continues after the last whole batch of each partition.
+- A directory holds the logs of one cluster.
+- Offsets that no broker can return any more are a hole. Offsets below a hole made by retention are not judged.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from ottla.spark_jobs.wire.reader import Gap, RangeReader
 from ottla.spark_jobs.wire.throttle import Throttle
 
 SEGMENT_BYTES: Final = 1 << 30
-"""A file's size, as Kafka's segment.bytes."""
+"""The maximum size of a file, like the default of Kafka's segment.bytes."""
 READ_BYTES: Final = 4 << 20
 LIMIT: Final = 1 << 62
 
@@ -32,12 +34,13 @@ Progress = Callable[[str, int, int], None]
 
 
 class NotThisCluster(ValueError):
-    """The directory holds something else."""
+    """The directory contains something other than this cluster's logs."""
 
 
 @dataclass(slots=True)
 class _State:
-    """What the directory says about itself: the cluster, by `topic-partition` where the log that is judged begins, and what is missing."""
+    """The spool's state file: the cluster's id, for each `topic-partition` the offset at which judging starts, and notes on missing
+    offsets."""
 
     cluster_id: str
     starts: dict[str, int] = field(default_factory=dict)
@@ -53,9 +56,11 @@ def spool(
     segment_bytes: int = SEGMENT_BYTES,
     progress: Progress = lambda _step, _done, _total: None,
 ) -> tuple[list[str], list[str]]:
-    """Fetch what the cluster has and the directory has not. Notes, and problems: partitions that could not be read.
+    """Fetch the offsets that the cluster has and the directory does not have. Returns notes, and problems: partitions that could not be
+    read.
 
-    Raises WireError where no broker answers, NotThisCluster, OSError."""
+    Raises WireError when no broker answers, NotThisCluster, OSError.
+    """
     address = address_of(path)
     throttle = throttle or Throttle(address.bytes_per_second)
     there = ask(address, topics)
@@ -88,13 +93,14 @@ class _Keeper:
     segment_bytes: int
 
     def keep(self, span: Span) -> None:
-        """One partition, from where its files end."""
+        """Fetch one partition from the end of its files."""
         name = f"{span.topic}-{span.partition}"
         notes = self.state.notes
         with _PartitionFiles(_inside(self.directory, name), self.segment_bytes) as log:
             first = self.state.starts.get(name, span.start)
             start = first if log.next_offset is None else log.next_offset
-            if start < span.start:  # retention was faster: what is kept here does not lead up to what is there
+            # retention deleted offsets that were not fetched yet, so the kept batches do not connect to the cluster's
+            if start < span.start:
                 notes.append(f"{name}: offsets {start} to {span.start - 1} were removed before they were fetched; judged from there on")
                 first = start = span.start
             if start > span.end:
@@ -116,7 +122,8 @@ class _Keeper:
 
 
 def _inside(directory: Path, name: str) -> Path:
-    """Return the path of a partition's directory. Raises WireError if the name leads anywhere else: the cluster chose it."""
+    """Return the path of a partition's directory. Raises WireError if the path is outside of `directory`: the cluster, which may be
+    hostile, chose the name."""
     match = PARTITION_DIR.fullmatch(name)
     path = directory / name
     if match is None or path.is_symlink() or path.resolve().parent != directory.resolve():
@@ -125,7 +132,7 @@ def _inside(directory: Path, name: str) -> Path:
 
 
 class _PartitionFiles:
-    """The segment files of one partition. Use as a context manager."""
+    """The segment files of one partition. Use it as a context manager."""
 
     def __init__(self, directory: Path, segment_bytes: int) -> None:
         self._directory = directory
@@ -134,7 +141,7 @@ class _PartitionFiles:
         files = sorted(file for file in directory.iterdir() if SEGMENT_FILE.fullmatch(file.name))
         self._last = files[-1] if files else None
         self.next_offset = self._recovered()
-        """Behind the last whole batch; None where there is none yet."""
+        """The offset after the last whole batch; None if there is none yet."""
         self._file: BinaryIO | None = None if self._last is None else self._last.open("ab")
 
     def __enter__(self) -> _PartitionFiles:
@@ -145,7 +152,7 @@ class _PartitionFiles:
             self._file.close()
 
     def append(self, data: memoryview, offset: int) -> None:
-        """Whole batches, or the bytes that stand where some should be; `offset`: about where."""
+        """Append whole batches, or damaged bytes between batches. `offset`: the name of a new file if the bytes contain no batch."""
         head = walk_headers(data, 0, LIMIT, 1, BATCH_BYTES_MAX, False)
         full = self._file is not None and 0 < self._file.tell() > self._segment_bytes - len(data)
         if self._file is None or (full and head.positions):
@@ -154,7 +161,7 @@ class _PartitionFiles:
         self._file.write(data)
 
     def begin(self, offset: int) -> None:
-        """The file of a partition without batches, so that it is seen to be there."""
+        """Create the first file of a partition without batches, so that the partition exists in the directory."""
         if self._file is None:
             self._begin(offset)
 
@@ -164,7 +171,7 @@ class _PartitionFiles:
         self._file = (self._directory / f"{offset:020d}.log").open("ab")
 
     def _recovered(self) -> int | None:
-        """Cut what an interrupted run left of a batch, and find the end."""
+        """Truncate the partial batch that an interrupted run left, and return the next offset."""
         if self._last is None:
             return None
         size = self._last.stat().st_size
@@ -187,7 +194,7 @@ class _PartitionFiles:
 
 
 def _opened(directory: Path, cluster_id: str) -> _State:
-    """A new directory for this cluster, or its own from before. Raises NotThisCluster."""
+    """Create a spool directory for this cluster, or open its existing one. Raises NotThisCluster."""
     file = directory / STATE_FILE
     if file.exists():
         state = _State(**json.loads(file.read_text(encoding="utf-8")))
@@ -207,13 +214,13 @@ def _write_state(directory: Path, state: _State) -> None:
 
 
 def _write_checkpoint(file: Path, offsets: dict[str, int]) -> None:
-    """Kafka's offset checkpoint."""
+    """Write one of Kafka's offset checkpoints."""
     rows = [f"{name.rpartition('-')[0]} {name.rpartition('-')[2]} {offset}" for name, offset in sorted(offsets.items())]
     _write(file, "\n".join(["0", str(len(rows)), *rows]) + "\n")
 
 
 def _write(file: Path, text: str) -> None:
-    """All of it, or what was there before."""
+    """Replace the file's content atomically."""
     partial = file.with_name(f"{file.name}.tmp")
     partial.write_text(text, encoding="utf-8")
     partial.replace(file)

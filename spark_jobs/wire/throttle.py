@@ -1,4 +1,4 @@
-"""A limit on bytes a second: who has taken much waits before taking more. Clock and sleep are arguments."""
+"""A limit on bytes per second: after a large fetch the reader waits before the next one. Clock and sleep are parameters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Throttle:
-    """`bytes_per_second` 0: no limit. On the long average the limit holds exactly; at one time at most one fetch is ahead of it."""
+    """A rate limit; `bytes_per_second` 0 means no limit. The average rate stays at the limit; at any time at most one fetch exceeds it."""
 
     def __init__(
         self, bytes_per_second: int, *, now: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
@@ -18,11 +18,11 @@ class Throttle:
         self._free_at = 0.0
 
     def wait(self) -> None:
-        """Until what was taken before is paid for."""
+        """Wait until the bytes received so far are within the limit."""
         if self._rate and (left := self._free_at - self._now()) > 0:
             self._sleep(left)
 
     def took(self, count: int) -> None:
-        """So many bytes have come."""
+        """Account for received bytes."""
         if self._rate:
             self._free_at = max(self._free_at, self._now()) + count / self._rate
