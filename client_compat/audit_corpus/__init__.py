@@ -1,1 +1,3 @@
-"""`make audit-corpus`: the audit on logs whose truth is known, planted ones and those that real brokers wrote under real clients."""
+"""`make audit-corpus`: verify `ottla audit` with logs of known content: generated anomalies, and logs that real brokers and clients
+wrote.
+"""

@@ -1,1 +1,3 @@
-"""The main job: real flights through three clients at once, over a broker that loses acknowledgements and is killed, and the proof."""
+"""The demo: flight data through three clients at once, with a broker that drops acknowledgements and is killed, and the proof of
+exactly-once.
+"""

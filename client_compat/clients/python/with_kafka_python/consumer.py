@@ -1,4 +1,3 @@
-"""kafka-python's consumer."""
 
 from __future__ import annotations
 
@@ -100,7 +99,7 @@ class Consumer:
         self._consumer.resume(*_partitions(request))
 
     def metadata(self) -> Any:
-        """The group's metadata, for a producer's transaction."""
+        """Return the group metadata for a producer's transaction."""
         return self._consumer.group_metadata()
 
     def close(self) -> None:
