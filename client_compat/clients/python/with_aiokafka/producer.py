@@ -1,3 +1,4 @@
+"""The producer operations of CONTROL.md with aiokafka."""
 
 from __future__ import annotations
 

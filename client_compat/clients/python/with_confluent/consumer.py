@@ -1,3 +1,4 @@
+"""The consumer operations of CONTROL.md with confluent-kafka."""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+"""The admin operations of CONTROL.md with kafka-python."""
 
 from __future__ import annotations
 

@@ -1,3 +1,4 @@
+"""The consumer operations of CONTROL.md with kafka-python."""
 
 from __future__ import annotations
 
