@@ -1,3 +1,1 @@
-"""`make audit-corpus`: verify `ottla audit` with logs of known content: generated anomalies, and logs that real brokers and clients
-wrote.
-"""
+"""`make audit-corpus`: verify `ottla audit` with logs whose faults are known: generated logs, and logs that real brokers wrote."""

@@ -1,7 +1,7 @@
 """Allocate physical memory before a case that writes a lot.
 
-A virtual machine often gets its memory from the host page by page on first access, and returns free memory. 1 MB of page cache then costs
-3 ms in new pages instead of 0.2 ms, so the order of the brokers would decide the comparison. Touching memory first gives each broker pages
+A virtual machine often gets its memory from the host page by page on first access, and returns free memory. 1 MB of page cache then costs 3
+ms in new pages instead of 0.2 ms, so the order of the brokers would decide the comparison. Touching memory first gives each broker pages
 that the machine already has.
 """
 

@@ -29,7 +29,7 @@ class LoadFailed(RuntimeError):
 
 
 class Ability(StrEnum):
-    """What a case requires of a broker. A peer lists the abilities that it lacks, with the reason."""
+    """The abilities of a broker that a case may require. A peer lists those that it lacks, with the reason."""
 
     PARTITIONS = "as many partitions as wanted"
     RETENTION = "a log that keeps what was written"
@@ -54,8 +54,7 @@ class Figure:
     """One number of a case.
 
     `target` limits Ottla's value divided by Apache Kafka's: a minimum if `more_is_better`, else a maximum. A figure with a `point` belongs
-    to a
-    curve.
+    to a curve.
     """
 
     name: str
@@ -94,8 +93,7 @@ class Site:
     """The environment of a measurement.
 
     `broker` is running and warmed up. `fresh` creates another broker of its kind, not started, as a context manager; its argument is a name
-    that
-    distinguishes several brokers.
+    that distinguishes several brokers.
     """
 
     peer: Peer

@@ -16,8 +16,9 @@ SCHEMA = """
 
 
 class PostgresStore:
-    """A store for any number of processes. If two insert the same key, the second waits for the first one's commit and then finds the
-    key.
+    """A store for any number of processes.
+
+    If two insert the same key, the second waits for the first one's commit and then finds the key.
     """
 
     def __init__(self, connection: AsyncConnection[Any]) -> None:

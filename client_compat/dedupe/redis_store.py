@@ -24,8 +24,9 @@ class RedisStore:
         self._remember_s = remember_s
 
     async def once(self, key: str, effect: Callable[[Pipeline], Awaitable[None]]) -> bool:
-        """Run `effect` once for `key`, as `Store.once` specifies. Raises WatchError after `ATTEMPTS_MAX` conflicting writes that left no
-        key.
+        """Run `effect` once for `key`, as `Store.once` specifies.
+
+        Raises WatchError after `ATTEMPTS_MAX` conflicting writes that left no key.
         """
         name = self._prefix + key
         for attempt in range(ATTEMPTS_MAX):

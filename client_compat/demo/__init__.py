@@ -1,3 +1,4 @@
-"""The demo: flight data through three clients at once, with a broker that drops acknowledgements and is killed, and the proof of
-exactly-once.
+"""The demo: flight data through three clients at once, and the proof that each record is stored exactly once.
+
+Meanwhile the broker drops acknowledgements and is killed.
 """

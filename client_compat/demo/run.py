@@ -30,7 +30,7 @@ ABSORBED = b"Retry absorbed: "
 
 @dataclass(slots=True)
 class RunResult:
-    """What the clients observed: numbers of rows or records, and seconds."""
+    """The clients' observations: numbers of rows or records, and seconds."""
 
     idempotent: bool
     directory: Path

@@ -100,8 +100,10 @@ MAKERS: list[Make] = []
 
 
 def _maker(api: int, first: int = 0, last: int = 99) -> Callable[[Callable[[Random, int], Any]], None]:
-    """Register a maker for an API within these versions. It returns a request, or a function of the side that returns one, or one of these
-    together with a function that undoes the request's changes.
+    """Register a maker for an API within these versions.
+
+    It returns a request, or a function of the side that returns one, or one of these together with a function that undoes the request's
+    changes.
     """
 
     def add(make: Callable[[Random, int], Any]) -> None:

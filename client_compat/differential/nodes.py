@@ -28,8 +28,10 @@ BY_CHANCE = frozenset(
         ("ReplicaState", "replica_directory_id"),
     }
 )
-"""Fields that vary between runs. Kafka returns a random live broker as the controller; the others are offsets of the metadata log, which
-depend on the number of starts, and directory ids.
+"""Fields that vary between runs.
+
+Kafka returns a random live broker as the controller; the others are offsets of the metadata log, which depend on the number of starts, and
+directory ids.
 """
 
 

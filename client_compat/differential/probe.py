@@ -46,8 +46,9 @@ class Probe:
         return self._connections[name]
 
     def ask(self, label: str, request: Message, version: int | None = None, *, on: str = "main", sort: bool = True) -> Any:
-        """Send a request, record the response and return it decoded. Returns None when the connection was closed or the response is
-        undecodable.
+        """Send a request, record the response and return it decoded.
+
+        Returns None when the connection was closed or the response is undecodable.
         """
         return self.finish(label, *self.send(request, version, on=on), sort=sort)
 

@@ -37,8 +37,9 @@ SHARED = (
 """Settings of the reference broker that Ottla gets, too."""
 
 FORMAT_OPTIONS = ("--feature", "eligible.leader.replicas.version=0")
-"""Disables ELR (KIP-966). With it, every new cluster has a dynamic default `min.insync.replicas`, which differs in each topic
-description.
+"""Disables ELR (KIP-966).
+
+With it, every new cluster has a dynamic default `min.insync.replicas`, which differs in each topic description.
 """
 
 

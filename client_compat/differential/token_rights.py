@@ -123,8 +123,9 @@ class TokenRights:
                 self._create(f"{label}, for {owner}, by {user}", user, owner)
 
     def _ends(self, label: str) -> None:
-        """Try to renew and expire each token as each user. Only its owner and its renewers may: neither an ACL nor `super.users` allows
-        it.
+        """Try to renew and expire each token as each user.
+
+        Only its owner and its renewers may: neither an ACL nor `super.users` allows it.
         """
         for number, proof in enumerate(self._proofs):
             for user in self.passwords:

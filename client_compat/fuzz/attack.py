@@ -1,8 +1,7 @@
 """Attackers: connections with malformed requests, partial frames, floods and silence.
 
 Each attack opens its own connections and limits its own waiting, so a broker that stops responding slows an attack down but does not stop
-it.
-An attacked broker may respond, reject or close. Other modules check the effects on its process and its normal clients.
+it. An attacked broker may respond, reject or close. Other modules check the effects on its process and its normal clients.
 """
 
 from __future__ import annotations

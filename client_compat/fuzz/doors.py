@@ -132,8 +132,9 @@ def tls_at_plain_listeners(door: Door) -> None:
 
 
 def log_ins(door: Door) -> None:
-    """Try to log in with invalid credentials: in and out of order, in both token formats, malformed, oversized, with other requests
-    between.
+    """Try to log in with invalid credentials: in and out of order, in both token formats, malformed and oversized.
+
+    Other requests are sent in between.
     """
     with door.through(door.rng.choice(("BARE", "BARE", "BARE", "LOGIN", "AGAIN"))) as peer:
         story = _Story(door)

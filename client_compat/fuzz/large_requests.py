@@ -63,8 +63,9 @@ TURN_MAX_MS: Final = 50.0
 P99_MAX_MS: Final = 100.0
 ANSWER_MAX_S: Final = 30.0
 PIPELINED_MAX_S: Final = 10.0
-"""Maximum time for the responses to pipelined requests, which may take long without harm to a bystander. Later, the broker is killed and
-restarted, because it would continue during the next attack.
+"""Maximum time for the responses to pipelined requests, which may take long without harm to a bystander.
+
+Later, the broker is killed and restarted, because it would continue during the next attack.
 """
 RECONNECTIONS_PER_S: Final = 50
 """Limits reconnections, which would otherwise measure how fast a broker accepts connections."""
@@ -211,8 +212,9 @@ class _Attacker:
         self._socket.close()
 
     def exchange(self, frame: bytes, times: int = 1) -> Iterator[int]:
-        """Send the frame `times` times and yield the size of each response. Raises OSError if the broker closes the connection or is too
-        slow.
+        """Send the frame `times` times and yield the size of each response.
+
+        Raises OSError if the broker closes the connection or is too slow.
         """
         end = time.monotonic() + (ANSWER_MAX_S if times == 1 else PIPELINED_MAX_S)
         with ThreadPoolExecutor(1) as pool:

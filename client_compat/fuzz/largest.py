@@ -1,8 +1,7 @@
 """The largest legal requests of an API: with the maximum number of elements, within the size limit of a broker.
 
 A request is built from its schema: one array gets `ELEMENTS` elements (or as many as `BYTES` permits), each other array one. So an API has
-one
-largest request for each array: many topics with one partition each, and one topic with many partitions.
+one largest request for each array: many topics with one partition each, and one topic with many partitions.
 """
 
 from __future__ import annotations

@@ -65,8 +65,9 @@ WARM_UP_LOGINS = 3_000
 BUG = b"Traceback (most recent call last)"
 MEBIBYTE = 1024 * 1024
 GROWTH_MAX = 12 * MEBIBYTE
-"""Permitted memory growth after ten thousand failed log-ins, with normal clients. The allocator needs this; leaked log-ins would need more,
-because of their exceptions alone.
+"""Permitted memory growth after ten thousand failed log-ins, with normal clients.
+
+The allocator needs this; leaked log-ins would need more, because of their exceptions alone.
 """
 # Topic creation by Metadata is off, because the fuzzer would then measure the file system.
 BROKER_OPTIONS = ("--set", "auto.create.topics.enable=false", "--set", "num.partitions=1")
@@ -143,8 +144,7 @@ def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[Fu
     """Attack a new broker in `directory`, which is created here, for `seconds`.
 
     `run` provides the limits and receives the results. Raises `BrokerFailed` if the broker does not start, and `RunFailed` if a normal
-    client gives
-    up.
+    client gives up.
     """
     began = time.monotonic()
     lock = Lock(directory / "tls") if run.locked else None

@@ -2,8 +2,7 @@
 
 With idempotence, the broker rejects the successors because of their sequence, and the client sends all batches again in order. This
 requires that the broker knows the producer: for an unknown producer it accepts any first sequence, so that a producer with expired state
-can
-continue. If the very first batch is rejected, its successors are therefore stored. librdkafka then treats their acknowledgement as the
+can continue. If the very first batch is rejected, its successors are therefore stored. librdkafka then treats their acknowledgement as the
 first batch's, too ("implicitly acked by subsequent batch success"): it reports a record as delivered, without an offset, that is not
 stored.
 """

@@ -41,8 +41,9 @@ class Skipped(Exception):
 
 @dataclass(slots=True)
 class Broker:
-    """A running broker. Clients connect to `bootstrap`; `truth` connects directly, bypassing a proxy. `lock` describes its secured
-    listeners.
+    """A running broker.
+
+    Clients connect to `bootstrap`; `truth` connects directly, bypassing a proxy. `lock` describes its secured listeners.
     """
 
     kind: str

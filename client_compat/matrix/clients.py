@@ -160,8 +160,9 @@ JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get insta
 
 @dataclass(frozen=True, slots=True)
 class ClientKind:
-    """One client. `command` returns its program's command line, run in `ROOT`. An `optional` one may be missing although its language is
-    there.
+    """One client. `command` returns its program's command line, run in `ROOT`.
+
+    An `optional` one may be missing although its language is there.
     """
 
     name: str

@@ -81,8 +81,9 @@ class Ready:
 
 
 class Program:
-    """One client program. `deadline` (of time.monotonic) is the end of its scenario's time. Use it as a context manager, or call `start`
-    and `end`.
+    """One client program.
+
+    `deadline` (of time.monotonic) is the end of its scenario's time. Use it as a context manager, or call `start` and `end`.
     """
 
     def __init__(self, argv: Sequence[str], log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
@@ -133,8 +134,9 @@ class Program:
         return f"{kind}-{next(self._handles)}"
 
     def call(self, op: str, *, timeout_ms: int = CALL_TIMEOUT_MS, **arguments: Any) -> Answer:
-        """Send one request, without arguments that are None, and return the answer. Raises `ClientError`, `Unsupported` or
-        `ProgramFailed`.
+        """Send one request, without arguments that are None, and return the answer.
+
+        Raises `ClientError`, `Unsupported` or `ProgramFailed`.
         """
         given = {name: value for name, value in arguments.items() if value is not None}
         with self._lock:

@@ -1,7 +1,7 @@
 """The hash with which the Java client chooses a key's partition, to compare other clients with it.
 
-Source: 32-bit MurmurHash2 with the seed of `org.apache.kafka.common.utils.Utils.murmur2`; `BuiltInPartitioner` takes it modulo the
-number of partitions.
+Source: 32-bit MurmurHash2 with the seed of `org.apache.kafka.common.utils.Utils.murmur2`; `BuiltInPartitioner` takes it modulo the number
+of partitions.
 """
 
 from __future__ import annotations

@@ -56,8 +56,7 @@ class KnownFailure:
     """Cells that fail for a known reason, as full-match patterns of client and scenario.
 
     `deviation` is the first column of the row in docs/deviations.md if Ottla differs deliberately; it is empty if the client fails on
-    Apache
-    Kafka as well. `broker` limits the row to one broker; empty means any.
+    Apache Kafka as well. `broker` limits the row to one broker; empty means any.
     """
 
     client: str

@@ -53,8 +53,9 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """The users and ACLs of the broker at `port`. Every method raises `TruthFailed` if the broker rejects the change or does not apply it
-    in time.
+    """The users and ACLs of the broker at `port`.
+
+    Every method raises `TruthFailed` if the broker rejects the change or does not apply it in time.
     """
 
     port: int

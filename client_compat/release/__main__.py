@@ -2,8 +2,7 @@
 
 With a container engine, cibuildwheel builds the wheels in its manylinux images. Without one, each interpreter builds its own wheel, and
 auditwheel determines the C library symbols it needs and renames it after the oldest version that has them. Every wheel and the sdist are
-then
-installed into a separate environment with the pinned dependencies and tested there (smoke.py). The exit code is 0 if all passed.
+then installed into a separate environment with the pinned dependencies and tested there (smoke.py). The exit code is 0 if all passed.
 """
 
 from __future__ import annotations

@@ -67,8 +67,9 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         self._joined = True
 
     async def process(self, batches: dict[TopicPartition, list[ConsumerRecord]]) -> None:
-        """Process each partition's records in a transaction. Raises ProducerFenced, or the KafkaError of a new producer that cannot
-        start.
+        """Process each partition's records in a transaction.
+
+        Raises ProducerFenced, or the KafkaError of a new producer that cannot start.
         """
         async with self._lock:
             for partition, records in batches.items() if self._joined else ():

@@ -27,8 +27,7 @@ def settings(job: Job) -> dict[str, Any]:
     return {
         "bootstrap.servers": job.bootstrap,
         # Shorter than retry.backoff.ms: the request for a lost coordinator waits behind a Fetch, and a commit that is retried before its
-        # response
-        # fails again (librdkafka 2.16: for many seconds).
+        # response fails again (librdkafka 2.16: for many seconds).
         "fetch.wait.max.ms": 50,
         "retry.backoff.ms": 100,
         "reconnect.backoff.ms": 50,

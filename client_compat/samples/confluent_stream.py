@@ -34,8 +34,7 @@ def common_settings(job: Job) -> dict[str, Any]:
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 250,
         # The default, rebootstrap, replaces the handle of a lost broker. librdkafka 2.16 then waits forever for the old one to reconnect
-        # when it sends
-        # offsets to the group coordinator.
+        # when it sends offsets to the group coordinator.
         "metadata.recovery.strategy": "none",
     }
 

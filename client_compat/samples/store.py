@@ -44,8 +44,7 @@ class Store:
         """Store the effects of the offsets from `begin` up to, not including, `end`.
 
         Raises Overtaken, without changes, if the position is not `begin`. The position fences a suspended process; the key detects a record
-        that was
-        sent twice.
+        that was sent twice.
         """
         with self._sqlite:
             self._sqlite.execute("BEGIN IMMEDIATE")

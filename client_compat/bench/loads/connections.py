@@ -30,8 +30,9 @@ STALLED_S = 20.0
 
 
 def idle(site: Site, *, count: int, requests: int) -> Values:
-    """Open `count` connections with one ApiVersions exchange each; then measure acknowledgements on another one, with one request in
-    flight.
+    """Measure `count` idle connections, and acknowledgements on a further connection while they are open.
+
+    Each idle connection has one ApiVersions exchange. The further one has one request in flight.
     """
     bootstrap = site.broker.bootstrap
     greeting = b"".join(encode_request(18, 0, 1, "bench", ApiVersionsRequest()))

@@ -89,8 +89,9 @@ def rest_cpu(percent: int) -> str:
 
 
 def beside(site: Site, *, idle: Idle, count: int, rounds: int, cycles: int) -> Values:
-    """Measure three brokers with different shares of `count` idle objects. Each of `rounds` runs `cycles` on each in turn. Raises
-    `LoadFailed`.
+    """Measure three brokers with different shares of `count` idle objects.
+
+    Each of `rounds` runs `cycles` on each in turn. Raises `LoadFailed`.
     """
     with ExitStack() as stack:
         brokers = [stack.enter_context(site.fresh(f"{percent}")) for percent in PERCENTS]

@@ -3,8 +3,7 @@
 Rules:
 - librdkafka's mock has no CreateTopics and creates a topic on a Metadata request, so creation always ends with Metadata requests.
 - Creation waits until every partition's leader itself responds. Apache Kafka publishes a leader slightly before that leader accepts
-  records.
-  A producer with five requests in flight could have its first batch rejected and a later one accepted, and would never recover.
+  records. A producer with five requests in flight could have its first batch rejected and a later one accepted, and would never recover.
 """
 
 from __future__ import annotations

@@ -35,8 +35,9 @@ class ClusterProcesses(BrokerProcess):
         return any(node.process.alive for node in self.cluster.nodes)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start all nodes and wait until all brokers know each other; the cluster has its own timeout. Raises `BrokerFailed` or
-        `KafkaMissing`.
+        """Start all nodes and wait until all brokers know each other; the cluster has its own timeout.
+
+        Raises `BrokerFailed` or `KafkaMissing`.
         """
         self.cluster.start()
         return 0.0

@@ -81,8 +81,7 @@ def _runs(kinds: Sequence[tuple[Any, ...]], together: bool) -> Iterator[list[int
     """Yield the indexes of the records for each run.
 
     Records of a partition stay in order. A record without a partition runs alone, because its delivery report could not be identified, and
-    so
-    does an empty record, which cannot be a file.
+    so does an empty record, which cannot be a file.
     """
     if not together:
         yield from ([index] for index in range(len(kinds)))

@@ -46,8 +46,9 @@ def wait_until_led(probe: Probe, name: str, partitions: int) -> None:
 
 
 def wait_until_coordinated(probe: Probe) -> None:
-    """Wait until groups and transactions have a coordinator. The first FindCoordinator creates the topic; Apache Kafka does so
-    asynchronously.
+    """Wait until groups and transactions have a coordinator.
+
+    The first FindCoordinator creates the topic; Apache Kafka does so asynchronously.
     """
     for _ in until("groups and transactions have a coordinator"):
         found = [probe.quietly(FindCoordinatorRequest("any", kind, ["any"]), 4).coordinators[0].error_code for kind in (0, 1)]

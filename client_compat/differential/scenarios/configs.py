@@ -21,8 +21,9 @@ TURNS = count(1)
 
 
 def then(probe: Probe, label: str, request: Message, version: int | None = None) -> Any:
-    """Send a request once the broker has applied all earlier changes. Apache Kafka's brokers apply metadata asynchronously, in log
-    order.
+    """Send a request once the broker has applied all earlier changes.
+
+    Apache Kafka's brokers apply metadata asynchronously, in log order.
     """
     value = str(45_000 + next(TURNS))
     last = k44.AlterConfigsResource(GROUP, "last-change", [k44.AlterableConfig("consumer.session.timeout.ms", SET, value)])

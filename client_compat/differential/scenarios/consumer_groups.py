@@ -1,5 +1,4 @@
-"""Consumer groups (KIP-848): member life cycles, rejections, static members, admin requests, and conversion from and to the classic
-protocol.
+"""Consumer groups (KIP-848): life cycles, rejections, static members, admin requests, and conversion from and to the classic protocol.
 
 Rule: Apache Kafka may compute an assignment after it answered a join. A step that needs one polls for it, without recording, first.
 """
@@ -180,8 +179,7 @@ def expressions(probe: Probe) -> None:
     """Subscribe by name and by regular expression.
 
     Topics by name are assigned first, because an expression is resolved after the response. An expression that the group has already
-    resolved
-    counts immediately.
+    resolved counts immediately.
     """
     new_topic(probe, "cg-by-name", 2)
     new_topic(probe, "cg-by-regex", 2)
@@ -210,8 +208,7 @@ def lost_answers(probe: Probe) -> None:
     """Repeat a full heartbeat before reporting partitions, as clients do after a lost response.
 
     Partitions that the member does not report go to another member at once. Then it sends its previous epoch, with and without the
-    partitions
-    that it lost.
+    partitions that it lost.
     """
     topic_id = new_topic(probe, "cg-lost", 2)
     epoch = probe.quietly(joining_beat("cg-lost", "a", "cg-lost"), 1).member_epoch

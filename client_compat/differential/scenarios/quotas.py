@@ -91,8 +91,9 @@ def quotas(probe: Probe) -> None:
 
 
 def _wait_for(probe: Probe, names: set[str], without: set[str | None]) -> None:
-    """Wait until `names` have quotas and `without` have none. Apache Kafka's controller responds before the broker has applied the
-    change.
+    """Wait until `names` have quotas and `without` have none.
+
+    Apache Kafka's controller responds before the broker has applied the change.
     """
     for _ in until("quotas are known"):
         told = probe.quietly(DescribeClientQuotasRequest(), 1).entries

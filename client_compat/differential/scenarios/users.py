@@ -60,8 +60,9 @@ def credentials(probe: Probe) -> None:
 
 
 def _wait_for(probe: Probe, known: dict[tuple[str, int], int]) -> None:
-    """Wait until DescribeUserScramCredentials shows `known`. Apache Kafka's controller responds before the broker has applied the
-    change.
+    """Wait until DescribeUserScramCredentials shows `known`.
+
+    Apache Kafka's controller responds before the broker has applied the change.
     """
     for _ in until("users are known"):
         told = probe.quietly(DescribeUserScramCredentialsRequest(None), 0).results

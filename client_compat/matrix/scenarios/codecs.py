@@ -100,8 +100,9 @@ def _can_write(client: Client, topic: str, codec: Codec) -> bool:
 
 
 def _unread(reader: Client, topic: str, codec: Codec) -> str:
-    """Return why `reader` cannot read the partition of `codec`; empty if it can or reports the codec as unsupported. Raises
-    `ProgramFailed`.
+    """Return why `reader` cannot read the partition of `codec`; empty if it can or reports the codec as unsupported.
+
+    Raises `ProgramFailed`.
     """
     try:
         consumer = reader.consumer(reset="earliest")

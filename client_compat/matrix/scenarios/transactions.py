@@ -148,8 +148,7 @@ def transaction_fence(scene: Scene) -> None:
     expect(fenced.code in FENCED or fenced.code.startswith("CLIENT:"), f"the older one failed with {fenced}")
     with suppress(ClientError):
         # kafka-python requests a new epoch when it closes. The coordinator finds the transaction by producer id, as Apache Kafka's does, so
-        # the
-        # request would abort an open transaction of the newer producer.
+        # the request would abort an open transaction of the newer producer.
         older.close()
     newer.begin()
     newer.send_ok(topic, [Record(b"again", partition=0)])

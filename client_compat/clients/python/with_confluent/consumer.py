@@ -102,9 +102,7 @@ class Consumer:
         return {"offsets": [[one.topic, one.partition, _offset(one)] for one in _checked(found)]}
 
     def seek(self, request: Request) -> None:
-        """Seek, with retries, because librdkafka rejects seeks until its fetcher has started the partition, shortly after the
-        assignment.
-        """
+        """Seek, with retries: librdkafka rejects seeks until its fetcher has started the partition, shortly after the assignment."""
         wanted = TopicPartition(request["topic"], request["partition"], _PLACES.get(request["offset"], request["offset"]))
         ends = time.monotonic() + request.timeout_s
         while True:
