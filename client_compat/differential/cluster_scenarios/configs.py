@@ -69,7 +69,7 @@ def of_topics(nodes: Nodes) -> None:
 
 
 def of_brokers(nodes: Nodes) -> None:
-    """Describe and alter broker settings: one broker's only through itself, the cluster-wide defaults through each broker."""
+    """Describe and alter broker settings. Only the broker itself serves its own settings; each broker serves the cluster-wide defaults."""
     keys = ("log.retention.ms", "message.max.bytes", "log.cleaner.threads", "min.insync.replicas", "node.id", "broker.rack")
     for version in nodes.range(ApiKey.DESCRIBE_CONFIGS):
         for name in ("1", "2", "", "9", "101", "one"):
@@ -101,7 +101,7 @@ def of_brokers(nodes: Nodes) -> None:
 
 
 def of_loggers(nodes: Nodes) -> None:
-    """Describe and alter loggers, which only their own broker does."""
+    """Describe and alter loggers, which only the broker that has them supports."""
     for name in ("1", "2", "", "9", "one"):
         nodes.everywhere(f"loggers of {name!r}", look(LOGGER, name, "no.such.logger"))
         nodes.everywhere(f"a level of {name!r}", change(LOGGER, name, "no.such.logger", "DEBUG"))
