@@ -239,8 +239,8 @@ def markers(probe: Probe) -> None:
             def mark(label: str, more: int, topic: str = "marked", index: int = 0, **fields: Any) -> None:
                 epoch = producer[1] + more  # noqa: B023 # called only within this iteration
                 topics = [WritableTxnMarkerTopic(topic, [index])]
-                one = WritableTxnMarker(producer[0], epoch, False, topics, 0, level, **fields)  # noqa: B023 # same reason
-                probe.ask(f"{label}, of version {level}", WriteTxnMarkersRequest([one]), version)  # noqa: B023 # same reason
+                one = WritableTxnMarker(producer[0], epoch, False, topics, 0, level, **fields)  # noqa: B023 # called at once
+                probe.ask(f"{label}, of version {level}", WriteTxnMarkersRequest([one]), version)  # noqa: B023 # called at once
 
             mark("nowhere", 0, "nowhere")
             mark("no such partition", 0, index=9)
