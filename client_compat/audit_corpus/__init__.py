@@ -1,1 +1,1 @@
-"""`make audit-corpus`: the audit on logs whose truth is known, planted ones and those that real brokers wrote under real clients."""
+"""`make audit-corpus`: verify `ottla audit` with logs whose faults are known: generated logs, and logs that real brokers wrote."""

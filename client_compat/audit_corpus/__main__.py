@@ -1,4 +1,4 @@
-"""`make audit-corpus`: the audit's findings against what is known to be wrong with a log."""
+"""Command line of `make audit-corpus`: compares the audit's findings with the known faults of each log."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from ottla.spark_jobs.corpus.score import EVERY, Score, details, findings, judge
 
 
 class Kind(StrEnum):
-    """Whose logs are judged."""
+    """The broker that wrote the logs."""
 
     KAFKA = "kafka"
     OTTLA = "ottla"
 
 
 class OttlaBroker:
-    """This project's broker as a workload sees it."""
+    """An Ottla broker with the interface that workloads use."""
 
     def __init__(self, data_dir: Path, settings: dict[str, str]) -> None:
         self.data_dir = data_dir
@@ -63,7 +63,7 @@ class OttlaBroker:
 
 
 def run(kind: str, workload: Workload, data_dir: Path) -> None:
-    """One workload on a new broker; afterwards the broker has stopped, or was killed where the workload wants that."""
+    """Run one workload on a new broker. Afterwards the broker is stopped, or killed if the workload requires it."""
     settings = dict(workload.settings)
     with ExitStack() as stack:
         started = stack.enter_context(ReferenceBroker(data_dir, settings) if kind == "kafka" else OttlaBroker(data_dir, settings))
@@ -74,7 +74,7 @@ def run(kind: str, workload: Workload, data_dir: Path) -> None:
 
 
 def told(directory: Path) -> list[Expected]:
-    """What a reader of the verdict would act on: violations and warnings."""
+    """Return the audit's violations and warnings."""
     verdict = audit([directory], samples=EVERY, engine="duckdb", deep=True)
     problems = [problem for judged in verdict.directories for problem in judged.problems]
     if problems:
@@ -83,7 +83,7 @@ def told(directory: Path) -> list[Expected]:
 
 
 def operated(log: Path, root: Path) -> Iterator[tuple[str, Path, list[Expected]]]:
-    """Copies of a log with one anomaly planted into each: (operation, directory, what must be found)."""
+    """Yield copies of a log with one planted anomaly each: (operation, directory, expected findings)."""
     for name, operate in OPERATIONS.items():
         target = root / name
         copy_logs(log, target)
@@ -96,7 +96,7 @@ def operated(log: Path, root: Path) -> Iterator[tuple[str, Path, list[Expected]]
 
 
 def judge_brokers(console: Console, score: Score, root: Path, kinds: list[str], wanted: list[str]) -> None:
-    """Every workload on every kind of broker, clean and with anomalies planted into it."""
+    """Judge every workload on every kind of broker, with the original log and with planted anomalies."""
     for kind in kinds:
         for name in wanted:
             began = time.monotonic()

@@ -1,6 +1,8 @@
-"""Anomalies planted into logs that real brokers wrote: batches are copied, taken out or damaged, and nothing else is touched.
+"""Plant anomalies into logs that real brokers wrote: batches are copied, removed or damaged, and nothing else is changed.
 
-Rules: side files (indexes, snapshots) are left behind, for they would tell of the surgery; each operation says what must be found now.
+Rules:
+- Indexes and producer snapshots are not copied, because they would reveal the change.
+- Each operation returns the findings that the audit has to report.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ class Batch(NamedTuple):
 
     @property
     def is_plain(self) -> bool:
-        """An idempotent producer's, outside of transactions."""
+        """Whether an idempotent producer wrote it outside transactions."""
         return self.header.producer_id >= 0 and not self.header.is_transactional and not self.header.is_control
 
 
@@ -32,7 +34,7 @@ class CannotOperate(Exception):
 
 
 def copy_logs(source: Path, target: Path) -> None:
-    """Segments and text checkpoints of a data directory, without the cluster's metadata."""
+    """Copy the segments and checkpoint files of a data directory, without the cluster metadata."""
     for file in sorted(source.glob("*-*/*.log")):
         if not file.parent.name.startswith("__cluster_metadata"):
             (target / file.parent.name).mkdir(parents=True, exist_ok=True)
@@ -42,7 +44,7 @@ def copy_logs(source: Path, target: Path) -> None:
 
 
 class Patient(NamedTuple):
-    """The last segment of a partition. `batches` are all in it; `healthy` those of them that the log still counts, above its start."""
+    """The last segment of a partition. `batches` are all its batches; `healthy` are those at or above the log start offset."""
 
     segment: Path
     batches: list[Batch]
@@ -50,16 +52,16 @@ class Patient(NamedTuple):
     compacted: bool
 
     def place(self, offset: int) -> str:
-        """topic-partition@offset."""
+        """Return `topic-partition@offset`."""
         return f"{self.segment.parent.name}@{offset}"
 
     def write(self, batches: list[Batch]) -> None:
-        """The batches as the segment's new content."""
+        """Replace the segment's content by these batches."""
         self.segment.write_bytes(b"".join(batch.data for batch in batches))
 
 
 def admit(partition_dir: Path) -> Patient:
-    """The last segment of a partition's directory."""
+    """Read the last segment of a partition directory."""
     segment = max(partition_dir.glob("*.log"))
     data = segment.read_bytes()
     batches = [Batch(header, data[at : at + header.size_bytes]) for at, header in split_batches(data)]
@@ -75,13 +77,13 @@ def _noted(partition_dir: Path, checkpoint: str) -> int:
 
 
 def _moved(batch: Batch, place: Batch) -> Batch:
-    """The batch with the offset and the leader epoch of another."""
+    """Return the batch with another batch's offset and leader epoch."""
     head, tail = stamp(batch.data, place.header.base_offset, place.header.partition_leader_epoch)
     return Batch(batch.header, head + bytes(tail))
 
 
 def damage(patient: Patient) -> list[Expected]:
-    """One bit of the records in the middle batch."""
+    """Flip one bit in the records of the middle batch."""
     if not patient.healthy:
         raise CannotOperate("no batch")
     chosen = patient.healthy[len(patient.healthy) // 2]
@@ -92,7 +94,7 @@ def damage(patient: Patient) -> list[Expected]:
 
 
 def duplicate(patient: Patient) -> list[Expected]:
-    """An idempotent producer's batch once more at the end, as a broker without state would append a retry."""
+    """Append a copy of an idempotent producer's batch, as a broker without producer state would do with a retry."""
     newest: dict[int, int] = {}
     for batch in patient.batches:
         newest[batch.header.producer_id] = max(newest.get(batch.header.producer_id, 0), batch.header.producer_epoch)
@@ -106,7 +108,7 @@ def duplicate(patient: Patient) -> list[Expected]:
 
 
 def lose(patient: Patient) -> list[Expected]:
-    """A batch from between two others of the same producer and epoch."""
+    """Remove a batch between two others of the same producer and epoch."""
     if patient.compacted:
         raise CannotOperate("what is missing here may have been compacted away")
     for batch, following in pairwise(patient.healthy):
@@ -126,7 +128,7 @@ def _alike(one: Batch, other: Batch) -> bool:
 
 
 def reorder(patient: Patient) -> list[Expected]:
-    """Two neighbouring batches of one producer change places and offsets."""
+    """Swap two consecutive batches of one producer, with their offsets."""
     for first, second in pairwise(patient.healthy):
         if first.is_plain and _alike(first, second) and second.is_plain and first.header.record_count == second.header.record_count:
             swapped = {first.header.base_offset: _moved(second, first), second.header.base_offset: _moved(first, second)}

@@ -1,9 +1,9 @@
-"""What is wrong with a log that Apache Kafka wrote, by Kafka's own word, so that the audit is right to say it, too.
+"""Real faults in logs that Apache Kafka wrote, according to Kafka's own log messages. The audit is right to report them.
 
-Kafka 4.3.1's coordinator takes a partition whose leader it does not know for a deleted one, and goes on without a marker in it
-(`TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue`). After a kill it may read its transactions before it has learnt who leads
-what. Mostly it comes back to such a transaction; at times it completes it (seen in two of six runs of the kills, not in each), and then a
-transaction that is called committed has no marker, and its records share the fate of the producer's next one.
+If Kafka 4.3.1's transaction coordinator does not know a partition's leader, it treats the partition as deleted and omits its marker
+(`TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue`). After a kill, it may load its transactions before it knows the leaders. It
+usually retries such a transaction, but sometimes completes it (in two of six runs of the workload `kills`). A committed transaction then
+lacks a marker, and its records get the outcome of the producer's next transaction.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ GIVEN_UP = re.compile(r"Couldn't find leader endpoint for partitions \w*\(([^)]*
 
 
 def own_faults(data_dir: Path, broker_log: Path) -> list[Expected]:
-    """The findings that must come of a broker's directory: decisions without a marker, in partitions of which the broker says that it
-    gave a marker up. None where there is no such file."""
+    """Return the findings that the audit must report for the directory: decided transactions without a marker.
+
+    Only partitions for which the broker logged an omitted marker count. Returns none without a broker log.
+    """
     text = broker_log.read_text(errors="replace") if broker_log.exists() else ""
     given_up = {place for match in GIVEN_UP.finditer(text) for place in match[1].split(", ")}
     if not given_up:
@@ -43,7 +45,7 @@ def own_faults(data_dir: Path, broker_log: Path) -> list[Expected]:
 
 
 def _decisions(data_dir: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each completed transaction: what the coordinator wrote when it decided, and when it was done."""
+    """Yield each completed transaction as the coordinator's two records: the decision and the completion."""
     last: dict[str, dict[str, Any]] = {}
     for row in _rows("transactions", data_dir):
         before = last.get(row["transactional_id"])

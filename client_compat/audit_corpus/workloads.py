@@ -1,7 +1,10 @@
-"""What real clients do to a broker before its directory is audited. Everything here is legal, kills included: the audit must find no
-violation and nothing to warn of.
+"""Workloads of real clients before the broker's directory is audited.
 
-Rules: a workload only needs `bootstrap` and the broker's process to kill and start again; what it waits for has a limit.
+All of it is legal, including kills, so the audit must find no violation and no warning.
+
+Rules:
+- A workload uses only `bootstrap`, and the broker's process to kill and restart it.
+- All waiting has a time limit.
 """
 
 from __future__ import annotations
@@ -25,27 +28,27 @@ RETRY_S = 0.1
 NOT_YET = frozenset({KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS})
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 CLEANED_S = 40.0
-"""How long a cleaner may take; longer is a failure of the run, not of the audit."""
+"""Time limit for the log cleaner; exceeding it fails the run, not the audit."""
 
 
 class AnyBroker(Protocol):
-    """A broker of either kind, as a process."""
+    """A broker process of either kind."""
 
     data_dir: Path
 
     @property
     def bootstrap(self) -> str:
-        """host:port."""
+        """Return host:port."""
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the broker with SIGKILL."""
 
     def start(self) -> object:
-        """Start, again on the same directory and port."""
+        """Start the broker, or restart it with the same directory and port."""
 
 
 class Workload(NamedTuple):
-    """`settings`: the broker's. `killed`: the directory is audited as SIGKILL left it."""
+    """A workload. `settings` are the broker's; with `killed`, the directory is audited as SIGKILL left it."""
 
     run: Callable[[AnyBroker], None]
     settings: Mapping[str, str] = {}
@@ -83,7 +86,7 @@ def _send(producer: Producer, topic: str, numbers: range, partitions: int = 2, k
 
 
 def idempotence(broker: AnyBroker) -> None:
-    """Producers of every codec side by side, one without an id, and one that comes again under a new id."""
+    """Run producers with each codec in parallel, one without idempotence, and one that restarts with a new producer id."""
     _topics(broker, 2, "rows")
     producers = [_producer(broker, compression_type=codec, enable_idempotence=True) for codec in CODECS]
     producers.append(_producer(broker, enable_idempotence=False))
@@ -94,7 +97,7 @@ def idempotence(broker: AnyBroker) -> None:
 
 
 def transactions(broker: AnyBroker) -> None:
-    """Commits, aborts, fencing, an empty transaction, and one left open by a client that dies."""
+    """Run commits, aborts, fencing, an empty transaction, and a transaction left open by a killed client."""
     _topics(broker, 2, "payments")
     writer = _producer(broker, transactional_id="writer")
     writer.init_transactions(TIMEOUT_S)
@@ -116,7 +119,7 @@ def transactions(broker: AnyBroker) -> None:
 
 
 def _copy(broker: AnyBroker, source: str, target: str) -> None:
-    """Consume, transform, produce, by two members of a group one after the other."""
+    """Run a consume-transform-produce loop with two group members, one after the other."""
     _topics(broker, 1, target)
     settings = {"bootstrap.servers": broker.bootstrap, "group.id": "copy", "enable.auto.commit": False}
     for life in range(2):
@@ -141,7 +144,7 @@ def _copy(broker: AnyBroker, source: str, target: str) -> None:
 
 
 def _committed(reader: Consumer, place: TopicPartition) -> int:
-    """Where the group is. A coordinator that has only just got its topic refuses for a moment."""
+    """Return the group's committed offset. Retries while the coordinator is not ready, shortly after the creation of its topic."""
     deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
@@ -155,7 +158,7 @@ def _committed(reader: Consumer, place: TopicPartition) -> int:
 
 
 def kills(broker: AnyBroker) -> None:
-    """Idempotent and transactional writers that never stop while the broker is SIGKILLed three times."""
+    """Run idempotent and transactional producers without a pause while the broker is killed three times."""
     _topics(broker, 2, "through-kills")
     plain = _producer(broker, enable_idempotence=True, retry_backoff_ms=50)
     writer = _producer(broker, transactional_id="survivor", retry_backoff_ms=50)
@@ -177,7 +180,7 @@ def kills(broker: AnyBroker) -> None:
 
 
 def compaction(broker: AnyBroker) -> None:
-    """Topics whose cleaner has been: plain and transactional records over few keys, tombstones, emptied batches."""
+    """Write to compacted topics until the cleaner has run: plain and transactional records with few keys, tombstones, emptied batches."""
     _topics(broker, 1, "table", cleanup_policy="compact", segment_ms="200", min_cleanable_dirty_ratio="0.01", delete_retention_ms="100")
     plain = _producer(broker, enable_idempotence=True)
     writer = _producer(broker, transactional_id="table-writer")
@@ -193,7 +196,7 @@ def compaction(broker: AnyBroker) -> None:
         plain.produce("table", None, b"k%d" % (turn % 7), partition=0)
         _flush(plain)
         (writer.abort_transaction if turn % 2 else writer.commit_transaction)(TIMEOUT_S)
-        time.sleep(0.25)  # a segment's time to end: it is by time that they roll here
+        time.sleep(0.25)  # segments roll by time here
         turn += 1
 
 
@@ -206,7 +209,7 @@ def _cleaned(broker: AnyBroker, topic: str) -> bool:
 
 
 def deleted_heads(broker: AnyBroker) -> None:
-    """DeleteRecords, into the middle of batches and of a transaction's past."""
+    """Delete records up to offsets inside batches and inside completed transactions."""
     _topics(broker, 1, "short")
     plain = _producer(broker, enable_idempotence=True)
     writer = _producer(broker, transactional_id="short-writer")
@@ -222,18 +225,18 @@ def deleted_heads(broker: AnyBroker) -> None:
 
 
 def forgotten_producers(broker: AnyBroker) -> None:
-    """A producer that is silent for longer than a broker remembers it, and goes on."""
+    """Let a producer pause for longer than producer.id.expiration.ms, and continue."""
     _topics(broker, 1, "rare")
     producer = _producer(broker, enable_idempotence=True)
     _send(producer, "rare", range(30), partitions=1)
-    time.sleep(3)  # the silence is the subject: longer than producer.id.expiration.ms below
-    with suppress(WorkloadFailed):  # a client may refuse to go on: then there is less in the log
+    time.sleep(3)  # longer than producer.id.expiration.ms below, which is the subject
+    with suppress(WorkloadFailed):  # the client may refuse to continue; then the log has fewer records
         _send(producer, "rare", range(30, 60), partitions=1)
     _send(_producer(broker, enable_idempotence=True), "rare", range(60, 90), partitions=1)
 
 
 def java_copier(broker: AnyBroker) -> None:
-    """Kafka's own exactly-once system test: the Java client copies a topic in transactions of version 2, with random aborts."""
+    """Run Kafka's exactly-once system test: the Java client copies a topic in transactions (version 2), with random aborts."""
     _topics(broker, 1, "source", "copies")
     _send(_producer(broker, enable_idempotence=True), "source", range(300), partitions=1)
     options = {

@@ -1,1 +1,1 @@
-"""Speed beside another broker, in one run, with the same client."""
+"""Benchmarks of Ottla and other brokers, in one run and with the same clients."""

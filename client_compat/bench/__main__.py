@@ -1,4 +1,4 @@
-"""`make bench`: the benchmark as a command."""
+"""Command line of `make bench`."""
 
 from __future__ import annotations
 
@@ -47,8 +47,9 @@ def main(
         console.print(f"[red]No case has that in its name.[/] There are: {'; '.join(case.name for case in CASES)}.")
         raise typer.Exit(2)
     directory.mkdir(parents=True, exist_ok=True)
-    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # with it a broker compiles itself at each start, which nobody's does
-    logging.getLogger("bench").setLevel(logging.CRITICAL)  # what librdkafka retries by itself is no news here
+    # with this set, a broker would compile its modules at each start, unlike in normal operation
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    logging.getLogger("bench").setLevel(logging.CRITICAL)  # hide librdkafka's messages about its own retries
     peers, about = _chosen(console, peer)
     if render:
         results = report.from_json((directory / "results.json").read_text())
@@ -71,7 +72,7 @@ def main(
 
 
 def _chosen(console: Console, wanted: list[str] | None) -> tuple[list[Peer], dict[str, str]]:
-    """The peers that are wanted and can be had here; and what the report says of the run."""
+    """Return the selected peers that are available here, and information about the run for the report."""
     checkouts = {name: Path(path) for name, given, path in (each.partition("=") for each in wanted or []) if given}
     names = [each.partition("=")[0] for each in wanted or PEERS.keys() - {WITHOUT_FAULTS}]
     if unknown := [name for name in names if (name in PEERS) == (name in checkouts)]:

@@ -1,4 +1,4 @@
-"""What ran: which build of Python and of this broker, as the report says it."""
+"""Information about the Python and Ottla builds, for the report."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _OPTIMIZED = {"--enable-optimizations": "profile-guided", "--with-lto": "link-ti
 
 
 def python() -> str:
-    """Version, compiler, and what its makers had it optimized with."""
+    """Return version, compiler, and optimizations of the Python build."""
     options = sysconfig.get_config_var("CONFIG_ARGS") or ""
     made = [text for option, text in _OPTIMIZED.items() if option in options] or ["not optimized as far as it says"]
     return f"{platform.python_implementation()} {platform.python_version()} ({platform.python_compiler()}, {', '.join(made)})"
 
 
 def ottla() -> str:
-    """Version, commit, and whether the record walkers are compiled."""
+    """Return version, commit, and whether the record walkers are compiled."""
     compiled = "interpreted" if (walk.__file__ or "").endswith(".py") else "compiled"
     return f"{version('ottla')} at {_commit()}, record walkers {compiled}"
 

@@ -1,6 +1,6 @@
-"""The list of what is measured, with sizes that keep the whole run within half an hour on two cores, and the targets.
+"""The benchmark cases and their targets. Sizes are chosen so that a run takes at most half an hour on two cores.
 
-A target is a bound of our figure divided by Apache Kafka's in the same run.
+A target limits the ratio of Ottla's figure to Apache Kafka's in the same run.
 """
 
 from __future__ import annotations
@@ -215,9 +215,9 @@ CASES: list[Benchmark] = [
 
 
 def warm_up(site: Site, records: int = WARM_UP_RECORDS) -> None:
-    """Sent to each broker before anything is measured: the first pages, threads and compilations are nobody's throughput.
+    """Load a broker before the measurements, so that first page accesses, thread starts and JIT compilation are not measured.
 
-    Raises `LoadFailed`, as a case that is measured does.
+    Raises `LoadFailed` like a measured case.
     """
     throughput.through_librdkafka(site, record_bytes=100, partitions=1, records=records)
     pipeline.one_record_batches(site, record_bytes=100, records=records // 20, through_client=records // 100)
@@ -226,11 +226,11 @@ def warm_up(site: Site, records: int = WARM_UP_RECORDS) -> None:
 
 
 def warm_up_secured(site: Site, records: int = WARM_UP_RECORDS) -> None:
-    """As `warm_up`, of a broker behind TLS."""
+    """Warm up a broker with TLS."""
     throughput.through_tls(site, record_bytes=100, partitions=1, records=records)
 
 
 def warm_up_cluster(site: Site, records: int = WARM_UP_RECORDS) -> None:
-    """As `warm_up`, of three brokers."""
+    """Warm up a cluster of three brokers."""
     replication.batched(site, record_bytes=100, records=records)
     replication.paced(site, rate=1_000, seconds=max(1, records // 20_000))

@@ -1,8 +1,10 @@
-"""The figures as charts: how many times better this broker is than each other one, a bar a figure.
+"""Charts of the figures: how many times better Ottla is than each other broker, one bar for each figure.
 
-Rules: a bar to the right of the line at 1 is better, whichever way the figure counts; the axis is logarithmic, so that twice as good and
-half as good are as far from the line; a whisker is the range of the runs. A blank is a blank, with its mark. Where figures are points of
-curves, the chart shows those instead.
+Rules:
+- A bar to the right of 1 means that Ottla is better, whether a higher or a lower figure is better.
+- The axis is logarithmic, so that twice and half have the same distance from 1. A whisker is the range of the runs.
+- A missing value is shown as a dash.
+- Figures that are points of a curve are drawn as curves instead.
 """
 
 from __future__ import annotations
@@ -30,17 +32,17 @@ BAR = 0.8
 _WORDS = re.compile(r"[a-z0-9]+")
 RATIO_MIN, RATIO_MAX = 1 / 64, 256
 
-mpl.rcParams["svg.hashsalt"] = "ottla"  # the same figures give the same file
+mpl.rcParams["svg.hashsalt"] = "ottla"  # makes the output reproducible
 mpl.rcParams["font.size"] = 9
 
 
 def times_better(figure: Figure, ratios: Sequence[float]) -> list[float]:
-    """Above 1 where ours is better."""
+    """Convert ratios so that a value above 1 means that Ottla is better."""
     return [ratio if figure.more_is_better else 1 / ratio for ratio in ratios if ratio > 0]
 
 
 def write(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer], directory: Path) -> list[Path]:
-    """One SVG a section; returns their paths."""
+    """Write one SVG for each section and return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for section in sections(cases):
@@ -86,7 +88,7 @@ def _chart(section: str, results: Results, rows: Rows, peers: Sequence[Peer]) ->
 
 
 def _curves(section: str, results: Results, rows: Rows, peers: Sequence[Peer]) -> Canvas:
-    """A panel a curve, a line a case and broker: how a figure goes with what is idle. Axes begin at 0: what is flat looks flat."""
+    """Draw one panel for each curve, with one line for each case and broker. Axes start at 0, so that a flat line looks flat."""
     canvas = Canvas(figsize=(WIDTH_INCHES, CURVES_INCHES))
     names = list(dict.fromkeys(figure.point.curve for _, figure in rows if figure.point))
     for axes, name in zip(canvas.subplots(1, len(names), squeeze=False)[0], names, strict=True):
@@ -111,7 +113,7 @@ def _curves(section: str, results: Results, rows: Rows, peers: Sequence[Peer]) -
 
 
 def _bars(axes: Axes, results: Results, rows: Rows, peer: Peer, band: tuple[float, float]) -> None:
-    """`band`: a bar's height, and where it lies within its row."""
+    """Draw a peer's bars. `band` is the bar height and its shift within the row."""
     (height, shift), colour = band, COLOURS.get(peer.name, OTHER)
     for row, (case, figure) in enumerate(rows):
         better = times_better(figure, results.ratios(case, figure, peer.name))

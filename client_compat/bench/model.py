@@ -1,7 +1,9 @@
-"""What is measured, of whom, and what came out.
+"""The benchmark's model: cases, figures, peers and results.
 
-Rules: a case is measured as a whole and gives several figures; what a peer cannot do is a reason in words (`Blank`), never a zero; a ratio
-is of two brokers in the same run, so that a machine that was slow in one run was slow for both.
+Rules:
+- A case is measured as a whole and returns several figures.
+- If a peer lacks an ability, its figure is missing with a reason, never zero.
+- A ratio compares two brokers of the same run, so that a slow phase of the machine affects both.
 """
 
 from __future__ import annotations
@@ -23,11 +25,11 @@ OURS, REFERENCE = "ottla", "kafka"
 
 
 class LoadFailed(RuntimeError):
-    """A load did not run to its end: a record was refused, or did not come, or a process died."""
+    """A load did not complete: a record was rejected or missing, or a process died."""
 
 
 class Ability(StrEnum):
-    """What a case needs of a broker, beyond taking records. A peer names those that it has not, with the reason."""
+    """The abilities of a broker that a case may require. A peer lists those that it lacks, with the reason."""
 
     PARTITIONS = "as many partitions as wanted"
     RETENTION = "a log that keeps what was written"
@@ -41,7 +43,7 @@ class Ability(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Where a figure stands on the curve of that name."""
+    """A figure's position on the curve of this name."""
 
     curve: str
     percent: int
@@ -49,8 +51,10 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of a case. `target` is the bound of our value divided by Apache Kafka's: at least so much where
-    more is better, else at most. With a `point` it belongs to a curve.
+    """One number of a case.
+
+    `target` limits Ottla's value divided by Apache Kafka's: a minimum if `more_is_better`, else a maximum. A figure with a `point` belongs
+    to a curve.
     """
 
     name: str
@@ -62,7 +66,7 @@ class Figure:
     point: Point | None = None
 
     def kept(self, ratio: float) -> bool:
-        """Whether a ratio to Apache Kafka reaches the target; true where there is none."""
+        """Return whether a ratio to Apache Kafka meets the target; true without a target."""
         if self.target is None:
             return True
         return ratio >= self.target if self.more_is_better else ratio <= self.target
@@ -70,8 +74,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A kind of broker: how one is made over a directory of its own, and what it cannot do, with the reason. `make_cluster` makes three,
-    which replicate, to be started, measured and stopped as one; `make_secured` one with a listener behind TLS.
+    """A kind of broker: how to create one in its own directory, and which abilities it lacks, with the reason.
+
+    `make_cluster` creates three replicating brokers that are started, measured and stopped as one. `make_secured` creates one with a TLS
+    listener.
     """
 
     name: str
@@ -84,8 +90,10 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a case is measured. `broker` runs and is warm; `fresh` gives another one of its kind, not started, for as long as it is
-    entered; several at once are told apart by a name.
+    """The environment of a measurement.
+
+    `broker` is running and warmed up. `fresh` creates another broker of its kind, not started, as a context manager; its argument is a name
+    that distinguishes several brokers.
     """
 
     peer: Peer
@@ -99,12 +107,12 @@ class Site:
 
 
 Values = dict[str, float]
-"""By the names of figures."""
+"""Values by figure name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """`measure` gives a value for each figure that the peer is able to have; raises `LoadFailed`."""
+    """A case. `measure` returns a value for each figure that the peer supports, or raises `LoadFailed`."""
 
     name: str
     section: str
@@ -112,20 +120,20 @@ class Benchmark:
     measure: Callable[[Site], Values]
     needs: frozenset[Ability] = frozenset()
     writes_bytes: int = 0
-    """How much goes to disk, where that is much."""
+    """Bytes written to disk, if that is a lot."""
 
     @property
     def of_cluster(self) -> bool:
-        """Whether it is measured of the peer's cluster."""
+        """Whether the case needs a cluster."""
         return Ability.CLUSTER in self.needs
 
     @property
     def of_tls(self) -> bool:
-        """Whether it is measured of a broker with a listener behind TLS."""
+        """Whether the case needs a TLS listener."""
         return Ability.TLS in self.needs
 
     def blank(self, peer: Peer, figure: Figure) -> str | None:
-        """Why `peer` has no such figure."""
+        """Return why `peer` has no such figure, or None."""
         return next((peer.cannot[need] for need in sorted(self.needs | figure.needs) if need in peer.cannot), None)
 
     def possible(self, peer: Peer) -> bool:
@@ -134,7 +142,10 @@ class Benchmark:
 
 @dataclass(slots=True)
 class Results:
-    """`values`: by case, figure and peer, run by run (None where that run gave none). `failures`: what went wrong, in words."""
+    """The results of a benchmark.
+
+    `values` holds, by case, figure and peer, one value for each run (None if the run failed). `failures` holds the error messages.
+    """
 
     runs: int
     peers: list[str]
@@ -159,12 +170,12 @@ class Results:
         return statistics.median(found) if found else None
 
     def ratios(self, case: Benchmark, figure: Figure, peer: str) -> list[float]:
-        """Our value over the peer's, run by run."""
+        """Return Ottla's value divided by the peer's, run by run."""
         pairs = zip(self.of(case, figure, OURS), self.of(case, figure, peer), strict=False)
         return [ours / theirs for ours, theirs in pairs if ours is not None and theirs]
 
     def missed(self, cases: Sequence[Benchmark]) -> list[tuple[Benchmark, Figure, float]]:
-        """Every figure whose median ratio to Apache Kafka is worse than its target."""
+        """Return every figure whose median ratio to Apache Kafka misses its target."""
         found = []
         for case in cases:
             for figure in case.figures:

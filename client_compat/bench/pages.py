@@ -1,4 +1,4 @@
-"""The report as a page with charts, for the documentation and beside the results."""
+"""Write the report as a page with charts, for the documentation and next to the results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ against Apache Kafka. A dash is a case that a broker cannot run; the reasons are
 
 
 def write(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer], directory: Path) -> list[Path]:
-    """The page, with its charts in `images`; returns the page's path."""
+    """Write the page, and its charts to `images`. The returned list contains only the page's path."""
     pictures = charts.write(results, cases, peers, directory / IMAGES)
     about = {"cores": "?", "machine": "?", "python": "?", "ottla": "?"} | results.about
     head = _HEAD.format(

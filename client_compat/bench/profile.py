@@ -1,7 +1,9 @@
-"""`make profile`: where this broker's time goes under one of the bench's loads.
+"""`make profile`: profile Ottla under one of the benchmark's loads.
 
-Rules: py-spy starts the broker and samples it from outside, so that the code that is measured is the code that is served. The tables leave
-out the start (imports) and worker threads that wait. The load runs twice: once for the tables, once for the flame graph.
+Rules:
+- py-spy starts the broker and samples it from outside, so that the profiled code is unchanged.
+- The tables exclude the start (imports) and idle worker threads.
+- The load runs twice: once for the tables, once for the flame graph.
 """
 
 from __future__ import annotations
@@ -33,20 +35,20 @@ ROWS = 25
 REPORT_WIDTH = 150
 IMPORTING = "importlib._bootstrap"
 WAITING = "_worker (concurrent/futures/thread.py)"
-"""The innermost function of a worker thread without work."""
+"""The innermost function of an idle worker thread."""
 DEFAULT_CASE = "one-record batches"
 
 
 @dataclass(slots=True)
 class Profile:
-    """Samples by function: `own` where it ran itself, `within` where it or anything that it called did."""
+    """Sample counts by function: `own` where it was running itself, `within` where it or a function that it called was running."""
 
     samples: int = 0
     own: Counter[str] = field(default_factory=Counter)
     within: Counter[str] = field(default_factory=Counter)
 
     def add(self, line: str) -> None:
-        """One line of py-spy's raw format: frames from the outermost, separated by semicolons, then how often."""
+        """Add one line of py-spy's raw format: frames from the outermost on, separated by semicolons, then the count."""
         stack, _, count = line.rpartition(" ")
         frames = [_function(frame) for frame in stack.split(";")]
         if not stack or IMPORTING in stack or frames[-1] == WAITING:
@@ -58,7 +60,7 @@ class Profile:
 
 
 def _function(frame: str) -> str:
-    """Without its line number, so that a function is one row."""
+    """Return the frame without its line number, so that a function has one row."""
     return frame.rpartition(":")[0] + ")" if ":" in frame else frame
 
 
@@ -80,7 +82,7 @@ def table(profile: Profile, counts: Counter[str], title: str) -> Table:
 
 @contextmanager
 def recorded(directory: Path, form: str, output: Path) -> Iterator[BrokerProcess]:
-    """This broker under py-spy, started. Its end is the broker's: py-spy writes when what it watches is gone."""
+    """Run Ottla under py-spy. On exit the broker is stopped, because py-spy writes its output when the process ends."""
     program = shutil.which("py-spy", path=str(Path(sys.executable).parent)) or "py-spy"
     plain = PEERS[OURS].make(directory)
     argv = [program, "record", "--rate", str(RATE), "--format", form, "--output", str(output), "--", *plain.argv]
@@ -95,7 +97,7 @@ def recorded(directory: Path, form: str, output: Path) -> Iterator[BrokerProcess
 
 
 def _until_written(broker: BrokerProcess) -> None:
-    """Until py-spy has written what it saw. Raises `BrokerFailed`."""
+    """Wait until py-spy has written its output. Raises `BrokerFailed`."""
     try:
         psutil.Process(broker.pid).wait(STOP_TIMEOUT_S)
     except psutil.TimeoutExpired:
@@ -104,7 +106,7 @@ def _until_written(broker: BrokerProcess) -> None:
 
 
 def record(case: Benchmark, seconds: float, directory: Path, client: JavaLoad | None, note: Callable[[str], None]) -> tuple[Path, Path]:
-    """Run the case again and again for so long under either form; the raw samples and the flame graph."""
+    """Repeat the case for `seconds` in each output format; return the raw samples and the flame graph."""
     made = []
     for form, suffix in (("raw", "raw"), ("flamegraph", "svg")):
         data, output = directory / form, directory / f"profile.{suffix}"

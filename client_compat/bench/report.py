@@ -1,4 +1,4 @@
-"""The figures as tables on the screen and in markdown, and every single measurement as JSON."""
+"""Write the figures as tables to the screen and in Markdown, and all measurements as JSON."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ def _rows(cases: Sequence[Benchmark], section: str) -> Iterator[tuple[Benchmark,
 
 
 def number(value: float, digits: int) -> str:
-    """With so many decimals, or more where the value is so small that they would say nothing."""
+    """Format a value with this many decimals, or more if it is too small for them."""
     while value and abs(value) < 10**-digits and digits < 4:
         digits += 1
     return format(value, f",.{digits}f")
 
 
 def spread(ratios: Sequence[float]) -> str:
-    """Median and the range of the runs."""
+    """Format the median and the range of the runs."""
     if not ratios:
         return BLANK
     middle = statistics.median(ratios)
@@ -50,7 +50,7 @@ def target(figure: Figure) -> str:
 
 
 def figures_table(results: Results, cases: Sequence[Benchmark], section: str, peers: Sequence[Peer]) -> list[list[str]]:
-    """Medians: a row a figure, a column a broker. The first row is the head."""
+    """Return the medians, with one row for each figure and one column for each broker. The first row is the header."""
     rows = [["", "unit", *(peer.name for peer in peers)]]
     for case, figure in _rows(cases, section):
         medians = [results.median(case, figure, peer.name) for peer in peers]
@@ -59,7 +59,7 @@ def figures_table(results: Results, cases: Sequence[Benchmark], section: str, pe
 
 
 def ratios_table(results: Results, cases: Sequence[Benchmark], section: str, peers: Sequence[Peer]) -> list[list[str]]:
-    """Our value over each other broker's, of the same run: median and range."""
+    """Return the median and range of Ottla's value divided by each other broker's, in the same run."""
     others = [peer for peer in peers if peer.name != OURS]
     rows = [["", "better", "target", *(f"÷ {peer.name}" for peer in others)]]
     for case, figure in _rows(cases, section):
@@ -73,7 +73,7 @@ def ratios_table(results: Results, cases: Sequence[Benchmark], section: str, pee
 
 
 def tables(results: Results, cases: Sequence[Benchmark], section: str, peers: Sequence[Peer]) -> Iterator[tuple[str, list[list[str]]]]:
-    """A section's titles and tables, of those brokers alone that were asked for a figure of it; `blanks` says why others were not."""
+    """Yield a section's titles and tables, with only the brokers that were measured for it; `blanks` explains the others."""
     there = [peer for peer in peers if peer.name == OURS or any(_was_asked(results, *row, peer) for row in _rows(cases, section))]
     yield f"{section}: medians of {results.runs} interleaved runs", figures_table(results, cases, section, there)
     if len(there) > 1:
@@ -85,12 +85,12 @@ def _was_asked(results: Results, case: Benchmark, figure: Figure, peer: Peer) ->
 
 
 def label(case: Benchmark, figure: Figure) -> str:
-    """How a row is called."""
+    """Return a row's label."""
     return case.name if len(case.figures) == 1 else f"{case.name}: {figure.name}"
 
 
 def blanks(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> list[str]:
-    """Why a cell is empty: what a peer cannot do, and what went wrong."""
+    """Explain the empty cells: abilities that a peer lacks, and failures."""
     by_reason: dict[tuple[str, str], list[str]] = {}
     for case in cases:
         for peer in peers:
@@ -100,7 +100,7 @@ def blanks(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) 
     lines = [f"{name} {reason}" for name, reason in by_reason]
     for case_name, by_peer in results.failures.items():
         for name, reasons in by_peer.items():
-            said = reasons[0].partition("\n")[0].removesuffix(":")  # behind it is what a broker printed, which the JSON keeps
+            said = reasons[0].partition("\n")[0].removesuffix(":")  # the rest is the broker's output, which the JSON contains
             lines.append(f"{name}, {case_name}: failed in {len(reasons)} of {results.runs} runs: {said}")
     return lines
 
@@ -119,7 +119,7 @@ def screen(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) 
 
 
 def markdown(results: Results, cases: Sequence[Benchmark], peers: Sequence[Peer]) -> str:
-    """The same tables; without a title, which is the page's."""
+    """Return the same tables in Markdown, without a page title."""
     lines: list[str] = []
     for section in sections(cases):
         lines += [f"## {section}", ""]
@@ -139,5 +139,5 @@ def as_json(results: Results) -> str:
 
 
 def from_json(text: str) -> Results:
-    """What `as_json` wrote."""
+    """Read the output of `as_json`."""
     return Results(**json.loads(text))

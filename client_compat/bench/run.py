@@ -1,10 +1,12 @@
-"""Interleaved runs: all brokers run side by side, and every case goes to each of them at once after the other, in an order of its own.
+"""Interleaved runs: all brokers run at the same time, and every case is measured on one after the other, in random order.
 
-Rules: the order is drawn for each case and run (from a fixed seed), so that nobody always comes after the same other one, whose freed
-memory and busy disk he would find; before a case that writes much, memory is touched for whoever comes next. A broker lives through all
-runs, so that a JVM has compiled what it will; what needs a broker's start gets a fresh one. Brokers behind TLS come when the others are
-gone, and clusters last. What fails is written down with its reason, and the bench goes on: a peer may not be able to do something, and
-that is a result.
+Rules:
+- The order is drawn for each case and run from a fixed seed, so that no broker always follows the same other one, with its freed memory and
+  busy disk.
+- Before a case that writes a lot, memory is touched for the next broker.
+- A broker runs through all runs, so that a JVM finishes its compilation. A case that needs a broker's start gets a fresh broker.
+- Brokers with TLS start after the others have stopped, and clusters last.
+- A failure is recorded with its reason and the benchmark continues, because a missing ability of a peer is a result.
 """
 
 from __future__ import annotations
@@ -30,12 +32,12 @@ START_TIMEOUT_S = 60.0
 QUICK_RECORDS = 5_000
 
 FAILURES = (LoadFailed, BrokerFailed, KafkaException, ProtocolError, OSError)
-"""What a load or a broker may come to; anything else is a bug of the bench."""
+"""Expected errors of a load or a broker; any other exception is a bug of the benchmark."""
 
 
 @contextmanager
 def lent(make: Callable[[Path], BrokerProcess], directory: Path) -> Iterator[BrokerProcess]:
-    """A broker over a new directory, not started; ended and removed afterwards, its output kept."""
+    """Create a broker over a new directory, not started; afterwards stop it and delete the directory, but keep its output."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     broker = make(directory)
@@ -57,7 +59,7 @@ def bench(
     note: Callable[[str], None],
     quick: bool = False,
 ) -> Results:
-    """Measure; `note` is told before each single measurement. Raises `BrokerFailed` where a single broker does not start at all."""
+    """Measure all cases. `note` is called before each measurement. Raises `BrokerFailed` if a standalone broker does not start."""
     results = Results(runs, [peer.name for peer in peers])
     records = QUICK_RECORDS if quick else WARM_UP_RECORDS
     alone = [case for case in cases if not case.of_cluster and not case.of_tls]
@@ -87,8 +89,10 @@ def _others(
     stack: ExitStack,
     results: Results,
 ) -> Iterator[Site]:
-    """Those that start, of a kind that not all have. What was measured before is not lost over one that does not, as a commit from before
-    there was such a kind."""
+    """Yield the sites of a kind of broker that not every peer has.
+
+    A broker that does not start (such as that of an older commit) becomes a failure of the cases, so that earlier results are kept.
+    """
     for peer, make in makers:
         if make is None:
             continue

@@ -1,1 +1,1 @@
-"""The client programs, one directory per language; CONTROL.md is the protocol that all of them speak."""
+"""The client programs, one directory for each language. CONTROL.md specifies their protocol."""

@@ -1,8 +1,9 @@
-"""The control protocol's own side of a client program in Python: read a request, find the operation, write its answer.
+"""The control protocol for Python client programs: read a request, call the operation, write its answer.
 
-Rules: an operation is a method of the name that CONTROL.md gives it; a class without the method, or one that raises `Unsupported`, has
-none; whatever else an operation raises is an answer too, told by the client's own `failure`. Requests run one after the other on one event
-loop, so that a client on asyncio keeps working between them.
+Rules:
+- Each operation is a method with its name from CONTROL.md. If the class lacks it, or it raises `Unsupported`, the answer says so.
+- Every other exception becomes an error answer, translated by the client's `failure`.
+- Requests run one after the other on one event loop, so that an asyncio client can work between them.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from ottla.protocol.error_codes import ErrorCode
 
 DEFAULT_TIMEOUT_MS = 30_000
 POLL_GRACE_S = 10.0
-"""What a poll may take on top of its own time before it counts as hanging."""
+"""Extra time that a poll gets after its own limit before it counts as hanging."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -48,16 +49,16 @@ _ENVELOPE = frozenset({"id", "op", "handle", "bootstrap", "timeout_ms", "securit
 
 
 class Unsupported(Exception):
-    """The client's public API cannot do what is asked. The text is a sentence that names the client and what it lacks."""
+    """The client's public API lacks the operation. The text names the client and what it lacks."""
 
 
 class BadRequest(Exception):
-    """The request is not one of CONTROL.md's."""
+    """The request does not conform to CONTROL.md."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """An error as CONTROL.md answers it: `code` is Kafka's name, or `CLIENT:…`; a flag is None where the client does not say."""
+    """An error in CONTROL.md's form: `code` is Kafka's name or `CLIENT:…`; a flag is None if the client does not report it."""
 
     code: str
     message: str = ""
@@ -72,7 +73,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request. Indexing gives an argument that must be there; `options` are the arguments of an `open` but for the common ones."""
+    """One request. Indexing returns a required argument; `options` are the arguments of an `open` without the common ones."""
 
     id: int
     op: str
@@ -98,10 +99,11 @@ class Request:
 
 @dataclass(slots=True)
 class Program:
-    """One client, as three makers of objects whose methods are the operations; `failure` tells what an exception of its says, and
-    `connect` is `admin.connect`: a program that has it knows the argument `security`, too.
+    """One client: three factories for objects whose methods are the operations.
 
-    `close` of a producer or a consumer takes no argument, every other operation its request; all may be coroutine functions.
+    - `failure` translates an exception of the client.
+    - `connect` implements `admin.connect`; a program that has it also supports the argument `security`.
+    - `close` of a producer or consumer takes no argument, every other operation its request. All may be coroutine functions.
     """
 
     client: str
@@ -116,7 +118,7 @@ class Program:
     _admins: dict[str, Any] = field(default_factory=dict)
 
     async def run(self, source: TextIO, sink: TextIO) -> None:
-        """Answer every line of `source` on `sink` until its end, then close what is open. Whatever else is printed goes to the log."""
+        """Answer every line of `source` on `sink` until the end, then close all objects. Other output goes to standard error."""
         with redirect_stdout(sys.stderr):
             self._write(sink, {"ready": {"client": self.client, "version": self.version, "runtime": self.runtime}})
             while line := await asyncio.to_thread(source.readline):
@@ -124,17 +126,17 @@ class Program:
             await self._close_all()
 
     async def answer(self, raw: Mapping[str, Any]) -> Answer:
-        """The answer to one request, whatever happened to it."""
+        """Return the answer to one request; every exception becomes an error answer."""
         request = Request(raw["id"], raw["op"], {name: value for name, value in raw.items() if name not in {"id", "op"}})
         try:
             return {"id": request.id, "ok": await self._perform(request) or {}}
         except Unsupported as lack:
             return {"id": request.id, "unsupported": str(lack)}
-        except Exception as error:  # noqa: BLE001 -- whatever a client raises is its answer to the request
+        except Exception as error:  # noqa: BLE001 -- any exception of a client is the answer to the request
             return {"id": request.id, "error": self.told(error).as_json()}
 
     def told(self, error: BaseException) -> Failure:
-        """What `error` is in the words of CONTROL.md; what the client does not know is logged with its trace."""
+        """Translate `error` to CONTROL.md's form; log an unknown one with its traceback."""
         if isinstance(error, TimeoutError):
             return Failure("CLIENT:TIMEOUT", str(error))
         if (known := self.failure(error)) is not None:
@@ -187,7 +189,7 @@ class Program:
             try:
                 async with asyncio.timeout(POLL_GRACE_S):
                     await _value(one.close())
-            except Exception as error:  # noqa: BLE001 -- the others are to be closed whatever this one says
+            except Exception as error:  # noqa: BLE001 -- the other objects have to be closed as well
                 self.told(error)
 
     @staticmethod
@@ -201,9 +203,9 @@ async def _value(result: Any) -> Any:
 
 
 def settings(client: str, request: Request, names: Mapping[str, str | tuple[str, Mapping[Any, Any]]]) -> dict[str, Any]:
-    """The client's own settings for the options of an `open`: `names` gives its name for each, and its words for the values.
+    """Translate the options of an `open` to the client's settings; `names` maps option names, and optionally values.
 
-    Raises `Unsupported` for an option, or a value of one, that the client has no setting for.
+    Raises `Unsupported` for an option or value that the client lacks.
     """
     own: dict[str, Any] = {}
     for option, value in request.options.items():
@@ -220,7 +222,7 @@ def settings(client: str, request: Request, names: Mapping[str, str | tuple[str,
 
 
 def kafka_name(number: int | None) -> str | None:
-    """Kafka's name of an error, or None where the number is none of its own."""
+    """Return Kafka's name of an error code, or None if Kafka has no such code."""
     return None if number is None or number not in ErrorCode._value2member_map_ else ErrorCode(number).name
 
 
@@ -246,7 +248,7 @@ def taken(
     timestamp: int | None,
     timestamp_type: str | None,
 ) -> Answer:
-    """One record as `consumer.poll` answers it."""
+    """Return one record in the form of a `consumer.poll` answer."""
     return {
         "topic": place[0],
         "partition": place[1],
@@ -263,10 +265,10 @@ TIMESTAMP_TYPES: Mapping[int | None, str] = {0: "create", 1: "append"}
 
 
 def compact_json(value: bytes | None) -> bytes | None:
-    """What the serializer `json` makes of a value."""
+    """Serialize a value as the serializer `json` of CONTROL.md."""
     return None if value is None else json.dumps(json.loads(value), sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def last_of(partitions: Sequence[int]) -> int:
-    """What the partitioner `last` chooses."""
+    """Return the partition that the partitioner `last` of CONTROL.md chooses."""
     return max(partitions)

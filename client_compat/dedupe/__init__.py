@@ -1,1 +1,1 @@
-"""A recipe: an aiokafka consumer that processes each business key once, whoever sent it how often. See README.md."""
+"""A recipe: an aiokafka consumer that applies each business key once, even if several producers send it repeatedly. See README.md."""

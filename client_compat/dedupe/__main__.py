@@ -1,6 +1,6 @@
-"""The recipe as a program: adds up payments per account in SQLite. `python -m client_compat.dedupe BOOTSTRAP TOPIC FILE`.
+"""The recipe as a program that adds up payments by account in SQLite: `python -m client_compat.dedupe BOOTSTRAP TOPIC FILE`.
 
-Values are JSON: {"payment": "p-17", "account": "a", "cents": 100}. Ends when nothing came for a while.
+Values are JSON: {"payment": "p-17", "account": "a", "cents": 100}. The program ends when no more records arrive.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ QUIET_POLLS: Final = 3
 
 
 def payment_id(record: ConsumerRecord) -> str:
-    """The business key: the payment's own number, whoever sent it."""
+    """Return the business key: the payment's number, which does not depend on the producer."""
     return str(json.loads(record.value)["payment"])
 
 
 async def add_to_total(connection: sqlite3.Connection, record: ConsumerRecord) -> None:
-    """The effect."""
+    """Add the payment to its account's total."""
     payment = json.loads(record.value)
     connection.execute(
         "INSERT INTO totals (account, cents) VALUES (?, ?) ON CONFLICT (account) DO UPDATE SET cents = cents + excluded.cents",
@@ -38,7 +38,7 @@ async def add_to_total(connection: sqlite3.Connection, record: ConsumerRecord) -
 
 
 async def run(bootstrap: str, topic: str, file: Path, kill_after: int | None) -> Processed:
-    """Consume until nothing comes any more."""
+    """Consume until no more records arrive."""
     total, quiet = Processed(), 0
     consumer = AIOKafkaConsumer(
         topic,
@@ -73,7 +73,6 @@ async def run(bootstrap: str, topic: str, file: Path, kill_after: int | None) ->
 
 
 def main() -> None:
-    """The command."""
     parser = argparse.ArgumentParser(prog="python -m client_compat.dedupe", description="Add up payments, each once.")
     parser.add_argument("bootstrap")
     parser.add_argument("topic")

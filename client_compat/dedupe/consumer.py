@@ -1,7 +1,9 @@
-"""The consuming half of the recipe: each record's effect at most once by its business key, and at least once by the group's offset.
+"""The consumer of the recipe: each business key has its effect exactly once.
 
-Rules that hold here: the offset is committed only after every record before it is in the store; the store decides, not the offset, whether
-an effect has happened. So a crash at any point leads to a second delivery and not to a second effect.
+Rules:
+- The offset is committed only after every earlier record is in the store (at least once).
+- The store, not the offset, decides whether an effect has happened (at most once).
+- A crash at any point therefore causes a second delivery, but no second effect.
 """
 
 from __future__ import annotations
@@ -20,18 +22,18 @@ Handle_co = TypeVar("Handle_co", covariant=True)
 
 
 class Store(Protocol[Handle_co]):
-    """Where keys and effects live together. `Handle` is what an effect writes through: a connection or a pipeline."""
+    """Stores keys and effects together. An effect writes through `Handle`: a connection or a pipeline."""
 
     async def once(self, key: str, effect: Callable[[Handle_co], Awaitable[None]]) -> bool:
-        """Record `key` and run `effect` in one transaction, unless the key is there already. True: the effect happened now.
+        """Record `key` and run `effect` in one transaction, unless the key exists. Returns whether the effect happened now.
 
-        When `effect` raises, neither it nor the key is kept.
+        If `effect` raises, neither its changes nor the key are stored.
         """
 
 
 @dataclass(slots=True)
 class Processed:
-    """What became of the records of one step."""
+    """Numbers of applied and repeated records in one step."""
 
     applied: int = 0
     repeated: int = 0
@@ -45,10 +47,10 @@ async def step(
     *,
     poll_ms: int = POLL_MS,
 ) -> Processed:
-    """Fetch some records, apply each once, commit the group's offset. Call it in a loop.
+    """Fetch some records, apply each once, and commit the offsets. Call it in a loop.
 
-    The consumer must not commit by itself (`enable_auto_commit=False`). An exception of `effect` or `business_key` leaves the offset where
-    it was: the record comes again.
+    The consumer must have `enable_auto_commit=False`. If `effect` or `business_key` raises, the offset stays unchanged and the record is
+    delivered again.
     """
     done = Processed()
     batches = await consumer.getmany(timeout_ms=poll_ms, max_records=RECORDS_MAX)

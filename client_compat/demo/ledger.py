@@ -1,6 +1,6 @@
-"""What the processes of a run know together, in shared memory: acknowledgements by row, and what came back.
+"""Results that the processes of a run share in memory: acknowledgements by row, and consumed records.
 
-Rule: every cell has one writer. A row is sent by one producer, and all copies of a row are in one partition, which one consumer reads.
+Rule: every cell has one writer. One producer sends a row, and all copies of it are in one partition, which one consumer reads.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ MEMBERS = 2
 
 @dataclass(slots=True)
 class Ledger:
-    """Arrays over `rows` rows. They may be handed to a spawned process as an argument of `multiprocessing.Process`."""
+    """Arrays over `rows` rows. They can be passed to a spawned process as an argument of `multiprocessing.Process`."""
 
     rows: int
     acked_at: Any = field(init=False)  # by row: `place` of its acknowledgement, or NOT_ACKED
     acked: Any = field(init=False)  # by client: rows acknowledged
-    failed: Any = field(init=False)  # by client: rows refused for good
+    failed: Any = field(init=False)  # by client: rows that failed finally
     seen: Any = field(init=False)  # by row: how many copies were consumed
-    confirmed: Any = field(init=False)  # by row: 1 when a copy stands where the acknowledgement said
-    next_offset: Any = field(init=False)  # by partition: consumed up to here
+    confirmed: Any = field(init=False)  # by row: 1 if a copy is at the acknowledged offset
+    next_offset: Any = field(init=False)  # by partition: next offset to consume
     consumed: Any = field(init=False)  # by member: records
-    altered: Any = field(init=False)  # by member: records whose key or value is not what was sent
-    disordered: Any = field(init=False)  # by member: first copies that came after a later row of the same producer and key
+    altered: Any = field(init=False)  # by member: records whose key or value differs from what was sent
+    disordered: Any = field(init=False)  # by member: first copies that follow a later row of the same producer and key
 
     def __post_init__(self) -> None:
         self.acked_at = RawArray(c_int64, [NOT_ACKED] * self.rows)

@@ -1,7 +1,7 @@
-"""The three producers, each in a process of its own with a third of the rows: row r goes to client r mod 3.
+"""The three producers, each in its own process with a third of the rows: row r goes to client r mod 3.
 
-Every client is used as its documentation says, with settings that a user would choose for throughput; only idempotence differs between
-the two runs. All use the same partitioner (murmur2 of the key), so that a carrier has one partition whoever sends it.
+Each client is used as documented, with settings for throughput. The two runs differ only in idempotence. All clients use the murmur2
+partitioner, so that a carrier is in one partition for every client.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Row = tuple[int, bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class ProducerTask:
-    """What a producer process is told."""
+    """The parameters of a producer process."""
 
     bootstrap: str
     topic: str
@@ -41,7 +41,7 @@ class ProducerTask:
 
 
 class Share(Feed):
-    """One client's rows, and the ledger cells it writes."""
+    """One client's rows, and the ledger cells that it writes."""
 
     def __init__(self, client: int, load: ProducerTask, ledger: Ledger) -> None:
         self._client, self._ledger, self._rows = client, ledger, read_rows(load.rows)
@@ -120,6 +120,6 @@ RUNNERS: dict[str, Callable[[ProducerTask, Share], None]] = {
 
 
 def main(client: int, load: ProducerTask, ledger: Ledger) -> None:
-    """The whole life of one producer process."""
+    """Run one producer process."""
     log_to(load.client_log)
     RUNNERS[CLIENTS[client]](load, Share(client, load, ledger))

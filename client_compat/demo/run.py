@@ -1,6 +1,6 @@
-"""One run of the main job: load through three clients over a broker that loses acknowledgements and is killed, then read all back.
+"""One run of the demo: load through three clients while the broker drops acknowledgements and is killed, then read everything back.
 
-Rule: this process only starts, watches and kills; the records pass through the six client processes.
+Rule: this process only starts, watches and kills; the records pass through the client processes.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from client_compat.support.reading import lag_of
 from client_compat.support.workers import SPAWN, RunFailed, Workers
 
 TOPIC = "flights"
-KILL_AT = 0.5  # of the rows acknowledged
+KILL_AT = 0.5  # share of acknowledged rows at which the broker is killed
 LOST_ACK_SHARE = 0.05
 FAULT_SEED = 7
-# How the broker's debug log begins the line of a batch that it had already: the log directory does not hold what was not written twice.
+# Beginning of the broker's debug message for a duplicate batch. It is counted, because the log does not contain such batches.
 ABSORBED = b"Retry absorbed: "
 
 
 @dataclass(slots=True)
 class RunResult:
-    """What the clients saw: counts of rows or records, seconds."""
+    """The clients' observations: numbers of rows or records, and seconds."""
 
     idempotent: bool
     directory: Path
@@ -42,7 +42,7 @@ class RunResult:
     disordered: int = 0
     failed: int = 0
     unacked: int = 0
-    misplaced: int = 0  # acknowledged at an offset where no copy of the row stands
+    misplaced: int = 0  # acknowledged at an offset that holds no copy of the row
     lag: int = 0
     retries_absorbed: int = 0
     restart_seconds: float = 0.0
@@ -59,7 +59,7 @@ class RunResult:
 
 
 class Run:
-    """One run in `directory`, which must not exist; `display` shows it live."""
+    """One run in `directory`, which must not exist; `display` shows its progress."""
 
     def __init__(self, directory: Path, rows: Path, count: int, *, idempotent: bool, display: Progress) -> None:
         self._rows, self._display = rows, display
@@ -67,7 +67,7 @@ class Run:
         self._ledger = Ledger(count)
         self._name = "idempotent" if idempotent else "plain"
         fault = f"drop-ack:api=Produce,share={LOST_ACK_SHARE},seed={FAULT_SEED}"
-        # Its output stands beside the directory, never in it: the directory holds what Kafka's would.
+        # The output file is next to the directory, because the directory holds only what Kafka's would.
         self._broker = ottla(directory, options=["--fault", fault, "--log-level", "debug"])
         self._client_log = directory.with_name(f"{directory.name}-clients.log")
 

@@ -1,4 +1,4 @@
-"""Whether the two runs are as promised, and both side by side."""
+"""Decide whether both runs keep the promises, and show them side by side."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ RULE_OF_BUSINESS_KEY = "business-key"
 
 
 def audited_duplicates(directory: DirectoryVerdict) -> int:
-    """Copies beyond the first that the audit found by the record's own key."""
+    """Return the number of additional copies that the audit found by business key."""
     result = directory.rules[RULE_OF_BUSINESS_KEY]
     return result.violations + result.warnings + result.infos
 
 
 def broken_rules(directory: DirectoryVerdict) -> int:
-    """Violations of every rule but the business key's."""
+    """Return the number of violations of all rules except the business key's."""
     return directory.violations - directory.rules[RULE_OF_BUSINESS_KEY].violations
 
 
 def promises(idempotent: RunResult, plain: RunResult, verdict: Verdict) -> list[Promise]:
-    """Everything the demo promises, kept or not."""
+    """Return the demo's promises and whether each holds."""
     with_it, without = verdict.directories
     return [
         *(promise for result in (idempotent, plain) for promise in _of_any_run(result)),
@@ -77,5 +77,5 @@ _CLIENT_ROWS: tuple[tuple[str, Callable[[RunResult], str]], ...] = (
 
 
 def tables(idempotent: RunResult, plain: RunResult, verdict: Verdict) -> Group:
-    """What the clients saw, and what the log says."""
+    """Return tables of the clients' observations and of the audit."""
     return Group(side_by_side("What the clients saw", {"idempotent": idempotent, "plain": plain}, _CLIENT_ROWS), summary(verdict))

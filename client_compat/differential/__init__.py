@@ -1,1 +1,1 @@
-"""Differential mode: the same requests to Apache Kafka and to this broker, their decoded responses compared field by field."""
+"""Differential mode: send the same requests to Apache Kafka and to Ottla, and compare the decoded responses field by field."""

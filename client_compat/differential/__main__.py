@@ -1,4 +1,4 @@
-"""`make differential`: the comparison as a command."""
+"""Command line of `make differential`: runs all comparisons with Apache Kafka and prints the differences."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def main(
 ) -> None:
     """Send the same requests to Apache Kafka and to this broker and print each field in which their answers differ. Exit code 1 when one
     of them is explained nowhere."""
-    console, directory = Console(), directory.absolute()  # settings name files in it
+    console, directory = Console(), directory.absolute()  # absolute, because broker settings contain paths below it
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
 
@@ -68,9 +68,9 @@ def main(
 
 
 def _of_logins(console: Console, directory: Path) -> Report:
-    """With tickets of Kerberos, where there is a KDC and python-gssapi."""
+    """Compare log-ins. Includes GSSAPI when a KDC and python-gssapi are installed."""
     try:
-        import gssapi  # noqa: F401, PLC0415 # an extra that few install
+        import gssapi  # noqa: F401, PLC0415 # an optional dependency that few install
 
         with Realm(directory / "realm", PRINCIPALS) as realm, in_environment(realm.environment):
             return differential_of_logins(directory, realm=realm)

@@ -1,7 +1,9 @@
-"""Random ACLs and random requests, the same to both brokers, from a user who may do only what these ACLs say.
+"""Compare authorization: both brokers get the same random ACLs and the same random requests from an ordinary user.
 
-Rules: the ACLs are in force at both before anything is asked; what a request changed is put back before the next one, so that each is asked
-of two brokers that hold the same; everything follows from a seed.
+Rules:
+- The ACLs are in force at both brokers before the first request is sent.
+- Every change that a request made is undone before the next request, so that both brokers have the same state for each request.
+- Everything follows from a seed.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ OPERATIONS: Mapping[int, Sequence[int]] = {
 
 
 def random_acls(random: Random) -> list[AclCreation]:
-    """Between none and eight; often one that allows nearly everything, so that others take it away."""
+    """Return up to eight random ACLs. Often one of them allows nearly everything, so that the others act as exceptions to it."""
     acls = {}
     if random.random() < 0.3:
         kind = random.choice((TOPIC, GROUP, CLUSTER, TRANSACTIONAL_ID))
@@ -84,7 +86,7 @@ def random_acls(random: Random) -> list[AclCreation]:
 
 
 class UserProbe(Probe):
-    """A probe whose connections log in."""
+    """A probe whose connections authenticate with SASL/PLAIN."""
 
     def connection(self, name: str = "main") -> Client:
         known = name in self._connections
@@ -98,14 +100,14 @@ class UserProbe(Probe):
 
 @dataclass(slots=True)
 class Judged:
-    """One broker: who may do everything, the user, and the ids of its topics."""
+    """One broker: the administrator's connection, the user's connection, and the broker's topic ids."""
 
     admin: Probe
     user: UserProbe
     side: Side = field(default_factory=Side)
 
     def prepare(self) -> None:
-        """Topics with records, offsets of two groups."""
+        """Create the topics, write records to them and commit offsets for two groups."""
         wait_until_coordinated(self.admin)
         for name, partitions in FIRST_PARTITIONS.items():
             self.side.ids[name] = create(self.admin, name, partitions)
@@ -116,13 +118,13 @@ class Judged:
         self.commit_offsets()
 
     def commit_offsets(self) -> None:
-        """Of both groups, in both topics."""
+        """Commit offsets for both groups in both topics."""
         for group in ("g1", "g2"):
             topics = [OffsetCommitRequestTopic(name, partitions=[OffsetCommitRequestPartition(0, 1, -1, "")]) for name in ("a1", "b1")]
             self.admin.quietly(OffsetCommitRequest(group, topics=topics), 8)
 
     def rule_by(self, acls: Sequence[AclCreation]) -> None:
-        """These ACLs, and no others; waits until the broker that is asked obeys them."""
+        """Replace all ACLs by `acls` and wait until the broker enforces them."""
         anything = DeleteAclsFilter(ANY, None, ANY, None, None, ANY, ANY)
         self.admin.quietly(DeleteAclsRequest([anything]), 3)
         results = self.admin.quietly(CreateAclsRequest(list(acls)), 3).results
@@ -139,7 +141,7 @@ class Judged:
                 return
 
     def put_back(self, draw: Draw, answer: Any) -> None:
-        """What the request changed is as before, and what it began has ended."""
+        """Undo what the request changed, and end what it began."""
         if draw.changes is not None and answer is not None:
             draw.changes(self.admin, self.side, answer)
             for name in TOPICS:
@@ -153,7 +155,7 @@ def _key(acl: AclCreation) -> tuple[object, ...]:
 def differential_of_access(
     directory: Path, pairs: int = 2_000, seed: int = SEED, *, on_case: Callable[[int, Report], None] | None = None
 ) -> Report:
-    """`pairs` are of ACLs and a request. Raises KafkaMissing or BrokerFailed."""
+    """Compare `pairs` pairs of an ACL set and a request. Raises KafkaMissing or BrokerFailed."""
     ports = free_port(), free_port()
     settings = dict(SETTINGS)
     reference = ReferenceBroker(directory / "kafka-acls", settings)
@@ -198,7 +200,7 @@ def _judged(port: int, secure_port: int, versions: Versions) -> Judged:
 
 @dataclass(slots=True)
 class _Comparison:
-    """Both brokers, and what was found."""
+    """Both brokers, and the report that collects the differences."""
 
     kafka: Judged
     ours: Judged

@@ -1,7 +1,10 @@
-"""One random request of each API, about a few topics, groups and transactional ids, some of which do not exist.
+"""Random requests, one maker for each API, about a few topics, groups and transactional ids, some of which do not exist.
 
-Rules: what is drawn is the same for both brokers, but for the ids of topics, which are each broker's own; what would wait, or be answered
-by chance, is not asked (nobody joins a group, creating only validates); what is changed all the same says how it is put back.
+Rules:
+- Both brokers get the same request, except for topic ids, because each broker has its own.
+- Requests that would block or whose responses depend on chance are avoided: no request joins a group, and topics are created with
+  validate_only.
+- A maker whose request changes something also returns a function that undoes the change.
 """
 
 from __future__ import annotations
@@ -66,18 +69,18 @@ ASKED: Final = (*TOPICS, "a1", "b1", "nope", "__consumer_offsets")
 GROUPS: Final = ("g1", "g2", "g3", "")
 TRANSACTIONAL: Final = ("x1", "x2", "y")
 OF_NOBODY: Final[Mapping[str, bytes]] = {"nope": UNKNOWN_ID, "__consumer_offsets": b"\x08" * 16}
-"""An id of its own for each topic that no id is known of."""
+"""The topic id to send for a topic name without a known id."""
 NO_ID: Final = bytes(16)
 
 
 @dataclass(slots=True)
 class Side:
-    """What is one broker's own: the ids of its topics."""
+    """The state that differs between the brokers: topic ids."""
 
     ids: dict[str, bytes] = field(default_factory=dict)
 
     def id(self, name: str) -> bytes:
-        """Nobody's for a topic that is not there."""
+        """Return the topic's id, or an id that no topic has if the topic does not exist."""
         return self.ids.get(name, OF_NOBODY.get(name, UNKNOWN_ID))
 
 
@@ -85,7 +88,7 @@ Changes = Callable[[Probe, Side, Any], None]
 
 
 class Draw(NamedTuple):
-    """A request for one side, its version, and what has to be done after it."""
+    """A request as a function of the side, its version, and the function that undoes its changes, if any."""
 
     request: Callable[[Side], Message]
     version: int
@@ -97,7 +100,11 @@ MAKERS: list[Make] = []
 
 
 def _maker(api: int, first: int = 0, last: int = 99) -> Callable[[Callable[[Random, int], Any]], None]:
-    """Of requests of one API in these versions. The function gives a request, a function of one side, or one with what to do after it."""
+    """Register a maker for an API within these versions.
+
+    It returns a request, or a function of the side that returns one, or one of these together with a function that undoes the request's
+    changes.
+    """
 
     def add(make: Callable[[Random, int], Any]) -> None:
         def draw(random: Random, versions: Versions) -> Draw | None:
@@ -142,7 +149,7 @@ def _produce(random: Random, version: int) -> Any:
 
 
 def _read(name: str) -> k01.FetchPartition:
-    """From the first record on; nothing of a coordinator's, which each broker writes in its own way."""
+    """Fetch from the first record, but from offset 99 in coordinator topics, because the brokers write different records to these."""
     return k01.FetchPartition(99 if name.startswith("__") else 0, -1, 0, -1, -1, 1 << 20)
 
 
@@ -150,7 +157,7 @@ def _read(name: str) -> k01.FetchPartition:
 def _fetch(random: Random, version: int) -> Any:
     names, replica = _topics(random), 5 if random.random() < 0.1 else -1
     if replica >= 0:
-        names = ["nope"]  # what a stranger that would follow is told of others is another scenario's
+        names = ["nope"]  # another scenario compares how a fetch with an unknown replica id is rejected for existing topics
 
     def request(side: Side) -> Message:
         topics = [k01.FetchTopic(name, side.id(name), [_read(name)]) for name in names]
@@ -374,12 +381,13 @@ def _create_acls(random: Random, version: int) -> Any:
 
 @_maker(31, 1)
 def _delete_acls(random: Random, version: int) -> Any:
-    found = (2, "zz", 3, None, None, 1, 1)  # what `_create_acls` may have made; others would change what follows at once or later
+    # only ACLs that `_create_acls` may have made; deleting others would change the requests that follow
+    found = (2, "zz", 3, None, None, 1, 1)
     return k31.DeleteAclsRequest([k31.DeleteAclsFilter(*random.choice((found, (0, *found[1:]), (9, *found[1:]))))])
 
 
 def _settings(random: Random) -> tuple[int, str, str, str]:
-    """Type and name of a resource, one of its settings, and a value."""
+    """Draw a resource type, a resource name, one of its settings, and a value."""
     topic = (2, random.choice(ASKED), "retention.ms", "-1")
     group = (32, random.choice(("g1", "g2")), "consumer.session.timeout.ms", "50000")
     broker = (4, random.choice(("", "1", "1", "7")), "log.cleaner.threads", random.choice(("1", "x")))
@@ -389,7 +397,7 @@ def _settings(random: Random) -> tuple[int, str, str, str]:
 
 
 def _values(random: Random, value: str) -> list[str | None]:
-    """Mostly the one; sometimes null, or a key that is named twice."""
+    """Mostly return the value once; sometimes null, or twice, so that the request names the same key twice."""
     chosen: list[str | None] = [value] * random.choice((1, 1, 1, 2))
     return [None] if random.random() < 0.2 else chosen
 

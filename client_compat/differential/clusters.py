@@ -1,7 +1,9 @@
-"""Runs the clusters' scenarios against three brokers of Apache Kafka and three of this project, and lists every difference.
+"""Run the cluster scenarios against three Apache Kafka brokers and three Ottla brokers, and list every difference.
 
-Rules: each cluster has an Apache Kafka controller of its own; a scenario is asked of both at once, each in its thread, and leaves its
-cluster as it found it, with every broker in sync; `__consumer_offsets` and `__transaction_state` lie in both on the same brokers.
+Rules:
+- Each cluster has its own Apache Kafka controller.
+- A scenario runs against both clusters at the same time, in two threads. It leaves its cluster as it found it, with every broker in sync.
+- `__consumer_offsets` and `__transaction_state` have the same replica assignment in both clusters.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ def differential_of_clusters(
 
 
 def _answers(scenario: ClusterScenario, nodes: Nodes) -> list[Seen]:
-    """What a scenario saw. One that could not go on ends in an answer that no other cluster gives."""
+    """Return the responses that a scenario collected. If it fails, append a final entry that cannot match the other cluster's."""
     try:
         scenario(nodes)
     except (TimeoutError, UnexpectedAnswer) as error:

@@ -1,4 +1,4 @@
-"""Differences that are meant: each has its row in docs/deviations.md, and is expected in the answers that its patterns name."""
+"""Deliberate differences: each has a row in docs/deviations.md and is expected only in the responses that its patterns match."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from client_compat.differential.probe import Seen
 
 @dataclass(frozen=True, slots=True)
 class KnownDifference:
-    """A meant difference: what docs/deviations.md calls it, and patterns (whole matches) of API, label, field and Kafka's value."""
+    """A deliberate difference: its title in docs/deviations.md, and patterns (full matches) for API, label, field path and both values."""
 
     why: str
     api: str
@@ -21,7 +21,7 @@ class KnownDifference:
     ours: str = ".*"
 
     def explains(self, seen: Seen, path: str, kafka: Plain, ours: Plain) -> bool:
-        """Whether this one answer's difference is what is meant."""
+        """Return whether this difference in one response is the deliberate one."""
         pairs = ((self.api, seen.api), (self.label, seen.label), (self.path, path), (self.kafka, str(kafka)), (self.ours, str(ours)))
         return all(re.fullmatch(pattern, text, re.DOTALL) for pattern, text in pairs)
 
@@ -52,7 +52,7 @@ OWN_SETTINGS = "|".join(
         "transaction.state.log.replication.factor",
     )
 )
-"""What the reference node and this broker are given, or have as a default, each in its own way."""
+"""Settings whose values differ because each broker is configured differently or has a different default."""
 
 KNOWN: tuple[KnownDifference, ...] = (
     KnownDifference(TEXT, ".*", r".*error_message", kafka="None|", ours="<text>"),
@@ -88,4 +88,4 @@ KNOWN_OF_CLUSTERS: tuple[KnownDifference, ...] = (
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", rf".*configs\[({OWN_SETTINGS})\]\.(value|synonyms\[[^\]]+\]\.value)"),
     KnownDifference(OTHER, "DESCRIBE_CONFIGS", r".*configs\[(cluster\.id|transaction\.version)\]", kafka="None"),
 )
-"""The same, of the scenarios of a cluster."""
+"""The deliberate differences in the cluster scenarios."""

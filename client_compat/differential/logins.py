@@ -1,7 +1,9 @@
-"""Log-ins: the same bytes, in and out of turn, to Apache Kafka and to this broker, and what comes back to each of them.
+"""Compare log-ins: send the same bytes, valid and invalid, in and out of order, to both brokers and compare the responses.
 
-Rules: a story is a list of steps drawn from a seed; each step sends one frame and takes what the broker answers, or notes that it hung up.
-What a broker draws by chance (a nonce, a salt) is checked by the client and left out; everything else is compared.
+Rules:
+- A story is a list of steps drawn from a seed. Each step sends one frame and reads the response, or records that the broker closed the
+  connection.
+- The client verifies and then drops values that a broker draws at random (nonce, salt); everything else is compared.
 """
 
 from __future__ import annotations
@@ -49,9 +51,9 @@ MECHANISMS = ("PLAIN", *SCRAM, "OAUTHBEARER")
 PASSWORD = "pass word"
 USERS = {"ann": PASSWORD, "bob": "b"}
 OWN_READERS = frozenset({29, 30, 31})
-"""Of ACLs: what their requests name is judged as they are read, before anybody asks who it is."""
+"""The ACL APIs. Kafka validates their fields while it parses the request, before it checks authentication."""
 ELSEWHERE = frozenset({ApiKey.OFFSET_DELETE, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS})
-"""Compared by scenarios of their own: the one waits for a coordinator, of the other the order is a hash map's."""
+"""APIs that other scenarios compare: OFFSET_DELETE waits for a coordinator, and the order of SCRAM users is that of a hash map."""
 _HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 
 PLAIN_TOKENS = {
@@ -149,7 +151,7 @@ FINAL_GAMES: dict[str, Callable[[bytes], bytes]] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What is sent: `kind`, and which of its kind."""
+    """One frame to send: `kind` selects the request type, `name` the variant."""
 
     kind: str
     name: str = ""
@@ -160,7 +162,7 @@ class Step:
 
 
 def story(random: Random, keys: Sequence[int]) -> list[Step]:
-    """Mostly what a client would do, with something else here and there; `keys` are those of other requests."""
+    """Draw mostly the steps of a normal client, with a few odd ones in between. `keys` are the API keys for other requests."""
     steps: list[Step] = []
     if random.random() < 0.4:
         steps.append(Step("versions", random.choice(["good", "good", "bad"]), random.randint(0, 5)))
@@ -206,7 +208,7 @@ def _anything(random: Random, keys: Sequence[int]) -> Step:
 
 @dataclass(slots=True)
 class Login:
-    """One connection that goes through a story."""
+    """One connection that executes a story's steps."""
 
     port: int
     seen: list[Seen] = field(default_factory=list)
@@ -243,7 +245,7 @@ class Login:
         return self._answer(request, version, frame)
 
     def _made(self, step: Step) -> tuple[Any, int, bytes]:
-        """A request and its version, or bytes without a header."""
+        """Return a request and its version, or bytes to send without a request header."""
         version = step.version
         match step.kind:
             case "versions":
@@ -296,7 +298,7 @@ class Login:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _plain_token(self, token: bytes) -> Plain:
-        """What a broker said in a token, without what it drew."""
+        """Return the content of a broker's SASL token without its random values."""
         if token.startswith(b"r=fyko") and token.count(b",") == 2:
             self._told = token
             nonce, _, iterations = token.decode().split(",")
@@ -323,7 +325,7 @@ class Login:
             case SaslAuthenticateRequest():
                 return {
                     "error_code": response.error_code,
-                    "message": response.error_message,  # to the letter: users' tests look at it
+                    "message": response.error_message,  # compared literally, because users' tests match on the message
                     "token": self._plain_token(bytes(response.auth_bytes)),
                     "lifetime in hours": round(response.session_lifetime_ms / 3_600_000),
                 }
@@ -352,18 +354,21 @@ def _exactly(connection: socket.socket, count: int) -> bytes | None:
 
 
 LISTENERS = ("LOGIN", "AGAIN")
-"""Of the second a log-in has to be renewed."""
+"""SASL listeners; AGAIN requires re-authentication (KIP-368)."""
 SIGNED = "SIGNED"
-"""The listener for tokens that an issuer signed."""
+"""The listener for OAUTHBEARER tokens that an issuer signed."""
 TICKETS = "TICKETS"
-"""The listener for tickets of Kerberos."""
+"""The listener for Kerberos tickets."""
 
 
 @contextmanager
 def locked_brokers(
     directory: Path, issuer: Issuer, realm: Realm | None = None
 ) -> Iterator[tuple[str, dict[str, int], dict[str, int], tuple[int, int]]]:
-    """Both, with the same lock: Kafka's version, their ports by listener, and their plain ones. Raises `KafkaMissing` or `BrokerFailed`."""
+    """Start both brokers with the same listener security.
+
+    Yields Kafka's version, both brokers' ports by listener, and their plaintext ports. Raises `KafkaMissing` or `BrokerFailed`.
+    """
     jaas = f'{MODULES}.plain.PlainLoginModule required user_ann="{USERS["ann"]}" user_bob="{USERS["bob"]}";'
     same = {"connection.failed.authentication.delay.ms": "0", "delegation.token.secret.key": SECRET}
     for name in LISTENERS:
@@ -379,7 +384,7 @@ def locked_brokers(
     allowed = issuer.file.as_uri()
     names, jvm = [*LISTENERS, SIGNED], [*SMALL_JVM, f"-D{ALLOWED_URLS}={allowed}"]
     if realm is not None:
-        from client_compat.differential import tickets  # noqa: PLC0415 # it needs an extra that few install
+        from client_compat.differential import tickets  # noqa: PLC0415 # needs an optional dependency that few install
 
         names, jvm = [*names, TICKETS], [*jvm, f"-Djava.security.krb5.conf={realm.config}"]
         same |= tickets.settings(realm, TICKETS)
@@ -421,8 +426,10 @@ def _add_users(port: int) -> None:
 
 
 def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 1, realm: Realm | None = None) -> Report:
-    """Start both with the same lock and compare what each says; with tickets, too, in the environment of a realm that has their principals.
-    Raises `KafkaMissing` or `BrokerFailed`."""
+    """Start both brokers with the same listener security and compare their responses.
+
+    With a realm, GSSAPI is compared too; the caller has to be in the realm's environment. Raises `KafkaMissing` or `BrokerFailed`.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     random = Random(seed)
     issuer = Issuer(directory / "keys.json")
@@ -450,14 +457,14 @@ def differential_of_logins(directory: Path, stories: int = STORIES, seed: int = 
 
 
 def _with_tickets(realm: Realm, *ports: int) -> list[list[Seen]]:
-    from client_compat.differential.tickets import Tickets  # noqa: PLC0415 # it needs an extra that few install
+    from client_compat.differential.tickets import Tickets  # noqa: PLC0415 # needs an optional dependency that few install
 
     clients = Tickets(realm)
     return [clients.run(port) for port in ports]
 
 
 def _with_signed_tokens(port: int, tokens: Mapping[str, str]) -> list[Seen]:
-    """Each token once, and what its user is told."""
+    """Log in once with each token and return the responses."""
     seen = []
     for name in tokens:
         steps = [Step("handshake", "OAUTHBEARER", 1), Step("signed", name, 2), Step("bearer", "acknowledged", 2), Step("metadata", "", 1)]

@@ -1,6 +1,8 @@
-"""A cluster as a scenario sees it: a probe for each of its brokers, with one list of what came back, and what is done to a broker.
+"""A cluster from a scenario's point of view: one probe for each broker, a common list of responses, and operations on brokers.
 
-Rules: what one broker called things, all do; a connection to a broker that goes is closed first, and made again when it is back.
+Rules:
+- All probes share one table of names, so that a value has the same name in every broker's responses.
+- The connection to a broker is closed before the broker stops, and opened again on the next request.
 """
 
 from __future__ import annotations
@@ -26,13 +28,16 @@ BY_CHANCE = frozenset(
         ("ReplicaState", "replica_directory_id"),
     }
 )
-"""Any broker that lives is called the controller; the others are offsets of the metadata log, which
-has a record for every start, and directories."""
+"""Fields that vary between runs.
+
+Kafka returns a random live broker as the controller; the others are offsets of the metadata log, which depend on the number of starts, and
+directory ids.
+"""
 
 
 @dataclass(slots=True)
 class Nodes:
-    """The brokers of one cluster by their ids, which are the same in every cluster that is compared."""
+    """The brokers of one cluster by id. The ids are the same in every compared cluster."""
 
     cluster: Cluster
     versions: Versions
@@ -47,18 +52,18 @@ class Nodes:
 
     @property
     def living(self) -> list[int]:
-        """The ids of the brokers that run."""
+        """The ids of the running brokers."""
         return [node.node_id for node in self.cluster.brokers if node.process.alive]
 
     def at(self, node_id: int) -> Probe:
         return self._probes[node_id]
 
     def ask(self, node_id: int, label: str, request: Message, version: int | None = None, *, sort: bool = True) -> Any:
-        """Ask one broker and note the answer."""
+        """Send a request to one broker and record the response."""
         return self.at(node_id).ask(f"{label}, at {node_id}", request, version, sort=sort)
 
     def everywhere(self, label: str, request: Message, version: int | None = None) -> None:
-        """Ask every broker that runs, one after the other."""
+        """Send the request to every running broker, one after the other."""
         for node_id in self.living:
             self.ask(node_id, label, request, version)
 
@@ -66,12 +71,12 @@ class Nodes:
         return self.at(self.living[0]).range(key)
 
     def stop(self, node_id: int) -> None:
-        """As an operator does it: what the broker leads is handed over first."""
+        """Stop the broker in a controlled shutdown, so that its partitions get new leaders first."""
         self.at(node_id).close()
         self.cluster.broker(node_id).stop()
 
     def kill(self, node_id: int) -> None:
-        """SIGKILL: nobody is told."""
+        """Kill the broker with SIGKILL, without a controlled shutdown."""
         self.at(node_id).close()
         self.cluster.broker(node_id).process.kill()
 
@@ -79,6 +84,6 @@ class Nodes:
         self.cluster.broker(node_id).start()
 
     def close(self) -> None:
-        """Hang up everywhere."""
+        """Close all connections."""
         for probe in self._probes.values():
             probe.close()

@@ -1,8 +1,9 @@
-"""Decoded responses as plain values in which only what a broker decided is left.
+"""Convert decoded responses into plain values that contain only what a broker decided.
 
-Rules: an id, a time, an address or a path of one broker is replaced by a word that is the same for both; everything else stays as it came.
-A free text stays out of the comparison but for whether there is one, where it is not Kafka's own word for word (`WORDED`). Lists whose
-order Kafka leaves open are sorted by what their elements are about.
+Rules:
+- An id, a time, an address or a path of one broker is replaced by a placeholder that is the same for both brokers.
+- Of an error text, only its presence is compared, except in the modules of `WORDED`, whose texts are Kafka's word for word.
+- Lists whose order Kafka does not define are sorted by the fields that identify their elements.
 """
 
 from __future__ import annotations
@@ -17,16 +18,16 @@ from ottla.protocol.records.batch import split_batches
 from ottla.protocol.records.record import iter_records
 
 Plain = Any
-"""None, bool, int, str, or a list or dict of such."""
+"""None, bool, int or str, or a list or dict of these."""
 
 NOW_MS_MIN = 1_600_000_000_000
-"""A time past this (September 2020) is the clock's; the scenarios' own timestamps are of 2001."""
+"""Values above this (September 2020) come from the clock; the scenarios use timestamps of 2001."""
 
 DROPPED = frozenset({"throttle_time_ms"})
 ADDRESSES = {"host": "<host>", "port": "<port>", "cluster_id": "<cluster>", "log_dir": "<dir>", "client_host": "<client>"}
 AMOUNTS = frozenset({"total_bytes", "usable_bytes"})
 SETS = frozenset({"isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"})
-"""Brokers in the order in which they happened to come."""
+"""Lists of broker ids whose order is not defined."""
 TEXTS = frozenset({"error_message", "batch_index_error_message", "documentation"})
 WORDED = frozenset(
     {
@@ -41,7 +42,7 @@ WORDED = frozenset(
         "k64_unregister_broker",
     }
 )
-"""Modules of messages whose texts are compared, too."""
+"""Message modules whose error texts are compared, too."""
 SORT_KEYS = (
     "name",
     "topic",
@@ -68,14 +69,16 @@ SORT_KEYS = (
     "permission_type",
 )
 UNORDERED = frozenset({("TopicData", "partitions")})
-"""More of the same: the partitions of a transaction."""
+"""Further fields that are sorted: the partitions of a transaction."""
 _ZERO_ID = bytes(16)
 NOT_GIVEN = (-1, 0, _ZERO_ID)
 
 
 class Names:
-    """What one broker (or a cluster's) called things, and the words that stand for them. Producer ids are numbered as they appear.
-    `by_chance` are fields, by their struct's name and their own, of which only is told whether they are given."""
+    """Placeholders for one broker's or one cluster's values. Producer ids are numbered in order of appearance.
+
+    `by_chance` lists fields, as pairs of struct and field name, of which only their presence is compared.
+    """
 
     def __init__(self, by_chance: frozenset[tuple[str, str]] = frozenset()) -> None:
         self.by_chance = by_chance
@@ -83,7 +86,7 @@ class Names:
         self._counts: dict[str, int] = {}
 
     def learn(self, value: object, word: str) -> None:
-        """From now on `value` is written as `word`."""
+        """Replace `value` by `word` from now on."""
         if value not in ("", b"", -1, 0, _ZERO_ID):
             self._words[value] = f"<{word}>"
 
@@ -91,11 +94,11 @@ class Names:
         return self._words.get(value)
 
     def words(self) -> list[tuple[Any, str]]:
-        """All that has a word, with it; the longest words' names first, so that none is taken for a part of another."""
+        """Return all values with their placeholders, longest value first, so that no value is replaced inside a longer one."""
         return sorted(self._words.items(), key=lambda known: -len(str(known[0])))
 
     def number(self, kind: str, value: object) -> str:
-        """The word of `value`, which is given the next number of its kind if it has none."""
+        """Return the placeholder of `value`; if it has none, assign the next number of its kind."""
         key = (kind, value)
         if key not in self._words:
             self._counts[kind] = self._counts.get(kind, 0) + 1
@@ -104,7 +107,7 @@ class Names:
 
 
 def normalise(message: object, names: Names, *, sort: bool = True) -> Plain:
-    """A decoded response as plain values."""
+    """Return a decoded response as plain values."""
     return _value("", message, names, sort)
 
 
@@ -121,7 +124,7 @@ def _value(field: str, value: object, names: Names, sort: bool) -> Plain:
     if field in TEXTS:
         return "<text>" if value else value
     if field == "records":
-        return _records(bytes(value), names)  # type: ignore[call-overload] # the field is bytes by its schema
+        return _records(bytes(value), names)  # type: ignore[call-overload] # the schema says that the field is bytes
     if isinstance(value, int):
         return _number(field, value, names)
     if isinstance(value, bytes | bytearray | memoryview):
@@ -181,7 +184,7 @@ def _sort_key(item: Mapping[str, Plain]) -> str:
 
 
 def differences(kafka: Plain, ours: Plain, path: str = "") -> list[tuple[str, Plain, Plain]]:
-    """Where two plain values differ: path, Kafka's value, ours."""
+    """Return the differences of two plain values as (path, Kafka's value, Ottla's value)."""
     if isinstance(kafka, dict) and isinstance(ours, dict):
         keys = list(kafka) + [key for key in ours if key not in kafka]
         return [found for key in keys for found in differences(kafka.get(key), ours.get(key), f"{path}.{key}" if path else key)]
@@ -193,7 +196,7 @@ def differences(kafka: Plain, ours: Plain, path: str = "") -> list[tuple[str, Pl
 
 
 def _by_label(items: list[Plain]) -> dict[str, Plain]:
-    """The elements by what they are about, so that one that only one side has does not shift the others; else by place."""
+    """Key the elements by what identifies them, so that an extra element on one side does not shift the others; otherwise by position."""
     labels = [_label(item, index) for index, item in enumerate(items)]
     if len(set(labels)) < len(labels):
         labels = [str(index) for index in range(len(items))]

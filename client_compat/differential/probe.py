@@ -1,4 +1,4 @@
-"""One broker as a scenario sees it: connections, requests, and the list of what came back."""
+"""A scenario's connections to one broker, with the list of recorded responses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Versions = dict[int, tuple[int, int]]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """One answer: what was asked, at which version, and the normalised response."""
+    """One response: the label and version of the request, and the normalised response."""
 
     label: str
     api: str
@@ -30,7 +30,7 @@ class Seen:
 
 @dataclass(slots=True)
 class Probe:
-    """`versions` are those that both brokers and the protocol package know, by API key: what is asked is then the same for both."""
+    """A client of one broker. `versions` holds, by API key, the versions that both brokers and the protocol package support."""
 
     host: str
     port: int
@@ -40,29 +40,32 @@ class Probe:
     _connections: dict[str, Client] = field(default_factory=dict)
 
     def connection(self, name: str = "main") -> Client:
-        """A connection that stays open; made when first asked for."""
+        """Return the open connection of this name; open it on first use."""
         if name not in self._connections:
             self._connections[name] = Client(self.host, self.port, client_id="differential", timeout_s=TIMEOUT_S)
         return self._connections[name]
 
     def ask(self, label: str, request: Message, version: int | None = None, *, on: str = "main", sort: bool = True) -> Any:
-        """Ask, note the answer, and give the decoded response back; None when the connection was closed or nothing sensible came."""
+        """Send a request, record the response and return it decoded.
+
+        Returns None when the connection was closed or the response is undecodable.
+        """
         return self.finish(label, *self.send(request, version, on=on), sort=sort)
 
     def quietly(self, request: Message, version: int) -> Any:
-        """Ask without noting the answer: for waiting. Raises OSError or ProtocolError."""
+        """Send a request without recording the response, for polling. Raises OSError or ProtocolError."""
         client = self.connection()
         client.send(request, version)
         return decode_response(request.API_KEY, version, client.read_frame())[1]
 
     def send(self, request: Message, version: int | None = None, *, on: str = "main") -> tuple[Message, int, str]:
-        """Send without waiting; `finish` takes what this returns."""
+        """Send a request without waiting. Pass the result to `finish`."""
         version = self.versions[request.API_KEY][1] if version is None else version
         self.connection(on).send(request, version)
         return request, version, on
 
     def finish(self, label: str, request: Message, version: int, on: str, *, sort: bool = True) -> Any:
-        """The answer to a request that was sent."""
+        """Read, record and return the response to a request sent with `send`."""
         api = ApiKey(request.API_KEY).name
         try:
             response = decode_response(request.API_KEY, version, self.connection(on).read_frame())[1]
@@ -75,7 +78,7 @@ class Probe:
         return response
 
     def each_version(self, label: str, key: ApiKey, request: Callable[[int], Message]) -> None:
-        """Ask at every version that both brokers know."""
+        """Send the request at every version that both brokers support."""
         for version in self.range(key):
             self.ask(label, request(version), version)
 
@@ -87,12 +90,11 @@ class Probe:
         return key in self.versions
 
     def hang_up(self, name: str = "main") -> None:
-        """Close a connection; the next request on it makes a new one."""
+        """Close a connection; the next request on it opens a new one."""
         if name in self._connections:
             self._connections.pop(name).close()
 
     def close(self) -> None:
-        """Close every connection."""
         for name in list(self._connections):
             self.hang_up(name)
 

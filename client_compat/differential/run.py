@@ -1,7 +1,9 @@
-"""Runs the scenarios against both brokers and lists every difference.
+"""Run the scenarios against both standalone brokers and list every difference.
 
-Rules: each scenario has topics and groups of its own, so that any can be run alone; both brokers start with an empty
-directory; a difference that `known.py` names is counted apart.
+Rules:
+- Each scenario has its own topics and groups, so that it can run alone.
+- Both brokers start with an empty directory.
+- A difference that `known.py` explains is counted separately.
 """
 
 from __future__ import annotations
@@ -32,15 +34,18 @@ SHARED = (
     "num.io.threads",
     "num.network.threads",
 )
-"""Settings of the reference that this broker is given too."""
+"""Settings of the reference broker that Ottla gets, too."""
 
 FORMAT_OPTIONS = ("--feature", "eligible.leader.replicas.version=0")
-"""With that feature every new cluster has `min.insync.replicas` as a dynamic default, which then differs in each answer about a topic."""
+"""Disables ELR (KIP-966).
+
+With it, every new cluster has a dynamic default `min.insync.replicas`, which differs in each topic description.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field of one answer. `known` names the row of docs/deviations.md that explains it, or is empty."""
+    """One differing field of one response. `known` names the row of docs/deviations.md that explains it, or is empty."""
 
     scenario: str
     label: str
@@ -54,12 +59,12 @@ class Difference:
 
 @dataclass(slots=True)
 class Report:
-    """What a run found."""
+    """The result of a run."""
 
     kafka_version: str
     answers: int = 0
     denials: int = 0
-    """How many of them deny something, where that is what is compared."""
+    """Number of responses that deny authorization; counted only when authorization is compared."""
     scenarios: list[str] = field(default_factory=list)
     differences: list[Difference] = field(default_factory=list)
 
@@ -68,7 +73,7 @@ class Report:
         return [found for found in self.differences if not found.known]
 
     def explained_nothing(self, rows: Sequence[KnownDifference]) -> list[KnownDifference]:
-        """Those of `rows` that no difference needs."""
+        """Return the rows that explain no difference of this run."""
 
         def explains(row: KnownDifference, found: Difference) -> bool:
             return row.explains(Seen(found.label, found.api, found.version, None), found.path, found.kafka, found.ours)
@@ -76,7 +81,7 @@ class Report:
         return [row for row in rows if not any(explains(row, found) for found in self.differences)]
 
     def add(self, other: Report) -> None:
-        """What another run found, too."""
+        """Add another run's result."""
         self.answers += other.answers
         self.denials += other.denials
         self.scenarios += other.scenarios
@@ -93,7 +98,7 @@ class Report:
 
 
 def differential(directory: Path, only: Sequence[str] = (), *, on_scenario: Callable[[str, Report], None] | None = None) -> Report:
-    """Start both brokers over fresh directories under `directory` and compare. Raises KafkaMissing or BrokerFailed."""
+    """Start both brokers over fresh directories under `directory` and compare them. Raises KafkaMissing or BrokerFailed."""
     reporters, classes = telemetry()
     reference = ReferenceBroker(directory / "kafka", reporters, classes=classes)
     shared = {name: KAFKA_SETTINGS[name] for name in SHARED} | dict(reporters)
@@ -120,7 +125,7 @@ def differential(directory: Path, only: Sequence[str] = (), *, on_scenario: Call
 
 
 def telemetry() -> tuple[Mapping[str, str], Path | None]:
-    """What switches the telemetry of clients on in Apache Kafka: a setting, and the class that it names. Nothing without a JDK."""
+    """Return the settings and the class path that enable client telemetry (KIP-714) in Apache Kafka. Without a JDK, returns nothing."""
     try:
         return {"metric.reporters": "ottla.compat.TelemetryTaker"}, compiled("TelemetryTaker")
     except KafkaMissing:
@@ -128,7 +133,7 @@ def telemetry() -> tuple[Mapping[str, str], Path | None]:
 
 
 def compare(scenario: str, kafka: Sequence[Seen], ours: Sequence[Seen], known: Sequence[KnownDifference] = KNOWN) -> list[Difference]:
-    """The differences of two runs of one scenario, answer by answer."""
+    """Return the differences between two runs of one scenario, response by response."""
     found = []
     for theirs, mine in zip(kafka, ours, strict=False):
         where = (scenario, theirs.label, theirs.api, theirs.version)
@@ -144,7 +149,7 @@ def compare(scenario: str, kafka: Sequence[Seen], ours: Sequence[Seen], known: S
 
 
 def common_versions(*ports: int) -> Versions:
-    """The versions that every broker and the protocol package know."""
+    """Return the versions that every broker and the protocol package support."""
     known = {int(key): (request_class(key).MIN_VERSION, request_class(key).MAX_VERSION) for key in KEYS}
     for port in ports:
         with Client(HOST, port) as client:

@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER that an issuer signed, and all kinds that it did not, for two brokers that know its keys from one file."""
+"""Signed OAUTHBEARER tokens, valid and invalid in many ways, for two brokers that read the issuer's keys from one JWKS file."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HOUR_S = 3_600
 
 @dataclass(slots=True)
 class Issuer:
-    """Its keys are made once; `file` is its set of them."""
+    """An OAuth issuer with newly generated keys. Its key set (JWKS) is written to `file`."""
 
     file: Path
     key: rsa.RSAPrivateKey = field(default_factory=lambda: rsa.generate_private_key(65537, 2048))
@@ -42,7 +42,7 @@ class Issuer:
         self.file.write_text(json.dumps({"keys": keys}))
 
     def settings(self, prefix: str) -> dict[str, str]:
-        """Of the mechanism of a listener, `listener.name.x.oauthbearer.`."""
+        """Return the OAUTHBEARER settings of a listener; `prefix` is `listener.name.x.oauthbearer.`."""
         return {
             f"{prefix}sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
             f"{prefix}sasl.jaas.config": f"{_OAUTH}.OAuthBearerLoginModule required;",
@@ -52,7 +52,7 @@ class Issuer:
         }
 
     def tokens(self) -> Mapping[str, str]:
-        """By what they are."""
+        """Return one token of each variant, keyed by a description."""
         return {**self._by_header(), **self._by_claims()}
 
     def _by_header(self) -> dict[str, str]:
@@ -118,7 +118,7 @@ class Issuer:
         return {name: self._token(**change) for name, change in changes.items()}
 
     def _token(self, kid: str | None = "r", header: dict[str, Any] | None = None, **changes: Any) -> str:
-        """PyJWT would not write all of them."""
+        """Sign a token by hand, because PyJWT refuses to create some of the invalid ones."""
         claims = {name: value for name, value in {**_claims(), **changes}.items() if value is not None}
         named = {} if kid is None else {"kid": kid}
         head = f"{_part({'alg': 'RS256', **named, **(header or {})})}.{_part(claims)}"

@@ -1,7 +1,8 @@
-"""Tickets of Kerberos, right and wrong, to two brokers with one keytab, and what is said to each.
+"""Compare GSSAPI: valid and invalid Kerberos tickets to two brokers that share one keytab.
 
-Rules: the client is written from RFC 4752 over python-gssapi; what a broker answers is opened by the client, so that what chance made of it
-is left out. Every story ends with a request: who is let in is asked who it is.
+Rules:
+- The client follows RFC 4752 on top of python-gssapi. It unwraps the broker's tokens, so that their random parts are not compared.
+- After each successful log-in, the client sends one request whose response contains its principal.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ _KERBEROS = bytes.fromhex("2a864886f712010202")
 _SPNEGO = gssapi.OID.from_int_seq("1.3.6.1.5.5.2")
 
 Tokens = Generator[tuple[bytes, bool], bytes, None]
-"""Those of one log-in, each with whether it is the last; it is sent the answers."""
+"""The tokens of one log-in, each with a flag for the last one; the broker's answers are sent into the generator."""
 
 
 def settings(realm: Realm, listener: str) -> dict[str, str]:
-    """Of a broker, for a listener of GSSAPI."""
+    """Return the broker settings of a GSSAPI listener."""
     prefix = f"listener.name.{listener.lower()}."
     return {
         f"{prefix}sasl.enabled.mechanisms": "GSSAPI",
@@ -48,7 +49,7 @@ def settings(realm: Realm, listener: str) -> dict[str, str]:
 
 
 class _Game(NamedTuple):
-    """What a client does otherwise than it should; `choice` is in the place of what it says at last, wrapped unless `bare`."""
+    """A client's deviations from the protocol. `choice` replaces the final security layer message, which is wrapped unless `bare`."""
 
     user: str = "ann"
     service: str = SERVICE
@@ -93,21 +94,21 @@ GAMES = {
     "of another mechanism": _Game(first=lambda token: token.replace(_KERBEROS, _KERBEROS[:-1] + b"\x09")),
     "of PLAIN": _Game(first=lambda _: b"\0ann\0ann"),
 }
-"""By what they are. All are played with requests, and some with bare tokens."""
+"""The games by description. All are played with SaslAuthenticate requests, and those in `BARE` also with tokens without a header."""
 BARE = ("right", "without mutual authentication", "that wants integrity", "empty", "that says one byte", "with a non-simple name")
 
 
 @dataclass(slots=True)
 class Tickets:
-    """The clients of a realm. The process has to be in its environment."""
+    """The clients of a realm. The process has to run in the realm's environment."""
 
     realm: Realm
     offers: list[str] = field(default_factory=list)
-    """What brokers let the client choose from."""
+    """The security layers that the brokers offered."""
     _credentials: dict[str, Any] = field(default_factory=dict)
 
     def run(self, port: int) -> list[Seen]:
-        """All stories at one broker."""
+        """Play all stories against one broker."""
         self.offers.clear()
         seen: list[Seen] = []
         for name, game in GAMES.items():
@@ -156,7 +157,7 @@ class Tickets:
 
 
 def _played(client: Client, version: int, log_ins: list[Tokens]) -> Iterator[Plain]:
-    """What is answered, until somebody gives up."""
+    """Yield the responses until the broker or the client gives up."""
     try:
         for tokens in log_ins:
             yield client.call(SaslHandshakeRequest("GSSAPI"), version).error_code
@@ -171,7 +172,7 @@ def _played(client: Client, version: int, log_ins: list[Tokens]) -> Iterator[Pla
 
 
 def _logged_in(client: Client, tokens: Tokens) -> Generator[Plain, None, str | None]:
-    """In requests; why the client gives up, if it does."""
+    """Log in with SaslAuthenticate requests. Returns the reason if the client gives up."""
     sent: bytes | None = None
     while True:
         try:
@@ -193,7 +194,7 @@ def _logged_in(client: Client, tokens: Tokens) -> Generator[Plain, None, str | N
 
 
 def _logged_in_bare(client: Client, tokens: Tokens) -> Generator[Plain, None, str | None]:
-    """Without requests, of which the last is not answered."""
+    """Log in with tokens that have no request header (SaslHandshake v0). The broker does not answer the last one."""
     sent: bytes | None = None
     while True:
         try:

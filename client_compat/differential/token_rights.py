@@ -1,7 +1,10 @@
-"""Who may do what with delegation tokens: random ACLs on users and on tokens, the same to both brokers, and what each user is answered.
+"""Compare authorization of delegation tokens: both brokers get the same random ACLs on users and on tokens (KIP-48, KIP-373).
 
-Rules: four tokens are there all the time, of which each broker has ids of its own; they are told by their numbers, and an ACL about one
-names that broker's. What a request made is gone before the next one. Everything follows from a seed (KIP-48, KIP-373).
+Rules:
+- Four tokens exist all the time. Each broker has its own token ids, so tokens are identified by their numbers, and an ACL on a token names
+  that broker's id.
+- A token that a request created is expired before the next request.
+- Everything follows from a seed.
 """
 
 from __future__ import annotations
@@ -32,9 +35,9 @@ from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegation
 from ottla.protocol.messages.k41_describe_delegation_token import DescribeDelegationTokenOwner, DescribeDelegationTokenRequest
 
 ROOT: Final = "root"
-"""Who may do everything, by `super.users`."""
+"""The super user (`super.users`)."""
 USERS: Final = ("ann", "bob", "eve")
-"""The others."""
+"""The ordinary users."""
 CASES: Final = 30
 MINUTE_MS: Final = 60_000
 TOPIC, DELEGATION_TOKEN, USER = 2, 6, 7
@@ -42,7 +45,7 @@ ALL, READ, WRITE, ALTER, DESCRIBE, CREATE_TOKENS, DESCRIBE_TOKENS = 2, 3, 4, 7, 
 DENY, ALLOW = 2, 3
 LITERAL, PREFIXED = 3, 4
 TOKENS: Final = (("ann", "ann", ("bob",)), ("bob", "bob", ()), (ROOT, "eve", ("ann",)), (ROOT, ROOT, ()))
-"""Who asks for each, for whom, and who may renew it."""
+"""Requester, owner and renewers of each token."""
 OWNERS: Final[Sequence[Sequence[tuple[str, str]] | None]] = (
     None,
     [("User", "ann")],
@@ -64,12 +67,12 @@ _NAMED: Final = (
 _OF_USERS: Final = (CREATE_TOKENS, CREATE_TOKENS, DESCRIBE_TOKENS, DESCRIBE_TOKENS, ALL, DESCRIBE, READ)
 _OF_TOKENS: Final = (DESCRIBE, DESCRIBE, ALL, READ, WRITE, ALTER, DESCRIBE_TOKENS, CREATE_TOKENS)
 PREFIX_CHARS: Final = 6
-"""Of an id, which has 22: no other has the same."""
+"""Length of the prefix of a 22-character token id in prefixed ACLs; long enough to be unique."""
 
 
 @dataclass(slots=True)
 class TokenRights:
-    """One broker. `rule_by` puts these ACLs, and no others, in force; `passwords` are by user, for PLAIN at `port`."""
+    """One broker. `rule_by` replaces all ACLs; `passwords` are by user, for SASL/PLAIN at `port`."""
 
     port: int
     passwords: dict[str, str]
@@ -80,7 +83,7 @@ class TokenRights:
     _proofs: list[bytes] = field(default_factory=list)
 
     def run(self, seed: int, cases: int = CASES) -> list[Seen]:
-        """Everything that was answered."""
+        """Run all cases and return the responses."""
         self.rule_by([])
         with self._users():
             for requester, owner, renewers in TOKENS:
@@ -109,7 +112,7 @@ class TokenRights:
             for client in self._clients.values():
                 client.close()
 
-    # --- what is asked -----------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------------------
 
     def _case(self, random: Random, label: str) -> None:
         self.rule_by([self._drawn(random) for _ in range(random.randint(0, 9))])
@@ -120,7 +123,10 @@ class TokenRights:
                 self._create(f"{label}, for {owner}, by {user}", user, owner)
 
     def _ends(self, label: str) -> None:
-        """No ACL lets anybody renew or end what is neither theirs nor for them to renew, nor does being a super user."""
+        """Try to renew and expire each token as each user.
+
+        Only its owner and its renewers may: neither an ACL nor `super.users` allows it.
+        """
         for number, proof in enumerate(self._proofs):
             for user in self.passwords:
                 for request in (RenewDelegationTokenRequest(proof, MINUTE_MS), ExpireDelegationTokenRequest(proof, 60 * MINUTE_MS)):
@@ -128,7 +134,7 @@ class TokenRights:
                     self._note(f"{label}, token {number}, by {user}", answer, 2, answer.expiry_timestamp_ms > 0)
 
     def _by_token(self) -> None:
-        """Who came in by a token may do what its owner may, but for tokens."""
+        """Authenticate with a token. The session has its owner's permissions, except that it may not request delegation tokens."""
         client = self._clients["by token"] = Client(HOST, self.port)
         client.call(SaslHandshakeRequest("SCRAM-SHA-256"), 1)
         proof = base64.b64encode(self._proofs[0]).decode()

@@ -1,7 +1,9 @@
-"""Delegation tokens: the same users ask both brokers for the same, by hand and with Kafka's own tool, and log in with what they get.
+"""Compare delegation tokens: the same users send both brokers the same requests, directly and with Kafka's tool, and log in with tokens.
 
-Rules: a token's id and its proof are each broker's own, and are told as whether they are what they have to be; times are told from the
-token's beginning, or from now to the minute. What was changed is waited for, for a node of Apache Kafka answers before it obeys.
+Rules:
+- Token ids and HMACs differ between the brokers; the comparison records whether they are valid. Times are relative to the token's issue
+  time, or to now, in minutes.
+- After a change the client polls until it is visible, because an Apache Kafka node responds before it applies the change.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ _MODULES = "org.apache.kafka.common.security"
 
 @dataclass(slots=True)
 class TokenStory:
-    """One broker: `port` asks users who they are, by PLAIN and by SCRAM; at `open_port` nobody is asked."""
+    """One broker. `port` requires SASL (PLAIN or SCRAM); `open_port` is plaintext, without authentication."""
 
     port: int
     open_port: int
@@ -54,7 +56,7 @@ class TokenStory:
     _clients: dict[str, Client] = field(default_factory=dict)
 
     def run(self) -> list[Seen]:
-        """Everything that was answered."""
+        """Run all steps and return the responses."""
         with self._users():
             self._created()
             self._renewed_and_ended()
@@ -76,7 +78,7 @@ class TokenStory:
             for client in self._clients.values():
                 client.close()
 
-    # --- what is asked -----------------------------------------------------------------------------------------------------------
+    # --- requests ----------------------------------------------------------------------------------------------------------------
 
     def _created(self) -> None:
         for version in (1, 2, 3):
@@ -149,7 +151,7 @@ class TokenStory:
         answer = self._clients[user].call(k41.DescribeDelegationTokenRequest(None), 3)
         self._note(f"refused to {user}", answer, 3, len(answer.tokens))
 
-    # --- how it is told ----------------------------------------------------------------------------------------------------------
+    # --- what is recorded ---------------------------------------------------------------------------------------------------------
 
     def _create(self, label: str, user: str, request: Message, version: int = 3) -> k38.CreateDelegationTokenResponse:
         answer: k38.CreateDelegationTokenResponse = self._clients[user].call(request, version)
@@ -197,7 +199,7 @@ class TokenStory:
 
 
 def _from_now(timestamp_ms: int) -> Plain:
-    """In minutes; what is no time is told as it is."""
+    """Return a timestamp relative to now, in minutes; values that are not times (0, -1) stay as they are."""
     return timestamp_ms if timestamp_ms <= 0 else f"in {round((timestamp_ms - time() * 1000) / MINUTE_MS)} minutes"
 
 
@@ -230,7 +232,7 @@ def _final(name: str, password: str, bare: str, first: str) -> bytes:
 
 
 def by_kafkas_tool(directory: Path, *ports: int) -> list[list[Seen]]:
-    """What `kafka-delegation-tokens` says of the broker at each of the ports, while a user comes in there by PLAIN, and by a token."""
+    """Run `kafka-delegation-tokens` against the broker at each port, as a user with PLAIN and with a token, and return its output."""
     with ThreadPoolExecutor(len(ports)) as pool:
         return list(pool.map(partial(_tool_story, directory), ports))
 
@@ -249,7 +251,7 @@ def _tool_story(directory: Path, port: int) -> list[Seen]:
         for word, stands_for in words.items():
             told = told.replace(word, stands_for)
         told = re.sub(r"\d{4}-\d\d-\d\dT\d\d:\d\d", "<time>", told)
-        told = "\n".join(line for line in told.splitlines() if "<id>" in line or "<time> " not in line)  # of other tokens nothing
+        told = "\n".join(line for line in told.splitlines() if "<id>" in line or "<time> " not in line)  # drop the lines of other tokens
         seen.append(Seen(f"{arguments[0]}, as {who}", "kafka-delegation-tokens", 0, {"code": done.code, "told": re.sub(" +", " ", told)}))
         return done.out
 

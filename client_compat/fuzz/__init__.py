@@ -1,1 +1,1 @@
-"""Hostile frames and batches against a live broker, while well-behaved clients beside them must notice nothing."""
+"""Hostile frames and batches against a running broker, while normal clients of the same broker must not be affected."""

@@ -1,4 +1,4 @@
-"""`make fuzz`: the fuzzer as a command."""
+"""Command line of `make fuzz`."""
 
 from __future__ import annotations
 

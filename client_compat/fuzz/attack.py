@@ -1,7 +1,7 @@
-"""Attackers: connections that send spoiled requests, half frames, floods and nothing.
+"""Attackers: connections with malformed requests, partial frames, floods and silence.
 
-Each attack opens its own connections and bounds its own wait, so a broker that stops answering slows an attack down but never stops it.
-What an attacked broker may do: answer, refuse, or close. What it may not do is checked elsewhere, on the process and its good clients.
+Each attack opens its own connections and limits its own waiting, so a broker that stops responding slows an attack down but does not stop
+it. An attacked broker may respond, reject or close. Other modules check the effects on its process and its normal clients.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ LORIS_OPEN_MAX = 60
 FLOOD_CONNECTIONS = 50
 ANSWER_BYTES = 65_536
 PRODUCE_VERSION = 9
-# Not among the names that valid requests use, so that it is not deleted under the batches.
+# Not a name that valid requests use, because these would delete the topic during the attack.
 TOPIC = "batches"
 
 
 @dataclass(slots=True)
 class Target:
-    """The broker under attack, as one attacker sees it, and what its ApiVersions advertises: (API key, lowest, highest version)."""
+    """One attacker's view of the broker, with its ApiVersions: (API key, lowest, highest version)."""
 
     address: tuple[str, int]
     apis: list[tuple[int, int, int]]
@@ -51,7 +51,7 @@ class Target:
 
 
 def a_body(target: Target) -> bytes:
-    """A valid request of a random API and version, header included, size not."""
+    """Return a valid request of a random API and version, with its header but without its size."""
     key, low, high = target.rng.choice(target.apis)
     message = request_class(key)
     version = target.rng.randint(max(low, message.MIN_VERSION), min(high, message.MAX_VERSION))
@@ -62,7 +62,7 @@ def a_body(target: Target) -> bytes:
 
 
 def _talk(target: Target, make: Callable[[], bytes]) -> None:
-    """Send frames on one connection until the broker closes it or falls silent: a silent one may be waiting for the rest of a frame."""
+    """Send frames on one connection until the broker closes it or stops responding; it may be waiting for the rest of a frame."""
     with target.connect() as peer:
         peer.settimeout(ANSWER_WAIT_S)
         for _ in range(FRAMES_PER_CONNECTION):
@@ -103,7 +103,7 @@ def hostile_batches(target: Target) -> None:
 
 
 def bombs(target: Target) -> None:
-    """A decompression bomb of each codec, one after the other on one connection."""
+    """Send a decompression bomb for each codec, one after the other on one connection."""
     waiting = iter(batches.CODECS[1:])
     with target.connect() as peer:
         peer.settimeout(CONNECT_WAIT_S)
@@ -118,7 +118,7 @@ def bombs(target: Target) -> None:
 
 
 def half_frames(target: Target) -> None:
-    """The beginning of a frame, and then the connection is gone: closed, or reset."""
+    """Send the beginning of a frame, then close or reset the connection."""
     with target.connect() as peer:
         body = frames.framed(a_body(target))
         peer.sendall(body[: target.rng.randrange(len(body))])
@@ -128,7 +128,7 @@ def half_frames(target: Target) -> None:
 
 
 def slow_loris(target: Target) -> None:
-    """Many connections that promise a large frame and send a byte now and then."""
+    """Open many connections that announce a large frame, and send a byte now and then."""
     for peer in target.loris:
         try:
             peer.send(b"\x00")
@@ -147,14 +147,14 @@ def slow_loris(target: Target) -> None:
 
 
 def connection_flood(target: Target) -> None:
-    """Connections that say nothing and leave."""
+    """Open connections and close them without a request."""
     peers = [target.connect() for _ in range(FLOOD_CONNECTIONS)]
     for peer in peers:
         peer.close()
 
 
 def never_reads(target: Target) -> None:
-    """Ask a lot and take no answer, until the broker's side of the connection is full."""
+    """Send many requests and read no response, until the connection's buffers are full."""
     with target.connect() as peer:
         peer.setblocking(False)
         frame = b"".join(encode_request(ApiKey.API_VERSIONS, 0, 1, None, request_class(ApiKey.API_VERSIONS)()))
@@ -165,7 +165,7 @@ def never_reads(target: Target) -> None:
             target.counts["unread answers"] += 1
 
 
-# (attack, how often in proportion)
+# (attack, weight)
 ATTACKS: tuple[tuple[Callable[[Target], None], int], ...] = (
     (valid_requests, 20),
     (spoiled_requests, 50),
@@ -179,7 +179,7 @@ ATTACKS: tuple[tuple[Callable[[Target], None], int], ...] = (
 
 
 def attack_once(target: Target) -> None:
-    """One attack, chosen by weight. Raises OSError only when the broker does not accept connections any more."""
+    """Run one attack, chosen by weight. Raises OSError only when the broker no longer accepts connections."""
     (attack,) = target.rng.choices([attack for attack, _ in ATTACKS], [weight for _, weight in ATTACKS])
     target.counts["attacks"] += 1
     try:

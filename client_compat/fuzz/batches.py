@@ -1,7 +1,7 @@
-"""Record batches as an attacker, a broken client or a bad disk would send them.
+"""Record batches as an attacker, a broken client or a failing disk could send them.
 
-A well-formed batch is built first, then damaged in one way. Damage behind the CRC is mostly followed by a new, matching CRC: a check
-that only the CRC makes protects nobody.
+A valid batch is damaged in one way. After damage behind the CRC field, the CRC is mostly computed anew, because otherwise the broker's CRC
+check would hide its other checks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ATTRIBUTES_AT, COUNT_AT, LAST_DELTA_AT, LENGTH_AT, MAGIC_AT = 21, 57, 23, 8, 16
 PRODUCER_AT = 43
 HOSTILE_COUNTS = (-1, 0, 2, 1_000, 2**31 - 1, -(2**31))
 CODECS = (Codec.NONE, Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD)
-# What unpacks from just under the default message.max.bytes (snappy, lz4), or from far less.
+# Unpacked sizes. The packed size is just below the default message.max.bytes (snappy, lz4) or far below (gzip, zstd).
 BOMB_MIB = {Codec.GZIP: 512, Codec.SNAPPY: 16, Codec.LZ4: 200, Codec.ZSTD: 512}
 MEBIBYTE = 1024 * 1024
 KEEP_OLD_CRC_SHARE = 0.1
@@ -29,7 +29,7 @@ PLAIN_SHARE = 0.7
 
 
 def any_records(rng: random.Random) -> bytes:
-    """A `records` field: a good batch, a damaged one, several, or noise."""
+    """Return the content of a `records` field: a valid batch, a damaged one, several batches, or random bytes."""
     roll = rng.random()
     if roll < 0.2:
         return good_batch(rng)
@@ -51,7 +51,7 @@ def good_batch(rng: random.Random) -> bytes:
 
 
 def damaged_batch(rng: random.Random) -> bytes:
-    """One damage of `DAMAGES`, with a CRC that matches it (most of the time)."""
+    """Return a batch with one damage of `DAMAGES`, mostly with a matching CRC."""
     batch = bytearray(good_batch(rng))
     rng.choice(DAMAGES)(batch, rng)
     if len(batch) >= HEADER_BYTES and rng.random() > KEEP_OLD_CRC_SHARE:
@@ -65,7 +65,7 @@ def with_crc(batch: bytearray) -> None:
 
 @cache
 def bomb(codec: Codec) -> bytes:
-    """A batch that the size limit lets through and that unpacks to `BOMB_MIB` of zeros."""
+    """Return a batch within the size limit that unpacks to `BOMB_MIB` of zeros."""
     batch = bytearray(build_batch([SimpleRecord(None, b"")])[:HEADER_BYTES])
     batch += compress(codec, bytes(BOMB_MIB[codec] * MEBIBYTE))
     struct.pack_into(">i", batch, LENGTH_AT, len(batch) - 12)
@@ -76,7 +76,7 @@ def bomb(codec: Codec) -> bytes:
 
 @cache
 def renumbered(records: int) -> bytes:
-    """A batch of so many of the smallest records, all with the offset delta 0: a broker has to write their offsets anew."""
+    """Return a batch of minimal records that all have the offset delta 0, so that a broker has to rewrite their offsets."""
     smallest = b"\x0c\x00\x00\x00\x01\x01\x00"
     batch = bytearray(build_batch([SimpleRecord(None, b"")])[:HEADER_BYTES])
     batch += compress(Codec.ZSTD, smallest * records)
@@ -118,7 +118,7 @@ def _bad_producer(batch: bytearray, rng: random.Random) -> None:
 
 
 def _bad_varint(batch: bytearray, rng: random.Random) -> None:
-    """A length inside a record that no record can have, or one that never ends."""
+    """Write an invalid record length, or a varint without an end."""
     at = rng.randrange(HEADER_BYTES, len(batch))
     batch[at : at + 5] = rng.choice((b"\xff\xff\xff\xff\x0f", b"\xfe\xff\xff\xff\x0f", b"\xff" * 10, b"\x80" * 5, b"\x01"))
 

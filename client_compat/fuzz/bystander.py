@@ -1,5 +1,7 @@
-"""A small client beside an attack: it produces, fetches and asks for metadata in turn, one request every few milliseconds, and notes how
-long each response took. A request without a response counts with the time that it waited."""
+"""A normal client during an attack: it sends Produce, Fetch and Metadata in turn, every few milliseconds, and measures the responses.
+
+A request without a response counts with the time that the client waited.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,13 @@ TOPIC: Final = "bystander"
 WAIT_MAX_S: Final = 20.0
 BETWEEN_S: Final = 0.003
 CALM_S: Final = 0.05
-"""A response within this time comes from a broker that has nothing left to do of the last attack, ..."""
+"""Response time of a broker that has finished the work of the last attack, ..."""
 CALM_IN_A_ROW: Final = 5
-"""... if so many in a row do."""
+"""... if this many consecutive responses take no longer."""
 
 
 def requests() -> list[tuple[Message, int]]:
-    """The requests that a bystander sends in turn, in versions that name the topic."""
+    """Return the requests that a bystander sends in turn, in versions with topic names."""
     batch = build_batch([SimpleRecord(b"key", b"value" * 20)])
     return [
         (
@@ -46,7 +48,7 @@ def p99_ms(waits_s: list[float]) -> float:
 
 
 class Bystander:
-    """A client of the broker at `port`, where the topic `TOPIC` exists."""
+    """A client of the broker at `port`, which has the topic `TOPIC`."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -54,7 +56,7 @@ class Bystander:
         self._next = cycle(requests())
 
     def ask(self) -> float:
-        """Send the next request, and return how long its response took, in seconds."""
+        """Send the next request and return its response time in seconds."""
         began = time.monotonic()
         try:
             self._client = self._client or Client(HOST, self._port, client_id=TOPIC, timeout_s=WAIT_MAX_S)
@@ -64,7 +66,7 @@ class Bystander:
         return time.monotonic() - began
 
     def waits_until(self, ended: Callable[[], bool]) -> list[float]:
-        """Ask at least once, and until `ended`."""
+        """Send requests until `ended`, at least one; return their response times."""
         found: list[float] = []
         while not found or not ended():
             time.sleep(BETWEEN_S)
@@ -72,7 +74,7 @@ class Bystander:
         return found
 
     def wait_until_calm(self, timeout_s: float = WAIT_MAX_S) -> None:
-        """Wait until the broker responds as soon as it does without an attack, or for `timeout_s`."""
+        """Wait until the broker responds as fast as without an attack, or for `timeout_s`."""
         end, calm = time.monotonic() + timeout_s, 0
         while calm < CALM_IN_A_ROW and time.monotonic() < end:
             time.sleep(BETWEEN_S)
@@ -85,7 +87,7 @@ class Bystander:
 
 
 def _check(response: Any) -> None:
-    """Raise BrokerFailed for an error code: an error response takes less time than the response that is measured."""
+    """Raise BrokerFailed for an error code, because an error response is faster than the response to be measured."""
     match response:
         case ProduceResponse():
             codes = [each.error_code for topic in response.responses for each in topic.partition_responses]

@@ -1,7 +1,9 @@
-"""Attackers of a locked broker: at TLS, at the log-in, and as a user who may do next to nothing.
+"""Attackers of a secured broker: during the TLS handshake, during authentication, and as a user with almost no permissions.
 
-Rules: no attacker knows a password but the guest's own, and the guest may write to one topic of its own; whatever comes back is looked
-through for what only those who were let in may see. Half of what is sent is what a client would send, so that every state is reached.
+Rules:
+- Attackers know only the guest's password, and the guest may only write to one topic.
+- Every response is searched for data that only authorized users may read.
+- Half of the requests are valid, so that attackers reach every state.
 """
 
 from __future__ import annotations
@@ -33,18 +35,18 @@ SECRET_TOPIC, SECRET = "behind-the-lock", b"nobody outside may read this"
 GUEST, GUEST_PASSWORD = "guest", "let me in"
 GUESTS_TOPIC = "guests"
 OVERSIZED = (524_287, 524_288, 524_289, 600_000)
-"""Around sasl.server.max.receive.size."""
+"""Sizes around sasl.server.max.receive.size."""
 STEPS_MAX = 8
 FETCH_VERSION, METADATA_VERSION = 11, 8
 
 
 class SomebodyIsIn(RuntimeError):
-    """An attacker was told what nobody outside may know."""
+    """An attacker received data without authorization."""
 
 
 @dataclass(slots=True)
 class Door:
-    """A locked broker's listeners as attackers see them."""
+    """The listeners of a secured broker from an attacker's point of view."""
 
     lock: Lock
     target: Target
@@ -54,13 +56,13 @@ class Door:
         return self.target.rng
 
     def plain(self, listener: str) -> socket.socket:
-        """A connection without TLS, to whatever listener."""
+        """Open a connection without TLS to any listener."""
         self.target.counts["connections"] += 1
         return socket.create_connection((HOST, self.lock.ports[listener]), CONNECT_WAIT_S)
 
     @contextmanager
     def through(self, listener: str) -> Iterator[socket.socket]:
-        """A connection behind TLS, where the listener speaks it."""
+        """Open a connection, with TLS if the listener requires it."""
         with self.plain(listener) as connected:
             if listener == "BARE":
                 yield connected
@@ -81,7 +83,7 @@ def _client_hello(lock: Lock) -> bytes:
 
 
 def _spoiled(door: Door, hello: bytes) -> bytes:
-    """Sometimes as it is, sometimes with a few bytes that are others."""
+    """Return the bytes, unchanged or with a few bytes replaced."""
     if door.rng.random() < 0.4:
         return hello
     changed = bytearray(hello)
@@ -91,7 +93,7 @@ def _spoiled(door: Door, hello: bytes) -> bytes:
 
 
 def half_handshakes(door: Door) -> None:
-    """The beginning of a handshake, or a whole first flight that is not gone on with; then the connection is gone."""
+    """Send a part of a handshake, or a whole first flight, and then close the connection."""
     hello = _spoiled(door, _client_hello(door.lock))
     with door.plain(door.rng.choice(("TLS", "CERTIFIED", "LOGIN"))) as peer:
         peer.sendall(hello[: door.rng.randrange(len(hello) + 1)])
@@ -104,7 +106,7 @@ def half_handshakes(door: Door) -> None:
 
 
 def slow_handshakes(door: Door) -> None:
-    """Handshakes that go on by a byte now and then, with the other slow connections."""
+    """Open connections that send a handshake byte by byte; they join the other slow connections."""
     hello = _client_hello(door.lock)
     while len(door.target.loris) < LORIS_OPEN_MAX:
         peer = door.plain(door.rng.choice(("TLS", "LOGIN")))
@@ -130,8 +132,10 @@ def tls_at_plain_listeners(door: Door) -> None:
 
 
 def log_ins(door: Door) -> None:
-    """A story of log-ins that must not succeed: in and out of turn, in both forms of tokens, spoiled, oversized, and in between what wants
-    to be served all the same."""
+    """Try to log in with invalid credentials: in and out of order, in both token formats, malformed and oversized.
+
+    Other requests are sent in between.
+    """
     with door.through(door.rng.choice(("BARE", "BARE", "BARE", "LOGIN", "AGAIN"))) as peer:
         story = _Story(door)
         for step in range(door.rng.randint(1, STEPS_MAX)):
@@ -152,7 +156,7 @@ KINDS = ("token", "token", "token", "request", "any", "handshake")
 
 @dataclass(slots=True)
 class _Story:
-    """Where a log-in stands: which mechanism was asked for, in which form tokens are sent, and what the server's first message was."""
+    """The state of a log-in: chosen mechanism, token format, and the server's first message."""
 
     door: Door
     framed: bool = True
@@ -160,7 +164,7 @@ class _Story:
     told: bytes = b""
 
     def made(self, kind: str) -> bytes:
-        """The bytes of the next step."""
+        """Return the bytes of the next step."""
         door = self.door
         match kind:
             case "handshake":
@@ -177,7 +181,7 @@ class _Story:
 
 
 def failed_log_ins(door: Door, count: int = 20) -> None:
-    """Wrong passwords, one connection after the other."""
+    """Try wrong passwords, one connection after the other."""
     for _ in range(count):
         with door.plain("BARE") as peer:
             user = door.rng.choice((GUEST, "admin", "nobody", "u" * 1_000))
@@ -189,7 +193,7 @@ def failed_log_ins(door: Door, count: int = 20) -> None:
 
 
 def as_a_guest(door: Door) -> None:
-    """Let in, with next to no rights: every API, valid and spoiled, and log-ins in between."""
+    """Authenticate as the guest and send valid and malformed requests of every API, with log-ins between."""
     with door.through(door.rng.choice(("BARE", "LOGIN", "AGAIN"))) as peer:
         if not _logged_in(peer):
             raise SomebodyIsIn("the guest, whose password is right, was not let in")
@@ -210,7 +214,7 @@ def as_a_guest(door: Door) -> None:
 
 
 def _logged_in(peer: socket.socket) -> bool:
-    """As the guest, by SCRAM-SHA-256."""
+    """Authenticate as the guest with SCRAM-SHA-256; return whether that succeeded."""
     peer.settimeout(CONNECT_WAIT_S)
     peer.sendall(_request(SaslHandshakeRequest("SCRAM-SHA-256"), 1))
     _answer(peer)
@@ -228,12 +232,12 @@ def _logged_in(peer: socket.socket) -> bool:
 
 
 def _between(data: bytes, begin: bytes) -> bytes:
-    """The token of an answer: up to its end, which in version 0 is the frame's."""
+    """Return the response's token, which ends with the frame in version 0."""
     return data[data.index(begin) :]
 
 
 def _token(door: Door, mechanism: str, told: bytes) -> bytes:
-    """Of a user whose password nobody here knows; of SCRAM games with the nonce, the iterations and the proof."""
+    """Return a token for a user whose password the attacker does not know, or one with a wrong SCRAM nonce, iteration count or proof."""
     rng = door.rng
     if rng.random() < 0.1:
         return rng.randbytes(rng.randrange(200)) if rng.random() < 0.7 else bytes(rng.choice(OVERSIZED))
@@ -264,13 +268,13 @@ def _request(request: Message, version: int) -> bytes:
 
 
 def _answer(peer: socket.socket) -> bytes:
-    """What comes next, or nothing where the broker hung up."""
+    """Return the next bytes; empty if the broker closed the connection."""
     peer.settimeout(CONNECT_WAIT_S)
     return peer.recv(ANSWER_BYTES)
 
 
 def _look(door: Door, peer: socket.socket) -> bytes | None:
-    """What comes within a moment; None where the broker hung up."""
+    """Return what arrives within a short time; None if the broker closed the connection."""
     peer.settimeout(ANSWER_WAIT_S)
     try:
         data = peer.recv(ANSWER_BYTES)
@@ -297,7 +301,7 @@ ATTACKS: tuple[tuple[Callable[[Door], None], int], ...] = (
 
 
 def attack_door_once(door: Door) -> None:
-    """One attack, chosen by weight. Raises OSError only when the broker does not accept connections any more, and SomebodyIsIn."""
+    """Run one attack, chosen by weight. Raises OSError if the broker no longer accepts connections, and SomebodyIsIn."""
     (attack,) = door.rng.choices([attack for attack, _ in ATTACKS], [weight for _, weight in ATTACKS])
     door.target.counts["attacks"] += 1
     try:

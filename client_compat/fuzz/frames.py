@@ -1,4 +1,4 @@
-"""Ways to spoil a frame: bits, lengths, sizes, order."""
+"""Ways to corrupt a frame: bits, lengths, sizes, order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def framed(body: bytes) -> bytes:
 
 
 def spoil(rng: random.Random, body: bytes) -> bytes:
-    """Bytes to put on a connection: `body` (header and message, without its size) damaged in one or two ways, and framed."""
+    """Damage `body` (header and message, without size) in one or two ways, and return it as a frame."""
     for _ in range(rng.randint(1, 2)):
         body = rng.choice(DAMAGES)(rng, body)
     if rng.random() < 0.1:
@@ -33,7 +33,7 @@ def _flip_bits(rng: random.Random, body: bytes) -> bytes:
 
 
 def _hostile_word(rng: random.Random, body: bytes) -> bytes:
-    """What was there read as a count or a length: most places are one, or the beginning of a string."""
+    """Overwrite bytes with an extreme count or length; most positions hold one, or the start of a string."""
     at, word = rng.randrange(len(body) + 1), rng.choice(HOSTILE_WORDS)
     return body[:at] + word + body[at + len(word) :]
 

@@ -1,12 +1,12 @@
-"""`python -m client_compat.fuzz.large_requests`: what the largest legal request of each API costs everybody else, on Ottla and on Apache
-Kafka: the longest turn of Ottla's event loop, and how long a bystander waits at either broker.
+"""`python -m client_compat.fuzz.large_requests`: measure the effect of the largest legal request of each API on other clients.
+
+Measures the longest turn of Ottla's event loop, and a bystander's response times with Ottla and with Apache Kafka.
 
 Rules:
-
-* Each request is sent alone and twelve times in one piece, before a log-in (nobody), by a user without rights (guest) and by a super user
-  (admin), again and again for a while, over one connection.
-* A request that Ottla refuses for its size is made half as large until it is answered; Apache Kafka gets the same bytes.
-* Requests that change metadata come last, because what they leave behind would be measured with every later request.
+- Each request is sent alone and twelve times in one piece: unauthenticated (nobody), by a user without permissions (guest) and by a super
+  user (admin). It is repeated for a while on one connection.
+- If Ottla rejects a request because of its size, its size is halved until Ottla responds; Apache Kafka gets the same bytes.
+- Requests that change metadata come last, because their changes would affect all later measurements.
 """
 
 from __future__ import annotations
@@ -57,20 +57,22 @@ EVERYBODY = (NOBODY, GUEST, ADMIN)
 PASSWORD = "secret"
 PIPELINED: Final = 12
 SMALLEST: Final = 50
-"""A request that is refused with so few elements is not refused for its size."""
+"""A request with so few elements is not rejected because of its size."""
 GOAL_MS: Final = 20.0
 TURN_MAX_MS: Final = 50.0
 P99_MAX_MS: Final = 100.0
 ANSWER_MAX_S: Final = 30.0
 PIPELINED_MAX_S: Final = 10.0
-"""How long the answers to one piece may take. After that the broker is killed and started again, because it would go on beside the next
-attack. Twelve requests in one piece may take long: a bystander is what counts."""
+"""Maximum time for the responses to pipelined requests, which may take long without harm to a bystander.
+
+Later, the broker is killed and restarted, because it would continue during the next attack.
+"""
 RECONNECTIONS_PER_S: Final = 50
-"""More would measure how many connections a broker accepts."""
+"""Limits reconnections, which would otherwise measure how fast a broker accepts connections."""
 THREADS: Final = {"num.network.threads": "3", "num.io.threads": "8"}
-"""Kafka's own defaults: with fewer, bystanders wait for it much longer."""
+"""Kafka's defaults; with fewer threads, its bystanders would wait much longer."""
 WARM_UP_S: Final = 3.0
-"""After its start Ottla collects garbage once, in one turn; that is no request's."""
+"""Ottla collects garbage once after its start, in one turn, which must not be attributed to a request."""
 RECORDS: Final = 2_000_000
 PRODUCE_VERSION: Final = 9
 LAST: Final = (
@@ -86,7 +88,7 @@ LAST: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """A request: `array` is the path of its long array, of `elements` elements; `frame` its bytes with their size."""
+    """A request. `array` is the path of its long array with `elements` elements; `frame` contains its bytes, with the size."""
 
     api: str
     array: str
@@ -96,8 +98,10 @@ class Attack:
 
 @dataclass(slots=True)
 class Found:
-    """The measurements of one broker and its bystander. `answers` counts the responses to the attacker; `end` is why the broker was
-    restarted."""
+    """The measurements of one broker and its bystander.
+
+    `answers` counts the responses to the attacker; `end` is the reason for a restart of the broker.
+    """
 
     waits_s: list[float]
     turn_ms: float | None = None
@@ -115,7 +119,7 @@ class Found:
 
 @dataclass(slots=True)
 class Row:
-    """One attack by one user, `times` in one piece, and what was found by the broker's name."""
+    """One attack by one user, sent `times` in one piece, with its measurements by broker name."""
 
     attack: Attack
     who: str
@@ -133,7 +137,7 @@ class Row:
 
 @dataclass(slots=True)
 class Target:
-    """A broker that runs, and its bystander. Only Ottla's turns can be measured."""
+    """A running broker and its bystander. Turns are measured only with Ottla."""
 
     name: str
     process: BrokerProcess
@@ -147,7 +151,7 @@ class Target:
         self.bystander = Bystander(self.process.port)
 
     def suffer(self, row: Row, seconds: float) -> None:
-        """Attack, and write what was found to `row`; a broker that dies of it is started again."""
+        """Attack the broker and store the measurements in `row`; restart the broker if it died."""
         self.bystander.wait_until_calm()
         if self.turns is not None:
             self.turns.reset()
@@ -167,7 +171,7 @@ class Target:
 
 
 def attack_for(seconds: float, row: Row, port: int) -> tuple[int, bool]:
-    """Send the requests again and again for so long, at least once; returns how many were answered, and whether in time."""
+    """Repeat the requests for `seconds`, at least once; return the number of responses, and whether they arrived in time."""
     end, answers = time.monotonic() + seconds, 0
     while True:
         try:
@@ -184,7 +188,7 @@ def attack_for(seconds: float, row: Row, port: int) -> tuple[int, bool]:
 
 
 class _Attacker:
-    """A connection that sends and reads at the same time, because a broker stops reading while its responses are not read."""
+    """A connection that sends and reads concurrently, because a broker stops reading while its responses are not read."""
 
     def __init__(self, port: int, who: str) -> None:
         self._into = bytearray(1024 * 1024)
@@ -208,7 +212,10 @@ class _Attacker:
         self._socket.close()
 
     def exchange(self, frame: bytes, times: int = 1) -> Iterator[int]:
-        """Send the frame so many times; gives the size of each answer. Raises OSError where the broker closes, or takes too long."""
+        """Send the frame `times` times and yield the size of each response.
+
+        Raises OSError if the broker closes the connection or is too slow.
+        """
         end = time.monotonic() + (ANSWER_MAX_S if times == 1 else PIPELINED_MAX_S)
         with ThreadPoolExecutor(1) as pool:
             sent = pool.submit(self._send, frame, times)
@@ -228,7 +235,7 @@ class _Attacker:
             self._socket.sendall(frame)
 
     def _read(self, count: int, end: float) -> bytes:
-        """Take so many bytes; only the last piece of them is returned. Raises TimeoutError."""
+        """Read `count` bytes and return them if there are at most 4. Raises TimeoutError."""
         view, size = memoryview(self._into), 0
         while count:
             self._socket.settimeout(max(0.001, end - time.monotonic()))
@@ -240,7 +247,7 @@ class _Attacker:
 
 
 def attacks(target: Target, versions: dict[int, int], apis: Sequence[int], elements: int) -> Iterator[Attack]:
-    """The largest requests that Ottla answers."""
+    """Yield the largest requests to which Ottla responds."""
     if not apis or ApiKey.PRODUCE in apis:
         yield Attack("PRODUCE", "records, zstd", RECORDS, _frame(_renumbered(), PRODUCE_VERSION))
     for key in sorted(versions, key=lambda each: (LAST.index(ApiKey(each)) + 1 if each in LAST else 0, each)):
@@ -272,7 +279,7 @@ def _frame(request: Message, version: int) -> bytes:
 
 
 def _is_answered(frame: bytes, port: int) -> bool:
-    """Whether a user without rights is answered: what is too large is refused before rights are looked at."""
+    """Return whether a user without permissions gets a response. The size check comes before authorization."""
     try:
         with _Attacker(port, GUEST) as attacker:
             return len(list(attacker.exchange(frame))) == 1
@@ -292,7 +299,7 @@ def _settings(port: int, log_in_port: int, **others: int) -> dict[str, str]:
 
 @contextmanager
 def targets(directory: Path, *, beside: bool) -> Iterator[list[Target]]:
-    """Ottla, and Apache Kafka `beside` it, over new directories. Raises BrokerFailed and KafkaMissing."""
+    """Start Ottla, and with `beside` also Apache Kafka, over new directories. Raises BrokerFailed and KafkaMissing."""
     with ExitStack() as stack:
         port, log_in_port, file = free_port(), free_port(), directory / "ottla.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in _settings(port, log_in_port).items()))
@@ -320,7 +327,7 @@ def measure(
     elements: int = ELEMENTS,
     on_attack: Callable[[str], None] = lambda _: None,
 ) -> Iterator[Row]:
-    """Each largest request of `apis` (none: all), by everybody in `who`."""
+    """Measure each largest request of `apis` (all if empty) as each user in `who`."""
     for attack in attacks(brokers[0], _versions(brokers), apis, elements):
         for user in who:
             for times in pipelined:
@@ -332,7 +339,7 @@ def measure(
 
 
 def _versions(brokers: Sequence[Target]) -> dict[int, int]:
-    """The highest version of each API that all of them know."""
+    """Return the highest version of each API that all brokers support."""
     if len(brokers) == 1:
         with Client(HOST, brokers[0].process.port) as client:
             return {each.api_key: each.max_version for each in client.call(ApiVersionsRequest(), 0).api_keys if each.api_key in KEYS}

@@ -1,7 +1,7 @@
-"""The largest legal request of an API: as many elements as one request may name, within the size that a broker reads.
+"""The largest legal requests of an API: with the maximum number of elements, within the size limit of a broker.
 
-A request is filled by its declaration: one array has `ELEMENTS` elements (or as many as `BYTES` allow), each other array has one. So there
-are as many largest requests as there are arrays: many topics with one partition each, and one topic with many partitions.
+A request is built from its schema: one array gets `ELEMENTS` elements (or as many as `BYTES` permits), each other array one. So an API has
+one largest request for each array: many topics with one partition each, and one topic with many partitions.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ottla.protocol.fields import ArrayOf, Kind
 from ottla.protocol.schema import Message
 
 ELEMENTS: Final = 200_000
-"""Below the 250,000 that a request may hold, since nested arrays count as well."""
+"""Below Ottla's limit of 250,000 elements in a request, because nested arrays count as well."""
 _OF_AN_ACL: Final = {
     "resource_type": 2,
     "resource_type_filter": 2,
@@ -26,13 +26,13 @@ _OF_AN_ACL: Final = {
     "principal": "User:n",
     "principal_filter": "User:n",
 }
-"""READ of a topic is allowed. A broker refuses a whole request with an unknown type, and closes the connection."""
+"""Values of a valid ACL (READ on a topic, allowed). A broker rejects a whole request with an unknown type and closes the connection."""
 BYTES: Final = 7 << 20
-"""Below the 8 MiB of any request but Produce."""
+"""Below Ottla's limit of 8 MiB for any request except Produce."""
 
 
 def largest(request: type[Message], version: int, elements: int = ELEMENTS) -> Iterator[tuple[str, Message]]:
-    """The name of the array that is long, and the request; nothing for a request without arrays. `elements` counts nested arrays, too."""
+    """Yield the name of the long array and the request; nothing for a request without arrays. `elements` includes nested arrays."""
     for path in _arrays(request, version, ()):
         count = elements // (1 + _arrays_below(request, version, path))
         message = _filled(request, version, path, count)
@@ -72,13 +72,13 @@ def _filled(struct: type, version: int, path: tuple[str, ...], count: int, numbe
             ]
         elif field.tag is None or wanted:
             values[field.name] = _value(field.name, field.type, version, path[1:] if wanted else (), count=count, number=number)
-    if "permission_type" in values:  # an ACL, or a filter of ACLs
+    if "permission_type" in values:  # an ACL or an ACL filter
         values |= {name: value for name, value in _OF_AN_ACL.items() if name in values}
     return struct(**values)
 
 
 def _value(name: str, kind: Any, version: int, path: tuple[str, ...], *, count: int, number: int) -> Any:
-    """A value that a broker looks at in earnest: names that it does not know, types that exist, no negative counts."""
+    """Return a value that a broker processes completely: unknown names, valid types, no negative counts."""
     if not isinstance(kind, Kind):
         return _filled(kind, version, path, count, number)
     if kind.name == "string":
@@ -90,7 +90,7 @@ def _value(name: str, kind: Any, version: int, path: tuple[str, ...], *, count: 
     if kind.name == "bool":
         return name == "validate_only"
     if name == "resource_type":
-        return 32  # groups, of which a broker describes the settings whether they exist or not
+        return 32  # groups, because a broker describes the settings of groups that do not exist
     if name in {"partition_index", "partition", "index", "partition_indexes", "partitions"}:
         return number
     return 1 if name in {"num_partitions", "replication_factor", "acks"} else kind.zero

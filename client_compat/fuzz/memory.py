@@ -1,8 +1,10 @@
-"""`python -m client_compat.fuzz.memory`: how long a bystander waits while attackers hold the memory that a broker has for requests, on
-Ottla and on Apache Kafka.
+"""`python -m client_compat.fuzz.memory`: measure a bystander's waiting time while attackers occupy the broker's request memory.
 
-Rules: attackers run in a process of their own, and connect again when they are closed; the bystander asks for metadata, one request after
-the other, and a request without an answer counts with the time that it waited.
+Runs against Ottla and Apache Kafka.
+
+Rules:
+- Attackers run in a separate process and reconnect when the broker closes their connections.
+- The bystander sends one Metadata request after the other. A request without a response counts with the time that it waited.
 """
 
 from __future__ import annotations
@@ -36,19 +38,19 @@ P99_MAX_S = 0.1
 WAIT_MAX_S = 20.0
 BETWEEN_S = 0.005
 RECONNECTIONS_PER_S = 50
-"""More would measure how many connections a broker accepts."""
+"""Limits reconnections, which would otherwise measure how fast a broker accepts connections."""
 TRICKLE_EVERY_S = 1.5
 REST_S = 3.0
-"""After an attack, until the broker's memory is looked at again."""
+"""Time between an attack and the second measurement of the broker's memory."""
 CHUNK = bytes(MEBIBYTE)
 JVM = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC")
-"""The heap and the collector of Kafka's start script."""
+"""Heap and collector of Kafka's start script."""
 LOG_IN = "LOGIN"
 
 
 @dataclass(frozen=True, slots=True)
 class Attack:
-    """`connections` that announce requests of `announced` bytes, send `sent` of them, and then a byte now and then."""
+    """Open `connections` that announce requests of `announced` bytes, send `sent` bytes, and then a byte now and then."""
 
     name: str
     connections: int
@@ -65,7 +67,7 @@ ATTACKS = (
 
 @dataclass(slots=True)
 class Found:
-    """What the bystander and the broker's process went through; `died` says how the latter ended."""
+    """The bystander's waiting times and the broker's memory use; if the broker died, `died` holds the end of its output."""
 
     waits_s: list[float]
     rss_max: int = 0
@@ -90,7 +92,7 @@ class _Trickle:
         self.peer.send(struct.pack(">i", attack.announced))
 
     def push(self) -> None:
-        """Send what the broker takes now. Raises OSError where it has closed."""
+        """Send what the socket accepts now. Raises OSError if the broker closed the connection."""
         with suppress(BlockingIOError):
             while self.left > 0:
                 self.left -= self.peer.send(CHUNK[: self.left])
@@ -102,7 +104,7 @@ class _Trickle:
 
 
 def attack_for_ever(attack: Attack, port: int) -> None:
-    """Hold as much of the broker's memory as it lets one hold."""
+    """Occupy as much of the broker's memory as possible, until the process is ended."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 2 * attack.connections)), hard))
     peers: list[_Trickle] = []
@@ -130,7 +132,7 @@ def attack_for_ever(attack: Attack, port: int) -> None:
 
 
 def ask_for(seconds: float, port: int) -> Iterator[float]:
-    """What each request of the bystander waited, in seconds; it connects anew where it is closed."""
+    """Yield the waiting time of each bystander request in seconds. The bystander reconnects when its connection is closed."""
     end = time.monotonic() + seconds
     client: Client | None = None
     while time.monotonic() < end:
@@ -145,7 +147,7 @@ def ask_for(seconds: float, port: int) -> Iterator[float]:
 
 
 def suffer(attack: Attack, broker: BrokerProcess, attacked_port: int, seconds: float) -> Found:
-    """Attack a broker that runs."""
+    """Attack a running broker and measure."""
     attacker = SPAWN.Process(target=attack_for_ever, args=(attack, attacked_port), daemon=True)
     attacker.start()
     found = Found([])

@@ -1,8 +1,9 @@
-"""Valid requests with arbitrary content, for every API and version that a broker advertises.
+"""Valid requests with random content, for every API and version that a broker advertises.
 
-Rules: randomness is an argument; names come from a pool that leaves the well-behaved clients' topic and group alone, so whatever happens
-to those is the broker's doing and not an administrator's order; counts that a broker must honour (partitions of a new topic) are small or
-absurd, never merely expensive.
+Rules:
+- The random generator is an argument.
+- Names never match the topic and group of the normal clients, so that any effect on these is a fault of the broker and not a valid request.
+- Counts that a broker has to honour (partitions of a new topic) are small or invalid, never valid and expensive.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ EXTREME_SHARE = 0.2
 
 @dataclass(frozen=True, slots=True)
 class MessageMaker:
-    """Makes instances of message classes; `topic_ids` are ids that exist on the broker."""
+    """Creates instances of message classes. `topic_ids` are ids of existing topics."""
 
     rng: random.Random
     topic_ids: tuple[bytes, ...] = ()
 
     def make(self, message: type[Message], version: int) -> Message:
-        """An instance whose fields all fit their types at `version`."""
+        """Return an instance whose fields are valid for their types at `version`."""
         made = self._struct(message, version)
         assert isinstance(made, Message)
         return made

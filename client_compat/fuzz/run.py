@@ -1,7 +1,9 @@
-"""The fuzz run: attackers in one process, good clients in others, and a watch on the broker's process.
+"""The fuzz run: attackers in one process, normal clients in others, and monitoring of the broker's process.
 
-Promises checked: the process lives; its memory stays below a limit; it logs no trace of a bug; the good clients are served all the time,
-and their records are in the log once, in order, at the offsets they were told. Of a locked broker: nobody comes in.
+Checks:
+- The broker's process survives, its memory stays below a limit, and its log contains no trace of a bug.
+- The normal clients are served without interruption. Their records are in the log once, in order, at the acknowledged offsets.
+- With a secured broker, no attacker gets unauthorized access.
 """
 
 from __future__ import annotations
@@ -57,22 +59,26 @@ LOOK_EVERY_S = 0.1
 ATTACKERS = 6
 FLUSH_TIMEOUT_S = 60.0
 FAILING = 20
-"""Connections at a time, of those who only fail to log in."""
+"""Number of parallel connections that try wrong passwords."""
 WARM_UP_LOGINS = 3_000
-"""Before the broker's memory is looked at: its collector looks seldom, so that the first few thousand leave 11 MiB for it to find."""
+"""Failed log-ins before the first memory measurement. Garbage collection is rare, so the first few thousand leave 11 MiB to collect."""
 BUG = b"Traceback (most recent call last)"
 MEBIBYTE = 1024 * 1024
 GROWTH_MAX = 12 * MEBIBYTE
-"""What ten thousand failed log-ins may leave, beside clients that work: of an allocator, not of log-ins, whose exceptions alone would take
-more."""
-# Kept small and plain: a fuzzer that makes topics by asking for their metadata measures the file system.
+"""Permitted memory growth after ten thousand failed log-ins, with normal clients.
+
+The allocator needs this; leaked log-ins would need more, because of their exceptions alone.
+"""
+# Topic creation by Metadata is off, because the fuzzer would then measure the file system.
 BROKER_OPTIONS = ("--set", "auto.create.topics.enable=false", "--set", "num.partitions=1")
 
 
 @dataclass(slots=True)
 class FuzzRun:
-    """What was thrown, and what it did. A `locked` broker asks who its clients are; `failed_logins` come before all else, and leave it
-    `grown` by so many bytes."""
+    """The parameters and the results of a run.
+
+    A `locked` broker requires authentication. `failed_logins` come first, and the broker grows by `grown` bytes during them.
+    """
 
     seed: int
     locked: bool = False
@@ -95,7 +101,7 @@ class FuzzRun:
 
 
 class _Watch:
-    """Looks at the broker's memory and the good clients' progress, beside the attackers."""
+    """Monitors the broker's memory and the normal clients' progress during the attacks."""
 
     def __init__(self, run: FuzzRun, broker: BrokerProcess, answered: Sequence[int]) -> None:
         self.run, self._broker, self._answered = run, broker, answered
@@ -113,14 +119,14 @@ class _Watch:
 
 
 def advertised(port: int) -> list[tuple[int, int, int]]:
-    """What the broker says it serves, as far as this project knows the messages."""
+    """Return the broker's supported APIs, limited to those that the protocol package knows."""
     with Client(HOST, port, client_id="fuzz") as client:
         answer: Any = client.call(ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"))
     return [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys if api.api_key in KEYS]
 
 
 def _tidy(bootstrap: str, stop: threading.Event) -> None:
-    """Remove the topics that valid requests made, and make again those that they removed."""
+    """Delete topics that valid requests created, and recreate those that they deleted."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=logging.getLogger("admin"))
     while not stop.wait(TIDY_EVERY_S):
         try:
@@ -130,13 +136,16 @@ def _tidy(bootstrap: str, stop: threading.Event) -> None:
                     future.exception(FLUSH_TIMEOUT_S)
             for name in KEPT_TOPICS - there:
                 create_topic(bootstrap, name, GOOD_PARTITIONS)
-        except KafkaException as error:  # an attacker was quicker; next time
+        except KafkaException as error:  # an attacker changed the topic meanwhile; retried in the next round
             logging.getLogger("admin").info("tidying: %s", error)
 
 
 def fuzz(directory: Path, seconds: float, run: FuzzRun, *, on_look: Callable[[FuzzRun], None]) -> FuzzRun:
-    """Attack a new broker in `directory` (made here) for `seconds`; the limits are read from `run`, the findings written to it.
-    Raises `BrokerFailed` when the broker cannot even be started, and `RunFailed` when a good client gives up."""
+    """Attack a new broker in `directory`, which is created here, for `seconds`.
+
+    `run` provides the limits and receives the results. Raises `BrokerFailed` if the broker does not start, and `RunFailed` if a normal
+    client gives up.
+    """
     began = time.monotonic()
     lock = Lock(directory / "tls") if run.locked else None
     with _started(directory, lock) as broker:
@@ -174,12 +183,12 @@ def _started(directory: Path, lock: Lock | None) -> BrokerProcess:
     if lock is None:
         return ottla(directory / "log", options=BROKER_OPTIONS, output=directory / "broker.log")
     settings = dict(option.split("=") for option in BROKER_OPTIONS if "=" in option)
-    delay = {"connection.failed.authentication.delay.ms": "10"}  # so that guesses come faster than anybody's broker would let them
+    delay = {"connection.failed.authentication.delay.ms": "10"}  # makes wrong passwords faster than with the default delay
     return lock.ottla(directory, settings | delay, directory / "broker.log")
 
 
 def _furnish(broker: BrokerProcess) -> None:
-    """What attackers of a locked broker look for, and one user who may do next to nothing."""
+    """Create the topic that attackers try to read, and a user with almost no permissions."""
     truth, rights = Truth(broker.port), Rights(broker.port)
     truth.create_topic(SECRET_TOPIC)
     truth.write_values(SECRET_TOPIC, [SECRET])
@@ -189,13 +198,13 @@ def _furnish(broker: BrokerProcess) -> None:
 
 
 def _check_secret(broker: BrokerProcess) -> None:
-    """Raises SomebodyIsIn where the topic that nobody may write to is not what it was."""
+    """Raise SomebodyIsIn if the protected topic has changed."""
     if (values := Truth(broker.port).values(SECRET_TOPIC)) != [SECRET]:
         raise SomebodyIsIn(f"{SECRET_TOPIC} has {len(values)} records: {values[:3]!r}")
 
 
 def _fail_to_log_in(doors: Sequence[Door], broker: BrokerProcess, run: FuzzRun) -> None:
-    """As often as `run` says, and what the broker has grown by since the first few."""
+    """Make `failed_logins` attempts and measure the broker's growth after the warm-up."""
     with ThreadPoolExecutor(FAILING, "failing") as pool:
         each = max(1, run.failed_logins // FAILING)
         if run.failed_logins:
@@ -206,7 +215,7 @@ def _fail_to_log_in(doors: Sequence[Door], broker: BrokerProcess, run: FuzzRun) 
 
 
 def _attacks(target: Target, lock: Lock | None) -> Callable[[], None]:
-    """One attack, chosen anew at each call: of a locked broker three of four are at its doors."""
+    """Return a function that runs one random attack. With a secured broker, three of four attack its security."""
     if lock is None:
         return partial(attack_once, target)
     door = Door(lock, target)
@@ -220,7 +229,7 @@ def _attack(
     until: float,
     on_look: Callable[[FuzzRun], None],
 ) -> None:
-    """All attackers side by side until the time is up. Raises what an attacker raised: OSError, when nobody can connect any more."""
+    """Run all attackers in parallel until the time is up. Raises an attacker's error: OSError if no connection is accepted any more."""
     stop = threading.Event()
     tidier = threading.Thread(target=_tidy, args=(f"{targets[0].address[0]}:{targets[0].address[1]}", stop), daemon=True)
     tidier.start()

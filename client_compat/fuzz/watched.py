@@ -1,8 +1,9 @@
-"""`python -m client_compat.fuzz.watched FILE serve …`: run `ottla serve …`, and keep the longest turn of its event loop in FILE.
+"""`python -m client_compat.fuzz.watched FILE serve …`: run `ottla serve …` and record the longest turn of its event loop in FILE.
 
-Rules: a turn is measured in processor time of the loop's thread, so a busy machine adds nothing to it. A timer reads that time once a
-millisecond, which needs next to no processor time of its own; a turn is measured too long by a few milliseconds at most, never too short.
-FILE is memory that both processes map: reading it does not disturb the loop.
+Rules:
+- A turn is measured in CPU time of the loop's thread, so that a busy machine does not affect it.
+- A timer reads this time every millisecond, which costs almost nothing. A turn is measured at most a few milliseconds too long.
+- Both processes map FILE, so that reading it does not disturb the loop.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _NUMBER: Final = struct.Struct("=d")
 
 
 class LongestTurn:
-    """The longest turn since the last `reset`, in milliseconds of processor time, in a file that the watched process writes."""
+    """The longest turn since the last `reset`, in milliseconds of CPU time, in a file that the measured process writes."""
 
     def __init__(self, file: Path) -> None:
         if not file.exists():
@@ -44,7 +45,7 @@ class LongestTurn:
 
 
 def watch(loop: asyncio.AbstractEventLoop, longest: LongestTurn) -> None:
-    """Measure each turn of a loop that has not started."""
+    """Measure each turn of an event loop that has not started."""
     last_ns = 0
 
     def look() -> None:

@@ -1,4 +1,4 @@
-"""`make known-bugs`: each known bug of exactly-once, reproduced on a broker of its transaction version."""
+"""Command line of `make known-bugs`: reproduces each known bug on a broker with the relevant transaction version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The known bugs by name: what each is, where it was reported, what is expected to happen."""
+"""The known bugs by name: description, source of the report, and expected outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from client_compat.support.stage import Stage
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """`play` tells the stage what happens and returns whether that is `expected`."""
+    """A known bug. `play` reproduces it, reports each step to the stage, and returns whether the outcome is `expected`."""
 
     name: str
     title: str

@@ -1,8 +1,8 @@
-"""An idempotent producer stores a record twice, because it raises its epoch while an acknowledgement is out (librdkafka issue 4953).
+"""An idempotent producer stores a record twice, because it increments its epoch during a pending request (librdkafka issue 4953).
 
-librdkafka answers OUT_OF_ORDER_SEQUENCE_NUMBER of a later batch, whose only fault is that the batch before it failed, with a new epoch
-for all partitions. A batch of another partition that was written, but whose answer was an error, is then sent again under the new epoch
-with sequence 0: to the broker, another batch. The Java client repeats such a batch in the old epoch.
+If a batch fails, the next one gets OUT_OF_ORDER_SEQUENCE_NUMBER, to which librdkafka reacts with a new epoch for all partitions. If a batch
+of another partition was appended, but answered with an error, librdkafka sends it again with the new epoch and sequence 0. The broker
+cannot recognize it as a duplicate. The Java client repeats such a batch with the old epoch.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ PAYMENT = "pay 100"
 
 
 def duplicates(stage: Stage) -> bool:
-    """confluent-kafka with `enable.idempotence`, two partitions, three requests in flight."""
+    """Reproduce it with confluent-kafka, `enable.idempotence`, two partitions and three requests in flight."""
     stage.truth.create_topic(TOPIC, 2)
     told: list[str] = []
     in_flight = InFlight()
@@ -34,7 +34,7 @@ def duplicates(stage: Stage) -> bool:
     stage.admin.add(f"error-after:api=Produce,topic={TOPIC},partition=1,code=NOT_ENOUGH_REPLICAS_AFTER_APPEND,times=1,name=kept")
     stage.admin.add(f"error:api=Produce,topic={TOPIC},partition=0,code=NOT_ENOUGH_REPLICAS,times=1,name=refused")
     send(PAYMENT, 1)
-    stage.admin.wait_held()  # so that it is ahead of the others on the connection
+    stage.admin.wait_held()  # ensures that it precedes the others on the connection
     send("b", 0)
     send("c", 0)
     in_flight.wait(producer, 3)

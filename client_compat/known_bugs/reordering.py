@@ -1,9 +1,10 @@
-"""With idempotence off, several requests in flight and retries, a batch that failed once lands behind its successors.
+"""With several requests in flight and retries, but without idempotence, a batch that failed once is stored after its successors.
 
-With idempotence on the broker refuses the successors, whose sequence is not the next, and the client sends all again in order. That is so
-once the broker knows the producer: from one that it does not know in that partition it takes any first sequence, so that a producer whose
-state expired can go on. If the very first batch is refused, its successors are stored. librdkafka then takes their acknowledgement for the
-first one's, too ("implicitly acked by subsequent batch success"): the record is reported as delivered, without an offset, and is not there.
+With idempotence, the broker rejects the successors because of their sequence, and the client sends all batches again in order. This
+requires that the broker knows the producer: for an unknown producer it accepts any first sequence, so that a producer with expired state
+can continue. If the very first batch is rejected, its successors are therefore stored. librdkafka then treats their acknowledgement as the
+first batch's, too ("implicitly acked by subsequent batch success"): it reports a record as delivered, without an offset, that is not
+stored.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ VALUES = ["1", "2", "3", "4"]
 
 
 def reorders(stage: Stage) -> bool:
-    """confluent-kafka, four requests in flight, the first of them is answered NOT_ENOUGH_REPLICAS."""
+    """Reproduce it with confluent-kafka and four requests in flight, of which the first is answered with NOT_ENOUGH_REPLICAS."""
     off, _ = _send(stage, "steps-off", idempotent=False)
     on, _ = _send(stage, "steps-on", idempotent=True)
     return off == [FIRST, *VALUES[1:], VALUES[0]] and on == [FIRST, *VALUES]
 
 
 def loses_the_first(stage: Stage) -> bool:
-    """The same for a producer that the partition does not know yet."""
+    """Reproduce the loss with a producer that is unknown in the partition."""
     stored, told = _send(stage, "steps-unknown", idempotent=True, known=False)
     return stored == VALUES[1:] and told == {"1": "delivered, without an offset", "2": "offset 0", "3": "offset 1", "4": "offset 2"}
 
 
 def _send(stage: Stage, topic: str, *, idempotent: bool, known: bool = True) -> tuple[list[str], dict[str, str]]:
-    """What the log has in the end, and what the client was told of each value."""
+    """Return the log's final values, and the client's report for each value."""
     stage.truth.create_topic(topic)
     told: dict[str, str] = {}
     in_flight = InFlight()

@@ -1,7 +1,7 @@
-"""Idempotence without transactions ends with the producer: who restarts is a stranger, and what it sends again is stored again.
+"""Idempotence without transactions ends with the producer: after a restart it is a new producer, and what it sends again is stored again.
 
-No client's bug, but a promise that is often read into `enable.idempotence`. With a transactional id the restart fences the old instance and
-aborts what it left open, so that what is sent again is the only copy that read_committed consumers see.
+This is no client bug, but users often expect more of `enable.idempotence`. With a transactional id, the restarted producer fences the old
+instance and aborts its open transaction, so read_committed consumers see only the new copy.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ VALUE = "order 7"
 
 
 def duplicates(stage: Stage) -> bool:
-    """confluent-kafka, idempotent: the acknowledgement never comes, the program dies and starts again."""
+    """Reproduce it with an idempotent confluent-kafka producer that loses the acknowledgement, dies and restarts."""
     topic = "orders"
     stage.truth.create_topic(topic)
     stage.admin.add(f"swallow:api=Produce,topic={topic},times=1,name=silence")
@@ -34,7 +34,7 @@ def duplicates(stage: Stage) -> bool:
 
 
 def solved_by_transactions(stage: Stage) -> bool:
-    """The same with a transactional id."""
+    """Run the same with a transactional id."""
     topic = "orders-transactional"
     stage.truth.create_topic(topic)
     first = stage.producer(transactional_id=topic)
@@ -59,6 +59,6 @@ def solved_by_transactions(stage: Stage) -> bool:
 
 
 def _until_sent(stage: Stage, producer: Producer, rule: str) -> None:
-    """Until the broker has appended it and swallowed the answer."""
+    """Wait until the broker has appended the record and dropped the response."""
     producer.poll(0)
     stage.admin.wait_hit(rule)

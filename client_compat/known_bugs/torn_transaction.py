@@ -1,8 +1,8 @@
-"""A commit that was delayed on its way ends the next transaction of its producer half-way (KAFKA-17754, found by Jepsen).
+"""A delayed commit ends the producer's next transaction in the middle (KAFKA-17754, found by Jepsen).
 
-EndTxn names a producer id and an epoch, and in transaction version 1 both stay the same from transaction to transaction.
-Version 2 (KIP-890) raises the epoch with every end, so the late request is refused; but it is the client that chooses: one
-that speaks only version 1 is torn on a cluster of version 2 as well.
+EndTxn contains a producer id and an epoch, which both stay the same between transactions in transaction version 1. In version 2 (KIP-890)
+every end increments the epoch, so the broker rejects the late request. The client chooses the version, however: a client that supports only
+version 1 is affected on a cluster of version 2 as well.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ PRODUCE_VERSION, END_TXN_VERSION, INIT_VERSION, FIND_VERSION = 12, 5, 4, 4
 
 
 def torn(stage: Stage) -> bool:
-    """confluent-kafka on transaction version 1."""
+    """Reproduce it with confluent-kafka on transaction version 1."""
     return _with_librdkafka(stage, "transfers-v1")
 
 
 def torn_by_an_old_client(stage: Stage) -> bool:
-    """confluent-kafka on transaction version 2, which librdkafka does not speak."""
+    """Reproduce it with confluent-kafka on transaction version 2, which librdkafka does not support."""
     stage.tell("The cluster's transaction.version is 2; librdkafka speaks version 1.")
     return _with_librdkafka(stage, "transfers-v1-client")
 
@@ -65,14 +65,17 @@ def _with_librdkafka(stage: Stage, topic: str) -> bool:
 
 
 def wait_for_end(stage: Stage, topic: str, *, markers: int, partition: int = 0) -> None:
-    """Markers are written after the end of a transaction is answered."""
+    """Wait for the markers, because the coordinator answers EndTxn before it has written them."""
     for _ in until(f"{markers} markers in {topic}-{partition}"):
         if sum(marker_of(batch) is not None for batch in stage.truth.batches(topic, partition)) >= markers:
             return
 
 
 def refused(stage: Stage) -> bool:
-    """Transaction version 2, by single requests: so the answer to the late one, whose connection a client would have left, can be read."""
+    """Show the rejection in transaction version 2, with single requests.
+
+    A client would have closed the late request's connection; here its response can be read.
+    """
     topic = "transfers-v2"
     stage.truth.create_topic(topic, 2)
     with Client(HOST, stage.broker.port) as first, Client(HOST, stage.broker.port) as second:

@@ -1,1 +1,1 @@
-"""The compatibility matrix: the same scenarios through real clients of several languages, against this broker, Apache Kafka and tansu."""
+"""The compatibility matrix: the same scenarios with real clients in several languages, against Ottla, Apache Kafka and tansu."""

@@ -1,4 +1,4 @@
-"""`make compat`: the matrix as a command; `--client aiokafka --scenario produce-consume --broker ottla` runs one cell."""
+"""Command line of `make compat`. `--client aiokafka --scenario produce-consume --broker ottla` runs one cell."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _pick(names: list[str], wanted: list[str] | None) -> list[str]:
 
 
 def _kept(console: Console, directory: Path, *, resume: bool) -> Kept:
-    """An empty directory, with the cells of the run before where they are wanted. One that no run left ends the program."""
+    """Clear the directory, but keep the cells of the previous run if `resume` is set. Exits if the directory is not one of a run."""
     finished = Kept(directory / CELLS) if resume else None
     replace(console, directory, CELLS)
     (directory / CELLS).touch()
@@ -95,7 +95,7 @@ def _kept(console: Console, directory: Path, *, resume: bool) -> Kept:
 
 
 def _run(console: Console, jobs: list[Job], workers: int, kept: Kept, directory: Path) -> tuple[list[Cell], dict[str, Ready]]:
-    """Run what is not kept; all cells of `jobs` in the order of the report, and how their clients introduced themselves."""
+    """Run the cells that are not kept. Returns all cells of `jobs` in report order, and the version info of their clients."""
     places = {(job.client, job.scenario.title, broker): job for job, broker in _places(jobs)}
     left = [
         Job(job.client, job.scenario, tuple(broker for broker in job.brokers if not kept.done(job.client, job.scenario.title, broker)))
@@ -130,7 +130,7 @@ def _noting(display: Progress) -> Callable[[str], None]:
 
 
 def _places(jobs: list[Job]) -> Iterator[tuple[Job, str]]:
-    """Every cell in the order of the report: by broker, then by client and scenario."""
+    """Yield every cell in report order: by broker, then by client and scenario."""
     for broker in KINDS:
         yield from ((job, broker) for job in jobs if broker in job.brokers)
 

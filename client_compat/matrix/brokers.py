@@ -1,7 +1,9 @@
-"""The brokers of the matrix: this one, Apache Kafka and tansu, started alike, each in a directory of its own.
+"""The brokers of the matrix (Ottla, Apache Kafka and tansu), started in the same way, each in its own directory.
 
-Rules: settings go by Kafka's names, and tansu, which has none of them, says so; a broker behind a proxy tells its clients the proxy's
-address; what cannot be had on this machine is named, and its cells are skipped.
+Rules:
+- Settings have Kafka's names. tansu has no such settings, so a scenario with settings is skipped there.
+- A broker behind a proxy advertises the proxy's address.
+- If a broker is not available on this machine, its cells are skipped with the reason.
 """
 
 from __future__ import annotations
@@ -30,16 +32,19 @@ from client_compat.support.ports import free_port
 OURS, KAFKA, TANSU = "ottla", "kafka", "tansu"
 FORMATTED = Path(__file__).resolve().parents[2] / ".compat" / "kafka"
 SHARED = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions", "group.initial.rebalance.delay.ms")
-"""Settings of the reference that this broker is given too."""
+"""Settings of the reference broker that Ottla gets, too."""
 
 
 class Skipped(Exception):
-    """A cell that is not run here, and why."""
+    """The cell is not run here; the text gives the reason."""
 
 
 @dataclass(slots=True)
 class Broker:
-    """A running broker. `bootstrap` is where clients dial; `truth` asks it directly. `lock` is what a locked one has beside that."""
+    """A running broker.
+
+    Clients connect to `bootstrap`; `truth` connects directly, bypassing a proxy. `lock` describes its secured listeners.
+    """
 
     kind: str
     process: BrokerProcess
@@ -56,18 +61,18 @@ class Broker:
         return Truth(self.process.port)
 
     def start(self) -> None:
-        """Raises `BrokerFailed`."""
+        """Start the broker. Raises `BrokerFailed`."""
         if self.reference is not None:
             self.reference.start()
         else:
             self.process.start()
 
     def stop(self) -> None:
-        """SIGTERM: a clean stop."""
+        """Stop the broker with SIGTERM, for a clean shutdown."""
         self.process.stop()
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the broker with SIGKILL."""
         self.process.kill()
 
     @property
@@ -98,13 +103,16 @@ _formatting = threading.Lock()
 
 
 def _formatted() -> Path:
-    """A directory as `kafka-storage format` leaves it, made once: formatting costs as much time as starting. Raises `BrokerFailed`."""
+    """Return a directory formatted by `kafka-storage format`. It is created once, because formatting takes as long as a broker start.
+
+    Raises `BrokerFailed`.
+    """
     kept = FORMATTED / default_version()
     with _formatting:
         if not kept.exists():
             unfinished = FORMATTED / f"{default_version()}.{os.getpid()}.part" / "data"
             ReferenceBroker(unfinished, static_voters=True).format()
-            with contextlib.suppress(OSError):  # another run was quicker
+            with contextlib.suppress(OSError):  # a concurrent run has created the directory
                 unfinished.rename(kept)
             shutil.rmtree(unfinished.parent)
     return kept
@@ -137,8 +145,10 @@ def _tansu_version() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """How one kind of broker is found and made. `durable`: what it acknowledged is there after a restart.
-    `peer`: it is only looked at beside the two that are compared."""
+    """How to find and create a broker of one kind.
+
+    A `durable` one keeps acknowledged records across a restart. A `peer` is shown for comparison only, beside Ottla and Apache Kafka.
+    """
 
     name: str
     title: str
@@ -163,7 +173,7 @@ KINDS: Mapping[str, Kind] = {
 def running(
     kind: Kind, directory: Path, settings: Mapping[str, str] | None = None, losses: Losses | None = None, *, locked: bool = False
 ) -> Iterator[Broker]:
-    """A broker over an empty `directory`, which is removed at the end unless something failed; a `locked` one has a `Lock`.
+    """Run a broker over an empty `directory`, which is deleted at the end unless something failed. If `locked`, it has a `Lock`.
 
     Raises `Skipped` or `BrokerFailed`.
     """

@@ -1,7 +1,9 @@
-"""The clients of the matrix: which language each is written in, what its toolchain is, how its program is built and started.
+"""The clients of the matrix: language, toolchain, and how to build and start each program.
 
-Rules: a build is done once and again only when a source changed, in `.compat/`, which git ignores; two runs at a time wait for each other;
-a toolchain that is missing is named, with what to install.
+Rules:
+- A program is built once, and again only when a source changed. Builds go to `.compat/`, which git ignores.
+- A file lock prevents concurrent builds by two runs.
+- If a toolchain is missing, the error says what to install.
 """
 
 from __future__ import annotations
@@ -32,18 +34,23 @@ Note = Callable[[str], None]
 
 
 class BuildFailed(RuntimeError):
-    """A program could not be built. The text is the end of what the toolchain said."""
+    """A program could not be built. The text is the end of the toolchain's output."""
 
 
 class ToolchainMissing(RuntimeError):
-    """A language's tools are not on this machine. The text says what to install."""
+    """A language's toolchain is not installed. The text says what to install."""
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """`tools` are the commands that must be there; `probe` is one of them with arguments, run in its directory, that fails where it is too
-    old. `build` gives the commands, run in its directory; none where nothing is built. It is built again when one of `sources` changed.
-    Jobs of a `busy` one are run one at a time: each takes every core."""
+    """A language and its toolchain.
+
+    - `tools`: the required commands.
+    - `probe`: a command, run in the language's directory, that fails if the toolchain is too old.
+    - `build`: returns the build commands, run in that directory. None if nothing has to be built.
+    - `sources`: the program is built again when one of them changed.
+    - `busy`: its jobs use every core, so only one runs at a time.
+    """
 
     name: str
     tools: tuple[str, ...] = ()
@@ -63,7 +70,7 @@ class Language:
         return CACHE / self.name
 
     def missing(self) -> str | None:
-        """Which commands are not there, or too old, and what to install; None where nothing is missing."""
+        """Return which commands are missing or too old, and what to install; None if all are there."""
         gone = [tool for tool in self.tools if shutil.which(tool) is None]
         if gone:
             return f"no {', '.join(gone)} here ({self.hint})"
@@ -71,7 +78,7 @@ class Language:
         return f"{self.probe[0]} is too old here: {said} ({self.hint})" if said else None
 
     def ensure_built(self, note: Note = lambda text: None) -> None:
-        """Build unless the sources are those of the last build. Raises `ToolchainMissing` or `BuildFailed`."""
+        """Build the program unless its sources are unchanged since the last build. Raises `ToolchainMissing` or `BuildFailed`."""
         if missing := self.missing():
             raise ToolchainMissing(missing)
         if self.build is None:
@@ -106,7 +113,7 @@ class Language:
 
 @cache
 def refused(directory: Path, probe: tuple[str, ...]) -> str:
-    """What a tool says against the directory, in one line; nothing where it can read what stands there."""
+    """Return the error that the tool prints for this directory, in one line; empty if it succeeds."""
     done = subprocess.run(
         probe, cwd=directory, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
     )
@@ -114,7 +121,7 @@ def refused(directory: Path, probe: tuple[str, ...]) -> str:
 
 
 def digest(directory: Path, patterns: Sequence[str] = ("**/*",)) -> str:
-    """Of the names and contents of the files below `directory` that match, but for what a build makes there."""
+    """Return a digest of the names and contents of the matching files below `directory`, without build output."""
     found = hashlib.sha256()
     for path in sorted({path for pattern in patterns for path in directory.glob(pattern)}):
         inside = path.relative_to(directory)
@@ -153,7 +160,10 @@ JAVA = Language("java", ("java", "javac", "mvn"), "Debian, Ubuntu: apt-get insta
 
 @dataclass(frozen=True, slots=True)
 class ClientKind:
-    """One client. `command` starts its program, run in `ROOT`. An `optional` one may be missing even where its language is there."""
+    """One client. `command` returns its program's command line, run in `ROOT`.
+
+    An `optional` one may be missing although its language is there.
+    """
 
     name: str
     language: Language
@@ -161,7 +171,7 @@ class ClientKind:
     optional: bool = False
 
     def program(self, log: Path) -> Program:
-        """Its program, not started."""
+        """Return the client's program, not started."""
         return Program(self.command(), log, cwd=ROOT)
 
 

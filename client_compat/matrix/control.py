@@ -1,7 +1,10 @@
-"""A client program as a process: requests and answers as lines of JSON, as client_compat/clients/CONTROL.md says.
+"""A client program as a child process. Requests and answers are lines of JSON, as specified in client_compat/clients/CONTROL.md.
 
-Rules: a program is asked by one thread at a time, and several programs side by side; no call waits for ever; a program is ended through
-its own process id only; what it wrote to its standard error is shown with whatever went wrong.
+Rules:
+- One thread at a time sends requests to a program; several programs run in parallel.
+- Every call has a time limit.
+- A program is ended only through its own process id.
+- Error messages contain the end of the program's standard error.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 CALL_TIMEOUT_MS = 30_000
-"""What a program is given for one call to a broker, unless the caller says otherwise."""
+"""Default time limit for one call to a broker."""
 GRACE_S = 15.0
-"""What a program may take on top of a call's own limit before it counts as hanging."""
+"""Extra time that a program gets after a call's limit before it counts as hanging."""
 READY_TIMEOUT_S = 90.0
 END_TIMEOUT_S = 10.0
 LOG_TAIL_BYTES = 1_500
@@ -31,24 +34,27 @@ Answer = dict[str, Any]
 
 
 class Unsupported(Exception):
-    """The client's public API cannot do it. The text is the program's sentence."""
+    """The client's public API cannot do this. The text comes from the program."""
 
 
 class ClientMissing(Exception):
-    """The program runs, but its client's library or binary could not be installed here. The text is the program's reason."""
+    """The program runs, but its client's library or binary is not available here. The text comes from the program."""
 
 
 class ProgramFailed(RuntimeError):
-    """The program ended, hangs or does not speak the protocol. The text ends with its standard error."""
+    """The program ended, hangs or violates the protocol. The text ends with its standard error."""
 
 
 class OutOfTime(ProgramFailed):
-    """The whole scenario has used up its time."""
+    """The scenario's time limit has expired."""
 
 
 @dataclass(eq=False)
 class ClientError(Exception):
-    """What the client raised or answered. `code` is Kafka's name of the error or `CLIENT:…`; a flag is None where the client is silent."""
+    """An error that the client raised or returned.
+
+    `code` is Kafka's error name or `CLIENT:…`. A flag is None if the client does not report it.
+    """
 
     code: str
     message: str = ""
@@ -67,7 +73,7 @@ class ClientError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """How a program introduced itself."""
+    """A program's first line: client, version and runtime."""
 
     client: str
     version: str
@@ -75,7 +81,10 @@ class Ready:
 
 
 class Program:
-    """One client program. `deadline` (of time.monotonic) is when its scenario's time ends. A context manager, or `start` and `end`."""
+    """One client program.
+
+    `deadline` (of time.monotonic) is the end of its scenario's time. Use it as a context manager, or call `start` and `end`.
+    """
 
     def __init__(self, argv: Sequence[str], log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
         self.argv, self.log, self._cwd, self._env = list(argv), log, cwd, env
@@ -87,7 +96,7 @@ class Program:
         self._process: subprocess.Popen[str] | None = None
 
     def start(self) -> Ready:
-        """Start it and wait for its first line. Raises `ClientMissing` or `ProgramFailed`."""
+        """Start the program and wait for its first line. Raises `ClientMissing` or `ProgramFailed`."""
         self.log.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as sink:
             try:
@@ -121,11 +130,14 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     def new_handle(self, kind: str) -> str:
-        """A name that no other object of this program has."""
+        """Return a handle that is unique within this program."""
         return f"{kind}-{next(self._handles)}"
 
     def call(self, op: str, *, timeout_ms: int = CALL_TIMEOUT_MS, **arguments: Any) -> Answer:
-        """One request and its answer; arguments that are None are left out. Raises `ClientError`, `Unsupported` or `ProgramFailed`."""
+        """Send one request, without arguments that are None, and return the answer.
+
+        Raises `ClientError`, `Unsupported` or `ProgramFailed`.
+        """
         given = {name: value for name, value in arguments.items() if value is not None}
         with self._lock:
             number = next(self._ids)
@@ -143,7 +155,7 @@ class Program:
         return ok
 
     def end(self) -> None:
-        """Close its input, which tells it to go; end it by its process id where it does not."""
+        """Close the program's input, which makes it exit; if it does not, terminate it by its process id."""
         process = self._process
         if process is None:
             return
@@ -159,13 +171,13 @@ class Program:
         process.wait()
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye to its groups, nothing flushed."""
+        """Kill the program with SIGKILL, so that it neither leaves its groups nor flushes."""
         assert self._process is not None, "it was started"
         self._process.kill()
         self.end()
 
     def log_tail(self) -> str:
-        """The end of its standard error, on lines of its own; nothing where it wrote nothing."""
+        """Return the end of the program's standard error, on separate lines; empty if there is none."""
         if not self.log.exists():
             return ""
         with self.log.open("rb") as source:

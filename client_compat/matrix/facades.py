@@ -1,6 +1,6 @@
-"""Producer, consumer and admin of any client, with Python's types; each method is one request of CONTROL.md.
+"""Producer, consumer and admin of any client, with Python types. Each method sends one request of CONTROL.md.
 
-Raises everywhere: `ClientError` for what the client refused, `Unsupported` for what its API lacks, `ProgramFailed`.
+Every method raises `ClientError` if the client reports an error, `Unsupported` if its API lacks the operation, or `ProgramFailed`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ CONNECT_TIMEOUT_MS = 6_000
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What is to be sent. `timestamp` in milliseconds."""
+    """A record to send. `timestamp` is in milliseconds."""
 
     value: bytes | None
     key: bytes | None = None
@@ -32,7 +32,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """Where a record was acknowledged, or its error. `offset` is -1 where nobody told it (acks 0)."""
+    """A record's acknowledgement, or its error. `offset` is -1 if the client does not report one (acks=0)."""
 
     partition: int = -1
     offset: int = -1
@@ -41,7 +41,7 @@ class Sent:
 
 
 def places(sent: Sequence[Sent]) -> Sequence[Sent]:
-    """The same. Raises `Unsupported` where the client acknowledged records, but tells of none where it went."""
+    """Return `sent`. Raises `Unsupported` if records were acknowledged, but the client reports no partition for any of them."""
     if any(one.error is None for one in sent) and all(one.error is not None or one.partition < 0 for one in sent):
         raise Unsupported("its API does not tell where the records that it wrote are")
     return sent
@@ -49,7 +49,7 @@ def places(sent: Sequence[Sent]) -> Sequence[Sent]:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A record as consumed. `timestamp_type` is "create", "append" or None."""
+    """A consumed record. `timestamp_type` is "create", "append" or None."""
 
     topic: str
     partition: int
@@ -62,9 +62,9 @@ class Taken:
 
 
 class ProducerOptions(TypedDict, total=False):
-    """The arguments of `producer.open`; what is left out is the client's own default.
+    """Arguments of `producer.open`; an omitted one has the client's default.
 
-    `timeout_ms` is the open's own limit, and what a send may block where the client sets that at its opening.
+    `timeout_ms` limits the open, and also the time that a send may block in clients that set it when they open.
     """
 
     timeout_ms: int
@@ -88,7 +88,7 @@ class ProducerOptions(TypedDict, total=False):
 
 
 class ConsumerOptions(TypedDict, total=False):
-    """The arguments of `consumer.open`; what is left out is the client's own default."""
+    """Arguments of `consumer.open`; an omitted one has the client's default."""
 
     client_id: str
     group: str
@@ -163,19 +163,19 @@ def _results(results: Mapping[str, Any]) -> dict[str, ClientError | None]:
 
 @dataclass(slots=True)
 class Producer:
-    """One producer inside a program."""
+    """One producer in a client program."""
 
     program: Program
     handle: str
 
     def send(self, topic: str, records: Iterable[Record], *, mode: Mode = "async", timeout_ms: int = CALL_TIMEOUT_MS) -> list[Sent]:
-        """Send and wait for every answer; a record's own failure is in its `Sent`."""
+        """Send the records and wait for every acknowledgement. A failed record's error is in its `Sent`."""
         wire = [_record(record) for record in records]
         answer = self.program.call("producer.send", handle=self.handle, topic=topic, records=wire, mode=mode, timeout_ms=timeout_ms)
         return [_sent(result) for result in answer["results"]]
 
     def send_ok(self, topic: str, records: Iterable[Record], *, mode: Mode = "async", timeout_ms: int = CALL_TIMEOUT_MS) -> list[Sent]:
-        """As `send`, and raises the first record's error if there is one."""
+        """Send the records like `send`, and raise the first record's error if there is one."""
         sent = self.send(topic, records, mode=mode, timeout_ms=timeout_ms)
         for one in sent:
             if one.error is not None:
@@ -192,7 +192,7 @@ class Producer:
         self.program.call("producer.abort", handle=self.handle)
 
     def send_offsets(self, consumer: Consumer, offsets: Mapping[Partition, int]) -> None:
-        """Add a consumer's offsets to the transaction; the consumer lives in the same program."""
+        """Add the offsets of a consumer, which is in the same program, to the transaction."""
         rows = [[topic, index, offset] for (topic, index), offset in offsets.items()]
         self.program.call("producer.send_offsets", handle=self.handle, consumer=consumer.handle, offsets=rows)
 
@@ -202,7 +202,7 @@ class Producer:
 
 @dataclass(slots=True)
 class Consumer:
-    """One consumer inside a program."""
+    """One consumer in a client program."""
 
     program: Program
     handle: str
@@ -214,7 +214,7 @@ class Consumer:
         self.program.call("consumer.assign", handle=self.handle, partitions=_partitions(partitions))
 
     def poll(self, count: int, timeout_ms: int = POLL_TIMEOUT_MS) -> list[Taken]:
-        """Until `count` came (more may) or the time is over; fewer, or none, is an answer."""
+        """Poll until `count` records arrived (more are possible) or the time is over. Fewer or no records are no error."""
         answer = self.program.call("consumer.poll", handle=self.handle, count=count, timeout_ms=timeout_ms)
         return [_taken(record) for record in answer["records"]]
 
@@ -223,7 +223,7 @@ class Consumer:
         return {(topic, index) for topic, index in answer["partitions"]}
 
     def commit(self, offsets: Mapping[Partition, int | tuple[int, str]] | None = None, *, mode: Mode | None = None) -> None:
-        """Commit these next offsets (with metadata, where a pair is given), or the positions of what was polled."""
+        """Commit these next offsets, with metadata if a pair is given; without `offsets`, commit the positions after the polled records."""
         rows = None
         if offsets is not None:
             rows = [[topic, index, *(at if isinstance(at, tuple) else (at,))] for (topic, index), at in offsets.items()]
@@ -233,7 +233,7 @@ class Consumer:
         return {partition: offset for partition, (offset, _) in self.committed_metadata(partitions).items()}
 
     def committed_metadata(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, str]]:
-        """The committed offset (None: none) and its metadata."""
+        """Return the committed offset (None if there is none) and its metadata."""
         answer = self.program.call("consumer.committed", handle=self.handle, partitions=_partitions(partitions))
         return {(topic, index): (offset, (rest[0] if rest else "") or "") for topic, index, offset, *rest in answer["offsets"]}
 
@@ -245,7 +245,7 @@ class Consumer:
         self.program.call("consumer.seek", handle=self.handle, topic=topic, partition=index, offset=offset)
 
     def offsets_for_times(self, times: Mapping[Partition, int]) -> dict[Partition, tuple[int | None, int | None]]:
-        """Per partition: the first offset at or after the time, and that record's timestamp; None where there is none."""
+        """Return, for each partition, the first offset at or after the time, and that record's timestamp; None if there is none."""
         rows = [[topic, index, at] for (topic, index), at in times.items()]
         answer = self.program.call("consumer.offsets_for_times", handle=self.handle, times=rows)
         return {(topic, index): (offset, at) for topic, index, offset, at in answer["offsets"]}
@@ -263,13 +263,13 @@ class Consumer:
         self.program.call("consumer.resume", handle=self.handle, partitions=_partitions(partitions))
 
     def close(self) -> None:
-        """Leave the group and end."""
+        """Leave the group and close the consumer."""
         self.program.call("consumer.close", handle=self.handle)
 
 
 @dataclass(slots=True)
 class Admin:
-    """The admin client of a program for one cluster."""
+    """A program's admin client for one cluster."""
 
     program: Program
     bootstrap: str
@@ -280,7 +280,7 @@ class Admin:
     def create_topics(
         self, topics: Mapping[str, int], configs: Mapping[str, str] | None = None, *, replication: int = 1
     ) -> dict[str, ClientError | None]:
-        """`topics`: partitions by name. Each topic's error or None."""
+        """Create topics; `topics` maps names to partition counts. Returns each topic's error or None."""
         wanted: list[dict[str, Any]] = [{"name": name, "partitions": count, "replication": replication} for name, count in topics.items()]
         if configs:
             wanted = [{**one, "configs": dict(configs)} for one in wanted]
@@ -293,11 +293,11 @@ class Admin:
         return list(self._call("list_topics")["topics"])
 
     def describe_topic(self, topic: str) -> list[dict[str, Any]]:
-        """Rows of `partition`, `leader`, `replicas`, `isr`, by partition."""
+        """Return rows of `partition`, `leader`, `replicas` and `isr`, ordered by partition."""
         return sorted(self._call("describe_topic", topic=topic)["partitions"], key=lambda row: int(row["partition"]))
 
     def create_partitions(self, topic: str, count: int) -> None:
-        """`count` is the new total."""
+        """Increase the topic's partitions to `count`, the new total."""
         self._call("create_partitions", topic=topic, count=count)
 
     def describe_configs(self, resource: Literal["topic", "broker"], name: str) -> dict[str, str | None]:
@@ -309,7 +309,7 @@ class Admin:
         self._call("alter_configs", resource=resource, name=name, set=dict(set or {}), delete=list(delete))
 
     def delete_records(self, before: Mapping[Partition, int]) -> dict[Partition, int]:
-        """The new low watermarks."""
+        """Delete the records before these offsets and return the new low watermarks."""
         rows = [[topic, index, offset] for (topic, index), offset in before.items()]
         return _offsets(self._call("delete_records", offsets=rows)["low"])
 
@@ -318,7 +318,7 @@ class Admin:
         return _offsets(self._call("list_offsets", offsets=rows)["offsets"])
 
     def list_groups(self) -> dict[str, tuple[str | None, str | None]]:
-        """Type and state by group."""
+        """Return type and state by group."""
         return {group: (kind, state) for group, kind, state in self._call("list_groups")["groups"]}
 
     def describe_group(self, group: str) -> dict[str, Any]:
@@ -338,14 +338,14 @@ class Admin:
         return list(self._call("describe_producers", partition=list(partition))["producers"])
 
     def list_transactions(self) -> dict[str, tuple[int, str]]:
-        """Producer id and state by transactional id."""
+        """Return producer id and state by transactional id."""
         return {name: (producer_id, state) for name, producer_id, state in self._call("list_transactions")["transactions"]}
 
     def describe_transaction(self, transactional_id: str) -> dict[str, Any]:
         return self._call("describe_transaction", transactional_id=transactional_id)
 
     def abort_transaction(self, partition: Partition, start_offset: int) -> None:
-        """End a hanging transaction of the partition."""
+        """Abort a hanging transaction of the partition."""
         self._call("abort_transaction", partition=list(partition), start_offset=start_offset)
 
     def fence_producers(self, transactional_ids: Sequence[str]) -> None:
@@ -357,7 +357,7 @@ class Admin:
 
 @dataclass(slots=True)
 class Client:
-    """A client program, as a scenario uses it against one broker; `security` is what its producers and consumers come in with."""
+    """A client program that a scenario uses with one broker. `security` are the security settings of its producers and consumers."""
 
     name: str
     program: Program
@@ -375,7 +375,7 @@ class Client:
         return Consumer(self.program, handle)
 
     def connect(self, timeout_ms: int = CONNECT_TIMEOUT_MS) -> int:
-        """Come in, ask for the brokers, and go: how many there are. Raises `ClientError` with what keeps the client out."""
+        """Connect, ask for the brokers and return their number. Raises `ClientError` with the reason if the client cannot connect."""
         answer = self.program.call("admin.connect", bootstrap=self.bootstrap, security=self.security, timeout_ms=timeout_ms)
         return int(answer["brokers"])
 
@@ -385,7 +385,7 @@ class Client:
 
 
 def numbered(count: int, *, partition: int | None = None, size: int = 0, start: int = 0) -> list[Record]:
-    """Records whose values are 0, 1, 2… in text, filled with dots to `size` bytes."""
+    """Return records with the values 0, 1, 2… as text, padded with dots to `size` bytes."""
     return [Record(str(number).encode().ljust(size, b"."), partition=partition) for number in range(start, start + count)]
 
 

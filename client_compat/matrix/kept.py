@@ -1,7 +1,9 @@
-"""The cells that a run finished, a line of JSON each, so that a run that was stopped can be taken up again.
+"""The finished cells of a run, one line of JSON each, so that a stopped run can be resumed.
 
-Rules: a line is written as soon as its cell is done; of two lines of one cell the later counts; a torn last line, left by a killed run, is
-passed over.
+Rules:
+- A line is written as soon as its cell is finished.
+- If a cell has several lines, the last one counts.
+- An incomplete last line, written by a killed run, is ignored.
 """
 
 from __future__ import annotations
@@ -14,11 +16,11 @@ from client_compat.matrix.control import Ready
 from client_compat.matrix.outcomes import Cell, Outcome
 
 DONE = (Outcome.PASS, Outcome.UNSUPPORTED)
-"""What is not run again: what failed or was skipped may have been mended or installed since."""
+"""Outcomes that are not run again. A failure or its cause may have been fixed since, and a missing toolchain installed."""
 
 
 class Kept:
-    """Finished cells, and how their clients introduced themselves, in `file`."""
+    """The finished cells and their clients' version info, stored in `file`."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -36,7 +38,7 @@ class Kept:
             sink.write(json.dumps({"cell": asdict(cell), "ready": None if ready is None else asdict(ready)}) + "\n")
 
     def done(self, client: str, scenario: str, broker: str) -> bool:
-        """Whether this cell need not be run again."""
+        """Return whether this cell needs no further run."""
         cell = self.cells.get((client, scenario, broker))
         return cell is not None and cell.outcome in DONE
 

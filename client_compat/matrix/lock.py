@@ -1,7 +1,8 @@
-"""The locked broker of the matrix: the listeners, users and certificates that each kind of broker is given alike.
+"""The secured listeners, users and certificates that each kind of broker gets for the security scenarios.
 
-Rules: `PLAINTEXT` stays open for the truth, whose principal is a super user; nobody else may do anything that a scenario did not allow.
-Every scenario makes users of its own by SCRAM; the others' names are in the broker's settings, and only their ACLs are a scenario's own.
+Rules:
+- The `PLAINTEXT` listener stays open for `Truth`, whose principal is a super user. All other users need ACLs.
+- Each scenario creates its own SCRAM users. Users of other mechanisms are fixed in the broker's settings; scenarios give them ACLs.
 """
 
 from __future__ import annotations
@@ -31,10 +32,15 @@ LISTENERS: Mapping[str, str] = {
     "ELSEWHERE": "SSL",
     "BARE": "SASL_PLAINTEXT",
 }
-"""Protocols by name: open to all, to holders of certificates, to users, to users who have to renew their log-in; two whose own certificate
-is no longer valid, or another host's; and one for users that encrypts nothing."""
+"""Listeners with their protocols.
+
+- TLS: without client certificates. CERTIFIED: with required client certificates.
+- LOGIN: SASL. AGAIN: SASL with re-authentication (KIP-368).
+- EXPIRED: the broker's certificate is expired. ELSEWHERE: it is another host's.
+- BARE: SASL without encryption.
+"""
 LIFETIME_MS = 3_000
-"""How long a log-in holds at `AGAIN`."""
+"""Lifetime of a session at `AGAIN` (`connections.max.reauth.ms`)."""
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PLAIN_USER, PLAIN_PASSWORD = "patricia", "plain secret"
 CERTIFIED_USER = "ann"
@@ -45,7 +51,7 @@ _DAY = timedelta(days=1)
 
 @dataclass(slots=True)
 class Lock:
-    """What a broker over `directory` is locked with, and what its clients are given."""
+    """The security of a broker over `directory`: listeners, certificates and the matching client settings."""
 
     directory: Path
     ports: dict[str, int] = field(default_factory=lambda: {name: free_port() for name in LISTENERS})
@@ -73,7 +79,7 @@ class Lock:
         return f"{HOST}:{self.ports[listener]}"
 
     def settings(self, plain_port: int, controller_port: int | None = None) -> dict[str, str]:
-        """A broker's, with its open listener at `plain_port`; Kafka's node has its controller's, too."""
+        """Return the broker settings, with the open listener at `plain_port`. For a Kafka node, `controller_port` is required."""
         endpoints = {"PLAINTEXT": plain_port, **self.ports}
         protocols = {"PLAINTEXT": "PLAINTEXT", **LISTENERS}
         if controller_port is not None:
@@ -94,7 +100,7 @@ class Lock:
         return found | _logins("login", MECHANISMS) | _logins("bare", MECHANISMS) | _logins("again", ("SCRAM-SHA-256",))
 
     def ottla(self, directory: Path, settings: Mapping[str, str], output: Path | None = None) -> BrokerProcess:
-        """This project's broker behind it, with its data in `directory`/data."""
+        """Return an Ottla broker with these listeners and its data in `directory`/data."""
         port, file = free_port(), directory / "server.properties"
         file.write_text("".join(f"{name}={value}\n" for name, value in {**settings, **self.settings(port)}.items()))
         argv = [sys.executable, "-m", "ottla", "serve", "--data-dir", str(directory / "data"), "--config", str(file)]
@@ -118,7 +124,10 @@ class Lock:
         user: str = "",
         password: str = "",
     ) -> dict[str, Any]:
-        """The argument `security` of CONTROL.md. `ca` and `certificate` name files of this lock; a bearer's token is made for `user`."""
+        """Return the argument `security` of CONTROL.md.
+
+        `ca` and `certificate` name files of this lock. For OAUTHBEARER, a token is created for `user`.
+        """
         found: dict[str, Any] = {"protocol": protocol}
         if protocol.endswith("SSL"):
             found["ca"] = str(self.files[ca])
@@ -142,7 +151,7 @@ def _logins(listener: str, mechanisms: tuple[str, ...]) -> dict[str, str]:
 
 
 def unsecured_token(user: str, seconds: int = TOKEN_SECONDS) -> str:
-    """A JSON Web Token that nobody signed, good for so many seconds; for none, where they are negative."""
+    """Return an unsigned JSON Web Token that is valid for `seconds`; if negative, it has expired."""
     now = int(time.time())
     claims = {"sub": user, "iat": now + min(0, 2 * seconds), "exp": now + seconds}
     return ".".join(base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in ({"alg": "none"}, claims)) + "."

@@ -1,7 +1,8 @@
-"""Members of a group, polled side by side until they stand as a scenario wants; and what the broker itself keeps for a group.
+"""Group members that are polled in parallel until the assignment is as a scenario wants, and the group's offsets according to the broker.
 
-Rules: a rebalance of a classic group is served inside poll, so members live in programs of their own and poll at the same time; what they
-are given on the way is kept, for no record may be missed.
+Rules:
+- A classic client rebalances inside poll, so the members run in separate programs and poll at the same time.
+- Records that members receive during a rebalance are kept, because no record may be missed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ SETTLE_S = 45.0
 COMMIT_S = 20.0
 TURN_MS = 400
 MORE = 1_000_000
-"""More records than there are: a poll that ends with its time."""
+"""More records than exist, so that a poll ends only by its timeout."""
 OFFSET_FETCH_VERSION = 7
 
 Shares = list[set[Partition]]
@@ -31,7 +32,7 @@ Shares = list[set[Partition]]
 
 @dataclass(slots=True)
 class Members:
-    """Consumers of one group, each in a program of its own. `taken` is everything that they were given, member by member."""
+    """The consumers of one group, each in its own program. `taken` holds all received records, by member."""
 
     consumers: list[Consumer]
     taken: list[list[Taken]] = field(default_factory=list)
@@ -40,7 +41,7 @@ class Members:
         self.consumers.append(consumer)
 
     def poll(self, timeout_ms: int = TURN_MS) -> None:
-        """One poll of all, at the same time."""
+        """Poll all members once, at the same time."""
         found = together(*(partial(consumer.poll, MORE, timeout_ms) for consumer in self.consumers))
         for index, records in enumerate(found):
             while len(self.taken) <= index:
@@ -51,7 +52,7 @@ class Members:
         return [consumer.assignment() for consumer in self.consumers]
 
     def settle(self, wanted: Callable[[Shares], bool], what: str, timeout_s: float = SETTLE_S) -> Shares:
-        """Poll until the shares are as wanted, twice in a row. Raises `Broken` with the last ones."""
+        """Poll until `wanted` holds for the assignments twice in a row. Raises `Broken` with the last assignments."""
         ends, agreed = time.monotonic() + timeout_s, 0
         while time.monotonic() < ends:
             self.poll()
@@ -61,7 +62,7 @@ class Members:
         raise Broken(f"{what}: not within {timeout_s:.0f} s; the members have {[sorted(share) for share in self.shares()]}")
 
     def share(self, partitions: set[Partition], sizes: Sequence[int] | None = None) -> Shares:
-        """Until every partition has exactly one member, as many a member as `sizes` says, in any order."""
+        """Poll until every partition has exactly one member, and the members have as many partitions as `sizes` says, in any order."""
 
         def right(shares: Shares) -> bool:
             whole = sorted(one for share in shares for one in share) == sorted(partitions)
@@ -70,7 +71,7 @@ class Members:
         return self.settle(right, f"every partition has one member, {sizes or 'any number'} each")
 
     def read(self, count: int, timeout_s: float = SETTLE_S) -> list[Taken]:
-        """Poll until all together were given `count` different records. Raises `Broken`."""
+        """Poll until all members together received `count` different records. Raises `Broken`."""
         ends = time.monotonic() + timeout_s
         while time.monotonic() < ends:
             if len(self.places()) >= count:
@@ -92,12 +93,12 @@ def partitions_of(*topics: str, count: int) -> set[Partition]:
 
 @dataclass(frozen=True, slots=True)
 class GroupTruth:
-    """What the broker at `port` keeps for a group, asked without a client library."""
+    """A group's committed offsets according to the broker at `port`, requested without a client library."""
 
     port: int
 
     def committed(self, group: str, partitions: Sequence[Partition]) -> dict[Partition, tuple[int, str]]:
-        """The committed offset (-1: none) and its metadata of each."""
+        """Return the committed offset (-1 if there is none) and its metadata for each partition."""
         asked: dict[str, list[int]] = {}
         for topic, index in partitions:
             asked.setdefault(topic, []).append(index)
@@ -115,7 +116,7 @@ class GroupTruth:
     def wait_until_committed(
         self, group: str, wanted: Mapping[Partition, int], poll: Callable[[], object], timeout_s: float = 20.0
     ) -> None:
-        """Call `poll` until the offsets are there. Raises `Broken`."""
+        """Call `poll` until the offsets are committed. Raises `Broken`."""
         ends = time.monotonic() + COMMIT_S
         while (found := self.offsets(group, list(wanted))) != wanted:
             expect(time.monotonic() < ends, f"committed are {found} after {COMMIT_S:.0f} s, where {dict(wanted)} was to be")
@@ -123,7 +124,7 @@ class GroupTruth:
 
 
 def filled(scene: Scene, partitions: int, count: int) -> str:
-    """A topic with `count` records in each partition."""
+    """Create a topic with `count` records in each partition."""
     topic = scene.topic(partitions)
     for index in range(partitions):
         scene.truth.write_values(topic, [b"%d:%d" % (index, number) for number in range(count)], partition=index)
@@ -131,12 +132,12 @@ def filled(scene: Scene, partitions: int, count: int) -> str:
 
 
 def member(scene: Scene, options: ConsumerOptions, topics: Sequence[str]) -> Consumer:
-    """A member in a program of its own."""
+    """Return a group member in its own program."""
     consumer = scene.another().consumer(**options)
     consumer.subscribe(list(topics))
     return consumer
 
 
 def group_truth(scene: Scene) -> GroupTruth:
-    """What the broker itself says of groups."""
+    """Return the broker's view of its groups."""
     return GroupTruth(scene.broker.process.port)

@@ -1,6 +1,7 @@
-"""The hash by which the Java client picks a key's partition, so that clients can be compared with it and not only with one another.
+"""The hash with which the Java client chooses a key's partition, to compare other clients with it.
 
-Source: MurmurHash2 of 32 bits, seeded as `org.apache.kafka.common.utils.Utils.murmur2`; `BuiltInPartitioner` takes it modulo the count.
+Source: 32-bit MurmurHash2 with the seed of `org.apache.kafka.common.utils.Utils.murmur2`; `BuiltInPartitioner` takes it modulo the number
+of partitions.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ _SHIFT = 24
 
 
 def murmur2(data: bytes) -> int:
-    """The hash as an unsigned number of 32 bits."""
+    """Return the hash as an unsigned 32-bit number."""
     found = (_SEED ^ len(data)) & _BITS
     whole = len(data) & ~3
     for at in range(0, whole, 4):
@@ -26,5 +27,5 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of(key: bytes, partitions: int) -> int:
-    """Where the Java client's default partitioner puts a record of this key."""
+    """Return the partition that the Java client's default partitioner chooses for this key."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions

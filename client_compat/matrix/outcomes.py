@@ -1,8 +1,10 @@
-"""What a cell came to, and what of it is a failure of this broker.
+"""The result of a cell, and which results count as failures of Ottla.
 
-Rules: a cell that fails here and not on Apache Kafka is a failure of the run, unless `KNOWN` names it together with the line of
-docs/deviations.md; so is one that passes on both where the client says other things here than there; one that fails on Apache Kafka too
-is the client's own, shown with its reason; a cell that was expected to fail and passed is told, so that the table stays true.
+Rules:
+- A cell fails the run if it fails on Ottla and not on Apache Kafka, unless `KNOWN` names it with its row of docs/deviations.md.
+- A cell also fails the run if it passes on both brokers, but the client reports something different.
+- A cell that fails on Apache Kafka, too, is a fault of the client and is shown with its reason.
+- A cell that `KNOWN` expects to fail and that passes is reported, so that the table stays correct.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ _VOLATILE = re.compile(
     r"\b[a-z]+-[A-Za-z0-9._-]*-\d+-\d+(-\d+)?|127\.0\.0\.1(:|', )\d+|\b\d{13}\b|\b[0-9A-F]{16}\b"
     r"|\b\d+(\.\d+)? ?(ms|seconds)\b|\b\d{4}-\d\d-\d\dT[\d:.]+Z?"
 )
-"""Names, times and numbers that a run made up, and how long something took: another run has others."""
+"""Generated names, ports, times and durations, which differ in each run."""
 
 
 class Outcome(StrEnum):
@@ -31,8 +33,10 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One scenario through one client on one broker. `reason` is why it did not pass; `found` is what the client said on the way, where
-    that has to be the same on all brokers."""
+    """One scenario with one client on one broker.
+
+    `reason` says why it did not pass. `found` is what the client reported, if it has to be the same on all brokers.
+    """
 
     client: str
     scenario: str
@@ -49,9 +53,11 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class KnownFailure:
-    """Cells that fail for a known reason: patterns (whole matches) of client and scenario. `deviation` is the first cell of its line in
-    docs/deviations.md where this broker is meant to differ; empty where the client itself fails, on Apache Kafka as well. `broker` is
-    the only one that it excuses; empty: any."""
+    """Cells that fail for a known reason, as full-match patterns of client and scenario.
+
+    `deviation` is the first column of the row in docs/deviations.md if Ottla differs deliberately; it is empty if the client fails on
+    Apache Kafka as well. `broker` limits the row to one broker; empty means any.
+    """
 
     client: str
     scenario: str
@@ -176,13 +182,13 @@ def known(cell: Cell, table: Sequence[KnownFailure] = KNOWN) -> KnownFailure | N
 
 
 def plain(text: str) -> str:
-    """One line without what changes from run to run."""
+    """Return the first line, without parts that change in each run."""
     line = _VOLATILE.sub("…", text.strip().splitlines()[0] if text.strip() else "")
     return line if len(line) <= PLAIN_CHARS else f"{line[:PLAIN_CHARS]}…"
 
 
 def other_words(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
-    """Pairs (this broker's, Apache Kafka's) that both pass, but in which the client did not say the same."""
+    """Return pairs (Ottla's cell, Apache Kafka's) that both pass, but in which the client reported something different."""
     listed = list(cells)
     theirs = {(cell.client, cell.scenario): cell for cell in listed if cell.broker == KAFKA and cell.outcome is Outcome.PASS}
     ours = [cell for cell in listed if cell.broker == OURS and cell.outcome is Outcome.PASS]
@@ -191,8 +197,11 @@ def other_words(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
 
 
 def failures(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> list[Cell]:
-    """The cells for which the run fails: on this broker, not named in `table`, and either failing where Apache Kafka does not, or passing
-    with other words."""
+    """Return the cells that fail the run.
+
+    These are Ottla's cells, not named in `table`, that fail where Apache Kafka's do not, or in which the client reported something
+    different.
+    """
     listed = list(cells)
     elsewhere: Mapping[tuple[str, str], Outcome] = {(cell.client, cell.scenario): cell.outcome for cell in listed if cell.broker == KAFKA}
     differing = {ours.key for ours, _ in other_words(listed)}
@@ -206,12 +215,12 @@ def failures(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> li
 
 
 def client_failures(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells on Apache Kafka that fail: the client's own faults, or the scenario's."""
+    """Return the cells that fail on Apache Kafka: faults of the client or of the scenario."""
     return [cell for cell in cells if cell.broker == KAFKA and cell.outcome is Outcome.FAIL]
 
 
 def unneeded(cells: Iterable[Cell], table: Sequence[KnownFailure] = KNOWN) -> list[KnownFailure]:
-    """Rows of `table` whose cells all passed, here and on Apache Kafka, in the same words: they are no longer true."""
+    """Return the rows of `table` whose cells all passed with equal reports on both brokers; these rows are obsolete."""
     listed = list(cells)
     judged = [cell for cell in listed if cell.broker in {OURS, KAFKA} and cell.outcome in {Outcome.PASS, Outcome.FAIL}]
     bad = {cell.key for cell in judged if cell.outcome is Outcome.FAIL} | {ours.key for ours, _ in other_words(listed)}

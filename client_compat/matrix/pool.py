@@ -1,7 +1,9 @@
-"""Client programs that outlive a cell: most of a cell's time would else be the start of a JVM or an interpreter.
+"""Reusable client programs. Without reuse, most of a cell's time would be the start of a JVM or an interpreter.
 
-Rules: a program belongs to one cell at a time; only a program whose cell ended well, on a broker that still runs, is used again; every
-program is ended with the pool.
+Rules:
+- A program belongs to one cell at a time.
+- A program is reused only if its cell ended well and the broker still runs.
+- All programs are ended with the pool.
 """
 
 from __future__ import annotations
@@ -18,8 +20,10 @@ from client_compat.matrix.control import ClientMissing, Program, Ready
 
 
 class Pool:
-    """Started programs by client. `ready` is how each client introduced itself. `idle_max`, of each client, is as many as a run's workers
-    ask for at a time."""
+    """The running programs by client.
+
+    `ready` holds each client's version info. `idle_max` limits the idle programs of each client; a run sets it to its number of workers.
+    """
 
     def __init__(self, directory: Path, note: Note = lambda text: None, *, idle_max: int = 2) -> None:
         self.ready: dict[str, Ready] = {}
@@ -31,11 +35,11 @@ class Pool:
         self._lock = threading.Lock()
 
     def missing(self, client: str) -> str | None:
-        """Why its programs cannot be had here; builds them where that was not done. Raises `BuildFailed`."""
+        """Build the client's programs if necessary; return why they are not available here, or None. Raises `BuildFailed`."""
         language = CLIENTS[client].language
         with self._lock:
             building = self._building.setdefault(language.name, threading.Lock())
-        with building:  # of this language only: the others' cells go on
+        with building:  # one lock per language, so that cells of other languages continue
             if language.name not in self._missing:
                 try:
                     language.ensure_built(self._note)
@@ -45,7 +49,7 @@ class Pool:
             return self._missing[language.name] or None
 
     def take(self, client: str) -> Program:
-        """A program that nobody else has. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        """Return a program for exclusive use. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
         if missing := self.missing(client):
             raise Skipped(missing)
         with self._lock:
@@ -61,7 +65,7 @@ class Pool:
         return program
 
     def give_back(self, client: str, program: Program, *, usable: bool) -> None:
-        """Keep it for the next cell, or end it."""
+        """Keep the program for the next cell, or end it."""
         program.deadline = None
         with self._lock:
             idle = self._idle.setdefault(client, [])
@@ -85,7 +89,7 @@ class Pool:
 
 
 class Lease:
-    """The programs of one cell; its time is over `timeout_s` from now, not counting what builds take. `clock` gives seconds."""
+    """The programs of one cell, whose time ends `timeout_s` from now, not counting builds. `clock` returns seconds."""
 
     def __init__(self, pool: Pool, peers: Sequence[str], timeout_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._pool, self._peers, self._clock = pool, peers, clock
@@ -93,9 +97,9 @@ class Lease:
         self._deadline = clock() + timeout_s
 
     def take(self, client: str) -> Program:
-        """A program for the rest of the cell. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
+        """Return a program for the rest of the cell. Raises `Skipped`, `BuildFailed` or `ProgramFailed`."""
         began = self._clock()
-        self._pool.missing(client)  # builds it, or waits for another cell that does: that says nothing about a client
+        self._pool.missing(client)  # build first, or wait for a concurrent build: this time does not count for the client
         self._deadline += self._clock() - began
         self._taken.append((client, self._pool.take(client)))
         for _, program in self._taken:
@@ -103,7 +107,7 @@ class Lease:
         return self._taken[-1][1]
 
     def others(self) -> Sequence[str]:
-        """The clients that a scenario may set beside its own."""
+        """Return the clients that a scenario may use together with its own."""
         return self._peers
 
     def end(self, *, usable: bool) -> None:

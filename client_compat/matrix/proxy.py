@@ -1,7 +1,9 @@
-"""A TCP proxy before a broker that loses answers: the request arrived and was done, and the client sees its connection end.
+"""A TCP proxy that drops responses: the broker processes the request, and the client sees its connection close.
 
-Rules: it knows of the protocol only the sizes of frames, the API key and the correlation id; which answers are lost depends on the seed
-and the order of the requests; one answer in a row of several is lost, never all, so that a client that tries again gets on.
+Rules:
+- The proxy parses only frame sizes, API keys and correlation ids.
+- The dropped responses depend on the seed and the order of the requests.
+- The proxy drops some responses of an API, never all, so that a client that retries succeeds.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _REQUEST = struct.Struct(">hhi")
 
 @dataclass(slots=True)
 class Losses:
-    """Which answers are lost: those of `api_key`, each with the chance `share`, at most `count_max` of them. `lost` counts."""
+    """Which responses are dropped: those of `api_key`, each with probability `share`, at most `count_max`. `lost` counts them."""
 
     api_key: int
     share: float
@@ -38,7 +40,7 @@ class Losses:
         self._random = random.Random(self.seed)
 
     def hits(self, api_key: int) -> bool:
-        """Whether this answer is lost; counts it."""
+        """Decide whether this response is dropped, and count it."""
         if api_key != self.api_key:
             return False
         self.seen += 1
@@ -48,7 +50,7 @@ class Losses:
 
 
 class Proxy:
-    """Listens on `port` and speaks to the broker on `broker_port`, from a thread of its own. Use as a context manager."""
+    """A proxy from `port` to `broker_port` that runs in its own thread. Use it as a context manager."""
 
     def __init__(self, port: int, broker_port: int, losses: Losses) -> None:
         self.port, self.losses = port, losses
@@ -89,7 +91,7 @@ class Proxy:
             asyncio.ensure_future(self._answers(from_broker, to_client, asked)),
         ]
         try:
-            # Cancelled by `_end` alone; asyncio logs a connection's task that ends as cancelled.
+            # Only `_end` cancels this task; asyncio would log a connection task that ends as cancelled.
             with contextlib.suppress(asyncio.CancelledError):
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -120,7 +122,7 @@ class Proxy:
 
 
 async def _frame(source: asyncio.StreamReader) -> bytes:
-    """The next frame with its size. Raises IncompleteReadError at the end, OSError where the size cannot be one."""
+    """Return the next frame with its size. Raises IncompleteReadError at the end, OSError if the size is invalid."""
     head = await source.readexactly(_SIZE.size)
     (size,) = _SIZE.unpack(head)
     if not 0 <= size <= FRAME_BYTES_MAX:
@@ -129,14 +131,14 @@ async def _frame(source: asyncio.StreamReader) -> bytes:
 
 
 def _without_answer(frame: bytes, api_key: int) -> bool:
-    """A Produce with acks 0 is not answered."""
+    """Return whether the request is a Produce with acks=0, which has no response."""
     if api_key != 0:
         return False
     _, version, _ = _REQUEST.unpack_from(frame, _SIZE.size)
     at = _SIZE.size + _REQUEST.size
     (client_id,) = struct.unpack_from(">h", frame, at)
     at += 2 + max(0, client_id)
-    if version >= 9:  # flexible: tagged fields of the header, then a compact nullable string; both are one byte where empty
+    if version >= 9:  # flexible version: the header's tagged fields, then a compact nullable string; each is one byte if empty
         at += 1
         length, shift = 0, 0
         while True:

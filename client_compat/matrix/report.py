@@ -1,7 +1,10 @@
-"""The matrix as documents: client_compat/README.md for people, compat.json beside it for programs. Both are generated, never edited.
+"""The matrix as documents: client_compat/README.md for people, compat.json for programs. Both are generated and never edited.
 
-Rules: a table a broker, scenarios down, clients across; a cell that is no tick has a footnote with its reason, and equal reasons share one;
-what differs between this broker and Apache Kafka is told before the tables; versions date them.
+Rules:
+- Each broker has a table with scenarios as rows and clients as columns.
+- A cell that did not pass has a footnote with its reason; equal reasons share a footnote.
+- Differences between Ottla and Apache Kafka come before the tables.
+- The versions show when the matrix was made.
 """
 
 from __future__ import annotations
@@ -20,14 +23,14 @@ SIGNS = {Outcome.PASS: "✓", Outcome.FAIL: "✗", Outcome.UNSUPPORTED: "–", O
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """What took part: brokers by title, clients by name."""
+    """The versions that took part: brokers by title, clients by name."""
 
     brokers: Mapping[str, str]
     clients: Mapping[str, Ready]
 
 
 def differences(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
-    """Pairs (this broker's, Apache Kafka's) of one client and scenario whose outcomes differ."""
+    """Return pairs (Ottla's cell, Apache Kafka's) of one client and scenario with different outcomes."""
     listed = list(cells)
     theirs = {(cell.client, cell.scenario): cell for cell in listed if cell.broker == KAFKA}
     pairs = [
@@ -37,7 +40,7 @@ def differences(cells: Iterable[Cell]) -> list[tuple[Cell, Cell]]:
 
 
 def markdown(cells: Sequence[Cell], scenarios: Sequence[Scenario], versions: Versions, made_by: str = "make compat") -> str:
-    """The whole README, or the page of a part of the matrix."""
+    """Return the whole README, or the page of a part of the matrix."""
     clients = [name for name in versions.clients if any(cell.client == name for cell in cells)]
     skipped = sorted({cell.client for cell in cells if cell.outcome is Outcome.SKIPPED} - set(clients))
     parts = [_introduction(cells, versions, made_by), _client_table(clients, skipped, versions), _difference_section(cells)]
@@ -49,7 +52,7 @@ def markdown(cells: Sequence[Cell], scenarios: Sequence[Scenario], versions: Ver
 
 
 def as_json(cells: Sequence[Cell], scenarios: Sequence[Scenario], versions: Versions) -> dict[str, Any]:
-    """Everything of the report, and each cell's seconds."""
+    """Return the report's content, with each cell's seconds."""
     return {
         "brokers": dict(versions.brokers),
         "clients": {name: asdict(ready) for name, ready in versions.clients.items()},
@@ -114,7 +117,7 @@ def _difference_section(cells: Sequence[Cell]) -> str:
 
 
 def _words_section(cells: Sequence[Cell]) -> str:
-    """What clients say, where the scenario notes it; on Ottla, and on Apache Kafka the same but for what the differences name."""
+    """List what clients reported on Ottla. Their reports on Apache Kafka are equal, except for the listed differences."""
     rows = [cell for cell in cells if cell.broker == OURS and cell.outcome is Outcome.PASS and cell.found]
     if not rows:
         return ""
@@ -125,7 +128,7 @@ def _words_section(cells: Sequence[Cell]) -> str:
 
 
 class _Notes:
-    """Footnotes in the order of their first use."""
+    """Footnotes, numbered in the order of their first use."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -171,5 +174,5 @@ def _scenario_section(scenarios: Sequence[Scenario]) -> str:
 
 
 def _cell_text(text: str) -> str:
-    """Safe inside a cell of a table."""
+    """Escape the text for a table cell."""
     return text.replace("|", "\\|").replace("<", "&lt;").replace("\n", " ")

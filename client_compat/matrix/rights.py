@@ -1,6 +1,6 @@
-"""Who may come in and do what on a locked broker: users and ACLs, made and taken away over its open listener.
+"""SCRAM users and ACLs of a secured broker, created and deleted through its open listener.
 
-Rule: what a method did holds when it comes back: the broker itself was asked, and not only the controller told.
+Rule: each method waits until the broker itself reports the change, because the controller responds before the broker has applied it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SALT, ITERATIONS = b"of the sea", 4_096
 
 
 class Resource(IntEnum):
-    """What a right is about, by its number in requests."""
+    """Resource types, by their number in requests."""
 
     TOPIC = 2
     GROUP = 3
@@ -34,7 +34,7 @@ class Resource(IntEnum):
 
 
 class Operation(IntEnum):
-    """What may be done, by its number in requests."""
+    """ACL operations, by their number in requests."""
 
     ALL = 2
     READ = 3
@@ -43,7 +43,7 @@ class Operation(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """One user may do one thing with one resource of that name; `*` is any."""
+    """Permission for one user to do one operation on the resource of that name; `*` matches any."""
 
     user: str
     operation: Operation
@@ -53,12 +53,15 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Rights:
-    """Those of the broker at `port`. Everything raises `TruthFailed` where the broker refuses, or does not come to it in time."""
+    """The users and ACLs of the broker at `port`.
+
+    Every method raises `TruthFailed` if the broker rejects the change or does not apply it in time.
+    """
 
     port: int
 
     def add_user(self, name: str, password: str) -> None:
-        """A user by SCRAM-SHA-256 and -512."""
+        """Create a user with SCRAM-SHA-256 and SCRAM-SHA-512."""
         with self._client() as client:
             for mechanism, hashed in enumerate(HASHES, 1):
                 salted = hashlib.pbkdf2_hmac(hashed, password.encode(), SALT, ITERATIONS)

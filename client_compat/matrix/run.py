@@ -1,7 +1,9 @@
-"""Runs cells: a job is one client's scenario, on every broker in turn, so that what differs between brokers is seen at one time.
+"""Run cells. A job is one client's scenario on every broker in turn, so that a difference between brokers shows at once.
 
-Rules: an ordinary scenario shares one long-lived broker of each kind and settings, replaced when it died; one that restarts or kills its
-broker, or loses answers, has one of its own; programs are used again only after a cell that ended well on a shared broker.
+Rules:
+- Ordinary scenarios share one long-lived broker for each kind and set of settings; it is replaced if it died.
+- A scenario that restarts or kills its broker, or drops responses, has its own broker.
+- Programs are reused only after a cell that ended well on a shared broker.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from ottla.protocol.errors import ProtocolError
 
 REASON_CHARS = 1_200
 PLAIN = (Broken, ClientError, ProgramFailed, BuildFailed, TruthFailed, BrokerFailed)
-"""Failures that explain themselves."""
+"""Errors whose text needs no type name."""
 FAILURES = (*PLAIN, ProtocolError, OSError, LookupError, TypeError, ValueError)
-"""What a cell can fail with; the last three are what a program's misshapen answer leads to."""
+"""Errors that fail a cell; the last three result from a program's malformed answer."""
 
 SLOW_S, SLOW_FAILURES_MAX = 20.0, 3
-"""A broker beside the two that are compared is asked no more by a client whose calls it has left unanswered so often."""
+"""After this number of timeouts, a client's remaining cells on a peer broker are skipped."""
 
 OnCell = Callable[[Cell], None]
 
@@ -47,7 +49,7 @@ class Job:
 
 
 class SharedBrokers:
-    """One broker of each kind, settings and lock, started when first asked for, and again when it died."""
+    """One broker for each kind, settings and security, started on first use, and again if it died."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -64,7 +66,7 @@ class SharedBrokers:
             return self._missing[kind]
 
     def get(self, kind: str, settings: Mapping[str, str], *, locked: bool = False) -> Broker:
-        """Raises `Skipped` or `BrokerFailed`."""
+        """Return the running broker. Raises `Skipped` or `BrokerFailed`."""
         with self._lock:
             key = (kind, repr((locked, sorted(settings.items()))))
             broker = self._running.get(key)
@@ -84,7 +86,7 @@ class SharedBrokers:
 
 
 class Matrix:
-    """Everything that a run needs: the pool of programs, the shared brokers, the clients that scenarios may set beside their own."""
+    """The state of a run: program pool, shared brokers, and the clients that scenarios may use together with their own."""
 
     def __init__(self, directory: Path, pool: Pool, brokers: SharedBrokers, peers: Sequence[str]) -> None:
         self._directory, self._pool, self._brokers, self._peers = directory, pool, brokers, peers
@@ -92,7 +94,7 @@ class Matrix:
         self._busy = threading.Lock()
 
     def run(self, jobs: Sequence[Job], workers: int, on_cell: OnCell) -> list[Cell]:
-        """All cells, `workers` jobs at a time; `on_cell` is called from the caller's thread, job by job."""
+        """Run all cells, `workers` jobs at a time, and return them. `on_cell` is called in the caller's thread, job by job."""
         done: list[Cell] = []
         with ThreadPoolExecutor(workers) as threads:
             futures = [threads.submit(self.run_job, job) for job in jobs]
@@ -111,7 +113,7 @@ class Matrix:
             return [self.run_cell(job.client, job.scenario, broker) for broker in job.brokers]
 
     def run_cell(self, client: str, scenario: Scenario, broker: str) -> Cell:
-        """One cell, whatever happens in it."""
+        """Run one cell; every error becomes its outcome."""
         began = time.monotonic()
         found: list[str] = []
         try:
@@ -161,10 +163,10 @@ class Matrix:
 
 
 def describe(error: BaseException) -> str:
-    """The error as a reason: the text of the kinds that explain themselves, else with the kind's name."""
+    """Return the error's text, with the type name unless the text is sufficient."""
     return str(error) if isinstance(error, PLAIN) else f"{type(error).__name__}: {error}"
 
 
 def chosen(names: Sequence[str], words: Sequence[str]) -> list[str]:
-    """The names that are one of `words`, or match one as a pattern anywhere; all where there are no words."""
+    """Return the names that equal or match (as a regular expression search) one of `words`; all names without `words`."""
     return [name for name in names if not words or name in words or any(re.search(word, name) for word in words)]

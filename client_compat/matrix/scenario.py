@@ -1,7 +1,9 @@
-"""What a scenario is: a function over a `Scene`, with a name, a promise in one sentence, and what it needs.
+"""Scenarios: functions over a `Scene`, with a name, a one-sentence promise, and their requirements.
 
-Rules: a scenario makes its own topics and groups under fresh names, so that all run beside one another on one broker; it judges with
-`expect`, whose text says what was wanted; what the client's API lacks ends it as `Unsupported` and is no failure.
+Rules:
+- A scenario creates topics and groups with unique names, so that all scenarios can share a broker.
+- It checks results with `expect`, whose text states what was expected.
+- If the client's API lacks an operation, the scenario ends as `Unsupported`, which is no failure.
 """
 
 from __future__ import annotations
@@ -28,17 +30,17 @@ TIMEOUT_S = 90.0
 
 
 class Broken(AssertionError):
-    """A promise that was not kept; the text says what was wanted and what there was."""
+    """A promise does not hold; the text says what was expected and what was found."""
 
 
 def expect(holds: bool, what: str) -> None:
-    """Raises `Broken` unless it holds."""
+    """Raise `Broken` unless `holds`."""
     if not holds:
         raise Broken(what)
 
 
 def same(found: object, wanted: object, what: str) -> None:
-    """Raises `Broken` unless both are equal; of two mappings or lists it shows where they differ."""
+    """Raise `Broken` unless both are equal; for two mappings or lists, show where they differ."""
     if found == wanted:
         return
     if isinstance(found, dict) and isinstance(wanted, dict):
@@ -58,7 +60,7 @@ def _short(value: object) -> str:
 
 
 class Programs(Protocol):
-    """Where a scene gets its client programs from; who gives them takes them back."""
+    """Provides client programs to a scene, and takes them back."""
 
     def take(self, client: str) -> Any: ...
 
@@ -70,7 +72,7 @@ _numbers = itertools.count(1)
 
 @dataclass(slots=True)
 class Scene:
-    """One run of one scenario: a client, a broker, what was opened, and what was found."""
+    """One run of one scenario: client, broker, opened programs, and what the client reported."""
 
     client_name: str
     broker: Broker
@@ -84,17 +86,17 @@ class Scene:
         return self._clients[0] if self._clients else self.another()
 
     def another(self) -> Client:
-        """The client under test in one more program of its own: to work beside the first, or to be killed."""
+        """Return the client under test in another program, to run beside the first or to be killed."""
         found = Client(self.client_name, self.programs.take(self.client_name), self.broker.bootstrap)
         self._clients.append(found)
         return found
 
     def other(self, name: str) -> Client:
-        """A program of another client on the same broker. Raises `Skipped` where it cannot be had here."""
+        """Return a program of another client on the same broker. Raises `Skipped` if it is not available here."""
         return Client(name, self.programs.take(name), self.broker.bootstrap)
 
     def guest(self, listener: str, protocol: str | None = None, **given: Any) -> Client:
-        """The client under test, in its first program, at a listener of the locked broker; `given` as `Lock.security` takes it."""
+        """Return the client under test, in its first program, at a secured listener; `given` are arguments of `Lock.security`."""
         lock = self.lock
         security = lock.security(protocol or LISTENERS[listener], **given)
         return replace(self.client, bootstrap=lock.bootstrap(listener), security=security)
@@ -109,7 +111,7 @@ class Scene:
         return Rights(self.broker.process.port)
 
     def note(self, error: ClientError | None, what: str = "") -> None:
-        """What the client under test said: it has to say the same on Apache Kafka."""
+        """Record what the client reported; it has to be the same on Apache Kafka."""
         told = "no error" if error is None else plain(str(error))
         self.found.append(f"{what}: {told}" if what else told)
 
@@ -128,17 +130,17 @@ class Scene:
         return self.broker.truth
 
     def name(self, word: str = "t") -> str:
-        """A name that nothing else has."""
+        """Return a unique name."""
         return f"{word}-{self.client_name}-{os.getpid()}-{next(_numbers)}"
 
     def topic(self, partitions: int = 1, configs: Mapping[str, str] | None = None) -> str:
-        """A new topic, made without the client under test."""
+        """Create a topic, without the client under test."""
         name = self.name("topic")
         self.truth.create_topic(name, partitions, configs)
         return name
 
     def read(self, topic: str, count: int, *, partitions: int = 1, **options: Unpack[ConsumerOptions]) -> list[Taken]:
-        """What the client under test reads from the beginning, until `count` records came; in the order of each partition."""
+        """Read from the beginning with the client under test, until `count` records arrived; ordered within each partition."""
         options.setdefault("reset", "earliest")
         consumer = self.consumer(**options)
         consumer.assign([(topic, index) for index in range(partitions)])
@@ -148,14 +150,14 @@ class Scene:
 
 
 def poll_until(consumer: Consumer, count: int, *, timeout_ms: int = 30_000) -> list[Taken]:
-    """Poll until `count` records came. Raises `Broken` with what came instead."""
+    """Poll until `count` records arrived. Raises `Broken` with the number that did."""
     taken = consumer.poll(count, timeout_ms)
     expect(len(taken) >= count, f"{len(taken)} of {count} records came within {timeout_ms / 1000:.0f} s")
     return taken
 
 
 def together(*calls: Callable[[], T]) -> list[T]:
-    """Run them at the same time, each in a thread; their results in order. All are waited for; the first error is raised."""
+    """Run the calls in parallel, each in a thread, and return their results in order. Waits for all; raises the first error."""
     with ThreadPoolExecutor(len(calls)) as pool:
         futures = [pool.submit(call) for call in calls]
     return [future.result() for future in futures]
@@ -166,9 +168,15 @@ Run = Callable[[Scene], None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`area` is its module. `own_broker`: it restarts or kills it, or needs a proxy that loses answers; `durable`: it restarts a
-    broker that must remember. `quick` ones are run for every client in CI. `locked`: its broker has a `Lock`. `clients` are the only ones
-    that it is for; none: all."""
+    """A registered scenario.
+
+    - `area`: the name of its module.
+    - `own_broker`: it restarts or kills its broker, or needs a proxy that drops responses.
+    - `durable`: it restarts a broker, whose data has to survive.
+    - `quick`: CI runs it for every client.
+    - `locked`: its broker has a `Lock`.
+    - `clients`: the only clients that run it; if empty, all do.
+    """
 
     name: str
     area: str
@@ -203,7 +211,7 @@ def scenario(
     locked: bool = False,
     clients: frozenset[str] = frozenset(),
 ) -> Callable[[Run], Run]:
-    """Register the function below under its own name, with hyphens."""
+    """Register the decorated function under its own name, with hyphens."""
 
     def register(run: Run) -> Run:
         name, area = run.__name__.replace("_", "-"), run.__module__.rpartition(".")[2]

@@ -1,6 +1,6 @@
-"""The log as the broker itself serves it, asked with this project's own protocol code and no client library.
+"""The broker's log, requested with Ottla's own protocol code and without a client library.
 
-It makes a scenario's topics, writes what a reading client is to find, and reads back what a writing client really sent, batch by batch.
+`Truth` creates a scenario's topics, writes records for reading clients, and reads back what writing clients sent, batch by batch.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ WAIT_S = 30.0
 POLL_S = 0.02
 FETCH_BYTES = 16 * 1024 * 1024
 PRODUCE_VERSION, FETCH_VERSION, LIST_OFFSETS_VERSION, DELETE_TOPICS_VERSION = 9, 12, 6, 5
-"""The last ones that name a topic by its name; every broker here has them."""
+"""The last versions that use topic names; every broker here supports them."""
 LATEST, EARLIEST = -1, -2
 
 
 class TruthFailed(RuntimeError):
-    """The broker itself refused what a scenario needs."""
+    """The broker rejected a request that a scenario needs."""
 
 
 def until(what: str, timeout_s: float = WAIT_S) -> Iterator[None]:
-    """Turns of a loop that asks again until it leaves by itself. Raises `TruthFailed` after `timeout_s`."""
+    """Yield until the caller leaves the loop. Raises `TruthFailed` after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         yield
@@ -44,7 +44,7 @@ def until(what: str, timeout_s: float = WAIT_S) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """One batch of the log: its header and its records, decompressed."""
+    """One batch of the log: its header and its decompressed records."""
 
     header: BatchHeader
     records: list[Record]
@@ -52,12 +52,12 @@ class StoredBatch:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """Questions to the broker at `port`; each opens its own connection, so that a broker may have been restarted in between."""
+    """Requests to the broker at `port`. Each opens its own connection, because the broker may have been restarted since the last one."""
 
     port: int
 
     def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
-        """Make it and wait until every partition answers as its leader does. Raises `TruthFailed`."""
+        """Create the topic and wait until every partition's leader responds. Raises `TruthFailed`."""
         given = [CreatableTopicConfig(key, value) for key, value in (configs or {}).items()]
         wanted = CreateTopicsRequest([CreatableTopic(name, partitions, 1, configs=given)], timeout_ms=int(WAIT_S * 1000))
         with self._client() as client:
@@ -67,7 +67,7 @@ class Truth:
         self.wait_until_led(name, partitions)
 
     def delete_topic(self, name: str) -> None:
-        """Delete it and wait until it is gone. Raises `TruthFailed`."""
+        """Delete the topic and wait until the broker no longer knows it. Raises `TruthFailed`."""
         with self._client() as client:
             (answer,) = client.call(DeleteTopicsRequest(topic_names=[name], timeout_ms=int(WAIT_S * 1000)), DELETE_TOPICS_VERSION).responses
         if answer.error_code:
@@ -88,7 +88,7 @@ class Truth:
         return self._known_offset(topic, partition, EARLIEST)
 
     def batches(self, topic: str, partition: int = 0) -> list[StoredBatch]:
-        """Every batch from the start to the end of the log, control batches among them."""
+        """Return every batch from the start to the end of the log, including control batches."""
         found: list[StoredBatch] = []
         offset, end = self.start_offset(topic, partition), self.end_offset(topic, partition)
         with self._client() as client:
@@ -106,14 +106,14 @@ class Truth:
         return found
 
     def records(self, topic: str, partition: int = 0) -> list[Record]:
-        """Every record but markers, committed or not."""
+        """Return every record except control records, committed or not."""
         return [record for batch in self.batches(topic, partition) if not batch.header.is_control for record in batch.records]
 
     def values(self, topic: str, partition: int = 0) -> list[bytes | None]:
         return [record.value for record in self.records(topic, partition)]
 
     def write(self, topic: str, records: Iterable[SimpleRecord], *, partition: int = 0, codec: Codec = Codec.NONE) -> int:
-        """Append one batch; its base offset."""
+        """Append one batch and return its base offset."""
         batch = build_batch(records, codec=codec)
         data = TopicProduceData(topic, partition_data=[PartitionProduceData(partition, batch)])
         with self._client() as client:
@@ -124,7 +124,7 @@ class Truth:
         return int(one.base_offset)
 
     def write_values(self, topic: str, values: Sequence[bytes], *, partition: int = 0, timestamp: int | None = None) -> int:
-        """Append one batch of values without keys, of this time or of now; its base offset."""
+        """Append one batch of values without keys, with this timestamp or the current time, and return its base offset."""
         at = int(time.time() * 1000) if timestamp is None else timestamp
         return self.write(topic, [SimpleRecord(None, value, at) for value in values], partition=partition)
 

@@ -1,1 +1,1 @@
-"""What is handed to users: the sdist and a wheel for each Python, each installed and tried (`make dist`), and the tests on each Python."""
+"""The release files: the sdist and a wheel for each Python, each installed and tested (`make dist`), and the tests on each Python."""

@@ -1,9 +1,8 @@
-"""`python -m client_compat.release`: the sdist and a wheel for each CPython that is here, in `dist`, each checked, installed and tried.
+"""`python -m client_compat.release`: build the sdist and a wheel for each installed CPython in `dist`, and check, install and test each.
 
-Where a container engine answers, cibuildwheel builds the wheels in its manylinux images. Elsewhere each interpreter builds its own, and
-auditwheel looks which symbols it asks of the C library, and renames it after the oldest one that has them. Every wheel, and the sdist, is
-then installed into an environment of its own with the pinned dependencies, and tried there (smoke.py). The exit code is 0 where all of
-them passed.
+With a container engine, cibuildwheel builds the wheels in its manylinux images. Without one, each interpreter builds its own wheel, and
+auditwheel determines the C library symbols it needs and renames it after the oldest version that has them. Every wheel and the sdist are
+then installed into a separate environment with the pinned dependencies and tested there (smoke.py). The exit code is 0 if all passed.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ NOT_HERE = "not on this machine"
 
 @dataclass(slots=True)
 class Tried:
-    """A file that was installed: what came of it."""
+    """The result of installing and testing a file."""
 
     installed: bool = False
     passed: bool = False
@@ -80,7 +79,7 @@ def _row(python: str, file: Path, tried: Tried) -> Iterator[str]:
 
 
 def _of_containers(console: Console, sdist: Path, work: Path) -> dict[str, Path]:
-    """The wheels out of cibuildwheel's containers, by Python's version; none where no engine answers, or it cannot have the images."""
+    """Return the wheels that cibuildwheel built in containers, by Python version; none without a container engine or its images."""
     if subprocess.run(["docker", "info"], capture_output=True, check=False).returncode if shutil.which("docker") else True:
         console.print("No container engine answers: each Python here builds its own wheel")
         return {}
@@ -93,7 +92,7 @@ def _of_containers(console: Console, sdist: Path, work: Path) -> dict[str, Path]
 
 
 def _of_this_machine(console: Console, sdist: Path, pythons: dict[str, Python], work: Path) -> dict[str, Path]:
-    """The wheels that the interpreters here build, by Python's version."""
+    """Return the wheels that the installed interpreters build, by Python version."""
     wheels = {}
     for version, python in pythons.items():
         console.print(f"Building for {python.exact}")
@@ -104,7 +103,7 @@ def _of_this_machine(console: Console, sdist: Path, pythons: dict[str, Python], 
 
 
 def _repaired(wheel: Path) -> Path:
-    """The wheel in `dist`, under the name of the oldest C library that it runs with; one without compiled code stays as it is."""
+    """Put the wheel into `dist`, named after the oldest compatible C library; a wheel without compiled code is only copied."""
     if wheel.name.endswith("-any.whl"):
         return Path(shutil.copy2(wheel, DIST))
     before = {*DIST.iterdir()}
@@ -115,13 +114,13 @@ def _repaired(wheel: Path) -> Path:
 
 
 def _environment(python: Python, home: Path) -> Path:
-    """A new environment of nothing but pip: its interpreter."""
+    """Create an environment with only pip and return its interpreter."""
     subprocess.run([python.path, "-m", "venv", home], check=True)
     return home / "bin" / "python"
 
 
 def _tried(python: Python, file: Path, home: Path) -> Tried:
-    """Install a wheel, or the sdist, which then builds itself, and try what came of it."""
+    """Install a wheel, or the sdist, which is built during the installation, and test the result."""
     environment = _environment(python, home / "environment")
     installed = subprocess.run(
         [environment, *PIP, "install", "--quiet", *CONSTRAINTS, file], capture_output=True, text=True, check=False, cwd=home

@@ -19,7 +19,7 @@ MADE_FROM = ("pyproject.toml", "setup.py", "constraints.txt", *(f"protocol/recor
 
 
 def main(arguments: list[str]) -> int:
-    """The tests on each; what came of it, at the end."""
+    """Run the tests on each version and print the results at the end."""
     if arguments in (["-h"], ["--help"]):
         print(__doc__)
         return 0
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _environment(python: Python) -> Path:
-    """The interpreter of that version's environment."""
+    """Return the interpreter of this version's environment, which is created or updated if necessary."""
     home = ROOT / f".venv-{python.version}"
     interpreter, stamp = home / "bin" / "python", home / ".installed"
     wanted = hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in MADE_FROM)).hexdigest()

@@ -1,4 +1,4 @@
-"""Which CPythons this machine has, of those that Ottla is for."""
+"""Find the CPython versions on this machine that Ottla supports."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
-"""What is asked for; pyproject.toml's classifiers name those of them that the tests have run on."""
+"""The versions to look for. pyproject.toml's classifiers list those on which the tests have run."""
 _ASK = "import sys; print(sys.implementation.name, *sys.version_info[:3], int(sys.prefix != sys.base_prefix))"
 
 
@@ -24,7 +24,7 @@ class Python:
 
 
 def find(versions: Iterable[str] = VERSIONS) -> dict[str, Python]:
-    """The interpreter of each version that is here, by version: that of PATH, or else the newest of pyenv's."""
+    """Return the interpreter of each version: the one in PATH, or else pyenv's newest."""
     found: dict[str, Python] = {}
     for version in versions:
         for candidate in _candidates(version):
@@ -47,7 +47,7 @@ def _numbers(text: str) -> list[int]:
 
 
 def _asked(path: Path) -> Python | None:
-    """None for what does not start (a shim without its version), is no CPython, or belongs to a virtual environment."""
+    """Return the interpreter's version; None if it does not start (a shim), is not CPython, or belongs to a virtual environment."""
     try:
         done = subprocess.run([path, "-I", "-c", _ASK], capture_output=True, text=True, timeout=30, check=True)
     except (OSError, subprocess.SubprocessError):

@@ -1,7 +1,7 @@
-"""Tries an installed Ottla, in the interpreter that has it: `python -I smoke.py`. It imports Ottla, what that depends on, and the standard
-library, for it runs in an environment that has no more.
+"""Test an installed Ottla with the interpreter that has it: `python -I smoke.py`.
 
-Prints a line of JSON: the version, and which of the walkers are compiled. Anything that is not as it should be ends it with a traceback.
+It imports only Ottla, its dependencies and the standard library, because its environment contains nothing else. It prints a line of JSON
+with the version and the compiled walkers. Any fault ends it with a traceback.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ START_S, STOP_S = 180, 60
 
 
 def main() -> None:
-    """Every check, and what was found."""
+    """Run all checks and print the result."""
     version = importlib.metadata.version("ottla")
     told = _output(str(COMMAND), "--version").strip()
     assert told == f"ottla {version}", told
@@ -55,7 +55,7 @@ def _is_compiled(name: str) -> bool:
 
 
 def _in_process() -> None:
-    """By name, as in FACES: what is tried is the package that is installed, and nothing of it is a part of this program."""
+    """Test the in-process broker, imported by name as in FACES, so that no Ottla code is part of this program."""
     with importlib.import_module("ottla.testing").InProcessBroker() as broker:
         broker.topics.create("here")
         assert broker.topics.names() == ["here"]
@@ -63,12 +63,12 @@ def _in_process() -> None:
 
 @contextmanager
 def _served(work: Path) -> Iterator[str]:
-    """The address of a broker of the installed command; it has to end with 0 when it is told to."""
+    """Run a broker with the installed command and yield its address. The broker has to exit with 0 after SIGTERM."""
     argv = [str(COMMAND), "serve", "--port", "0", "--data-dir", str(work / "data"), "--log-level", "warning"]
     with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as broker:
         assert broker.stdout is not None
         try:
-            told = GREETING.match(broker.stdout.readline())  # empty where it did not start, and then it has said why on stderr
+            told = GREETING.match(broker.stdout.readline())  # empty if the broker did not start; stderr then has the reason
             assert told is not None, broker.wait(STOP_S)
             yield told["address"]
         finally:

@@ -1,4 +1,5 @@
-"""Programs to copy from: a producer, a stream and a consumer for each of aiokafka, confluent-kafka and kafka-python, right by default.
+"""Sample programs: a producer, a stream and a consumer for aiokafka, confluent-kafka and kafka-python, with exactly-once by default.
 
-`--mistake NAME` switches in one wrong habit (`mistakes.MISTAKES`). `ottla verify` examines them: docs/verify.md, `make verify-samples`.
+`--mistake NAME` enables one common mistake (`mistakes.MISTAKES`). `ottla verify` checks the programs: docs/verify.md, `make
+verify-samples`.
 """

@@ -30,25 +30,25 @@ WITHOUT_TRANSACTIONS = ("no-idempotence", "acks-one", "idempotence-only", "fire-
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     own: dict[str, Any] = {"bootstrap_servers": job.bootstrap, "acks": "all", "request_timeout_ms": 2000, "retry_backoff_ms": 50}
     if job.makes("no-idempotence"):
-        return own  # MISTAKE: enable_idempotence is False unless one says otherwise
+        return own  # MISTAKE: enable_idempotence is False by default
     if job.makes("acks-one"):
         return own | {"acks": 1}  # MISTAKE: and it is the default
     if job.makes("idempotence-only"):
-        return own | {"enable_idempotence": True}  # MISTAKE: and nothing that outlives the process
+        return own | {"enable_idempotence": True}  # MISTAKE: idempotence ends with the process
     if job.makes("fire-and-forget"):
         return own | {"request_timeout_ms": 100}  # MISTAKE: gives up early, see send_plainly
     name = f"samples-producer-{job.instance}"
     if job.makes("random-transactional-id"):
-        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: nobody fences the predecessor
+        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor
     return own | {"transactional_id": name, "transaction_timeout_ms": 10_000}
 
 
 @asynccontextmanager
 async def producing(job: Job) -> AsyncIterator[AIOKafkaProducer]:
-    """A producer that has fenced its predecessor. After an error `stop` may wait for what never comes, so it has a limit."""
+    """Yield a producer that has fenced its predecessor. `stop` has a time limit, because it may block after an error."""
     producer = AIOKafkaProducer(**settings(job))
     try:
         await producer.start()
@@ -61,7 +61,7 @@ async def producing(job: Job) -> AsyncIterator[AIOKafkaProducer]:
 
 
 async def written(job: Job, producer: AIOKafkaProducer) -> set[bytes]:
-    """All values that are committed in the topic."""
+    """Return all committed values of the topic."""
     values: set[bytes] = set()
     async with AIOKafkaConsumer(
         bootstrap_servers=job.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest"
@@ -76,7 +76,7 @@ async def written(job: Job, producer: AIOKafkaProducer) -> set[bytes]:
 
 
 async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """One transaction. Raises KafkaError; it is aborted then, unless the producer has been fenced."""
+    """Write one transaction. If it raises KafkaError, the transaction is aborted, unless the producer was fenced."""
     if job.makes("redo-in-doubt"):
         await write_in_haste(producer, job, chunk)
         return
@@ -85,24 +85,25 @@ async def write(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -
         if job.makes("resend-on-timeout"):
             _, late = await asyncio.wait(sent, timeout=1)
             again = [record for record, future in zip(chunk, sent, strict=True) if future in late]
-            sent = [await producer.send(job.output, value, key) for key, value in again]  # MISTAKE: the first ones are still under way
+            sent = [await producer.send(job.output, value, key) for key, value in again]  # MISTAKE: the first copies are still in flight
         await asyncio.gather(*sent)
 
 
 async def write_in_haste(producer: AIOKafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """One transaction, whose commit may take a second. Raises KafkaError."""
+    """Write one transaction with one second for the commit. Raises KafkaError."""
     await producer.begin_transaction()
     await asyncio.gather(*[await producer.send(job.output, value, key) for key, value in chunk])
     try:
         await asyncio.wait_for(producer.commit_transaction(), 1)
     except TimeoutError:
         async with producing(job) as another, another.transaction():
-            await asyncio.gather(*[await another.send(job.output, value, key) for key, value in chunk])  # MISTAKE: it was committed
+            # MISTAKE: the first transaction was committed
+            await asyncio.gather(*[await another.send(job.output, value, key) for key, value in chunk])
         raise KafkaTimeoutError from None
 
 
 async def write_missing(job: Job, given_up: set[bytes]) -> bool:
-    """All that is not in the topic yet. False when it takes another producer to go on. Raises ProducerFenced."""
+    """Write all records that are not in the topic yet. Returns False if a new producer has to continue. Raises ProducerFenced."""
     async with producing(job) as producer:
         done = await written(job, producer) | given_up
         for chunk in chunks([record for record in records_of(job) if record[1] not in done]):
@@ -111,7 +112,7 @@ async def write_missing(job: Job, given_up: set[bytes]) -> bool:
             except KafkaError as error:
                 print("transaction failed:", repr(error), file=sys.stderr)
                 if job.makes("ignore-aborts"):
-                    given_up.update(value for _, value in chunk)  # MISTAKE: it is in the log file, is it not?
+                    given_up.update(value for _, value in chunk)  # MISTAKE: a log message does not save the records
                 elif isinstance(error, ProducerFenced):
                     raise
                 return False
@@ -119,18 +120,18 @@ async def write_missing(job: Job, given_up: set[bytes]) -> bool:
 
 
 async def send_plainly(job: Job) -> None:
-    """The program of `WITHOUT_TRANSACTIONS`: from the beginning, at each start."""
+    """Write without transactions (`WITHOUT_TRANSACTIONS`): from the first record on, at each start."""
     async with producing(job) as producer:
         for chunk in chunks(records_of(job)):
             sent = [await producer.send(job.output, value, key) for key, value in chunk]
             if job.makes("fire-and-forget"):
-                await producer.flush()  # MISTAKE: the futures know what failed, and nobody asks them
+                await producer.flush()  # MISTAKE: nobody checks the futures for errors
             else:
                 await asyncio.gather(*sent)
 
 
 async def main() -> int:
-    """The exit code: 0 when all is written."""
+    """Run the producer; return 0 when all records are written."""
     job = job_of("producer", __doc__)
     if job.makes(*WITHOUT_TRANSACTIONS):
         await send_plainly(job)

@@ -30,7 +30,7 @@ STOP_S = 2.0
 
 
 def consumer_settings(job: Job) -> dict[str, Any]:
-    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap_servers": job.bootstrap,
         "group_id": GROUP,
@@ -47,7 +47,7 @@ def consumer_settings(job: Job) -> dict[str, Any]:
 
 
 class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has no types
-    """The producers of the partitions that this member has."""
+    """The producers of this member's partitions."""
 
     def __init__(self, job: Job, consumer: AIOKafkaConsumer) -> None:
         self._job = job
@@ -57,17 +57,20 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
         self._lock = asyncio.Lock()
 
     async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """Before this member rejoins: all partitions are given back."""
+        """Release all partitions before this member rejoins."""
         async with self._lock:
             self._joined = False
             await self.release(list(self._producers))
 
     async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """What was fetched before is void: every partition starts at its committed offset."""
+        """Resume processing; every partition starts again at its committed offset."""
         self._joined = True
 
     async def process(self, batches: dict[TopicPartition, list[ConsumerRecord]]) -> None:
-        """A transaction for each partition. Raises ProducerFenced, or the KafkaError of a new producer that cannot start."""
+        """Process each partition's records in a transaction.
+
+        Raises ProducerFenced, or the KafkaError of a new producer that cannot start.
+        """
         async with self._lock:
             for partition, records in batches.items() if self._joined else ():
                 producer = self._producers.get(partition)
@@ -84,7 +87,7 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
                     await self._take_over(partition)
 
     async def _take_over(self, partition: TopicPartition) -> None:
-        """Fence whoever had the partition, then go to where it came to: in this order."""
+        """Fence the partition's previous owner and only then seek to the committed offset."""
         self._producers[partition] = producer = AIOKafkaProducer(
             bootstrap_servers=self._job.bootstrap,
             transactional_id=f"{GROUP}-{partition.topic}-{partition.partition}",
@@ -104,22 +107,22 @@ class Stream(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka has n
             sent = [await producer.send(self._job.output, b"out of " + one.value, one.key, partition.partition) for one in records]
             if not self._job.makes("auto-commit"):
                 await producer.send_offsets_to_transaction({partition: records[-1].offset + 1}, GROUP)
-            await asyncio.gather(*sent)  # aiokafka commits a transaction even when a send in it has failed
+            await asyncio.gather(*sent)  # aiokafka commits a transaction even if a send in it has failed
 
     async def release(self, partitions: Iterable[TopicPartition]) -> None:
-        """After an error `stop` may wait for what never comes, so it has a limit."""
+        """Stop the producers. `stop` has a time limit, because it may block after an error."""
         for producer in [self._producers.pop(partition) for partition in partitions]:
             with suppress(KafkaError, TimeoutError):
                 await asyncio.wait_for(producer.stop(), STOP_S)
             await producer.client.close()
 
     async def end(self) -> None:
-        """Give all back."""
+        """Release all partitions."""
         await self.release(list(self._producers))
 
 
 async def main() -> int:
-    """The exit code, after SIGTERM or when this member cannot go on."""
+    """Run until SIGTERM or until this member cannot continue; return the exit code."""
     job, stop = job_of("stream", __doc__), stop_on_signal()
     async with AIOKafkaConsumer(**consumer_settings(job)) as consumer:
         stream = Stream(job, consumer)

@@ -1,4 +1,4 @@
-"""What all samples share and no client is needed for: the environment that `ottla verify` sets, the arguments, SIGTERM, the records."""
+"""Code that all samples share and that needs no client: environment variables of `ottla verify`, arguments, SIGTERM, records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Record = tuple[bytes, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What the program is told. `instance` is the same after a restart, and another for a second member beside it."""
+    """The program's parameters. `instance` stays the same after a restart; a second member has another one."""
 
     bootstrap: str
     instance: str
@@ -35,12 +35,12 @@ class Job:
     result: bool
 
     def makes(self, *mistakes: str) -> bool:
-        """Whether one of these wrong habits was asked for."""
+        """Return whether one of these mistakes is enabled."""
         return self.mistake in mistakes
 
 
 def job_of(role: Role, doc: str | None) -> Job:
-    """The job by the environment and the arguments. Exits with the usage on wrong arguments, KeyError without OTTLA_BOOTSTRAP_SERVERS."""
+    """Return the job from environment and arguments. Exits with the usage on wrong arguments; KeyError without OTTLA_BOOTSTRAP_SERVERS."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--mistake", choices=names(role), help="make this mistake")
     if role == "consumer":
@@ -60,17 +60,17 @@ def job_of(role: Role, doc: str | None) -> Job:
 
 
 def records_of(job: Job) -> list[Record]:
-    """What a producer has to write: the same at each start, and one value each, by which it finds again what it has written."""
+    """Return the records to write: the same at each start, with unique values, so that the producer can find its written records."""
     return [(b"key-%d" % (number % 10), b"record-%d" % number) for number in range(job.records)]
 
 
 def chunks(items: Sequence[Item]) -> Iterator[Sequence[Item]]:
-    """Pieces of CHUNK_RECORDS, the last one maybe shorter."""
+    """Split the items into pieces of CHUNK_RECORDS; the last one may be shorter."""
     return (items[first : first + CHUNK_RECORDS] for first in range(0, len(items), CHUNK_RECORDS))
 
 
 def stop_on_signal() -> threading.Event:
-    """Set when SIGTERM or SIGINT came. To be asked between two transactions: it interrupts nothing."""
+    """Return an event that SIGTERM and SIGINT set. Check it between transactions; it interrupts nothing."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

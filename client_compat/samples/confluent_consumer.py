@@ -23,18 +23,18 @@ GROUP = "samples-consumer"
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap.servers": job.bootstrap,
-        # Shorter than retry.backoff.ms: the question for a lost coordinator waits behind a Fetch, and a commit that is tried again before
-        # it is answered fails anew (librdkafka 2.16: for many seconds).
+        # Shorter than retry.backoff.ms: the request for a lost coordinator waits behind a Fetch, and a commit that is retried before its
+        # response fails again (librdkafka 2.16: for many seconds).
         "fetch.wait.max.ms": 50,
         "retry.backoff.ms": 100,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 250,
-        "metadata.recovery.strategy": "none",  # rebootstrap, the default, makes librdkafka 2.16 lose hold of a single broker
+        "metadata.recovery.strategy": "none",  # with the default, rebootstrap, librdkafka 2.16 loses a single broker
         "group.id": GROUP,
-        "group.instance.id": f"{GROUP}-{job.instance}",  # a restarted member has its partitions back at once
+        "group.instance.id": f"{GROUP}-{job.instance}",  # a restarted member gets its partitions back at once
         "session.timeout.ms": 6000,
         "heartbeat.interval.ms": 500,
         "auto.offset.reset": "earliest",
@@ -47,37 +47,38 @@ Positions = dict[tuple[str, int], int]
 
 
 def place(message: Message) -> tuple[str, int]:
-    """Topic and partition. Raises KafkaException for a message that is an error."""
+    """Return topic and partition. Raises KafkaException for a message that is an error."""
     if (error := message.error()) is not None:
         raise KafkaException(error)
     return message.topic() or "", message.partition() or 0
 
 
 def run(job: Job, consumer: Consumer, store: Store) -> None:
-    """Until SIGTERM. Raises KafkaException, Overtaken."""
+    """Consume until SIGTERM. Raises KafkaException, Overtaken."""
     stop = stop_on_signal()
     positions: Positions = {}
 
     def from_store(_: Consumer, assigned: list[TopicPartition]) -> None:
-        """The store, not the group, knows where to begin."""
+        """Start at the store's positions, which are authoritative, unlike the group's."""
         for partition in assigned:
             partition.offset = store.position(partition.topic, partition.partition)
             positions[partition.topic, partition.partition] = partition.offset
         consumer.assign(assigned)
 
-    by_the_group = job.makes("commit-before-processing", "append-only-store")  # these begin where the group has committed
+    # with these mistakes, the program starts at the group's committed offsets
+    by_the_group = job.makes("commit-before-processing", "append-only-store")
     consumer.subscribe([job.input], **({} if by_the_group else {"on_assign": from_store}))
     while not stop.is_set():
         messages = consumer.consume(CHUNK_RECORDS, 0.2)
         if job.makes("commit-before-processing") and messages:
-            consumer.commit(asynchronous=False)  # MISTAKE: of all that consume has given out, and nothing is done yet
+            consumer.commit(asynchronous=False)  # MISTAKE: commits all consumed records before any is processed
         for (topic, partition), consecutive in groupby(messages, place):
             batch = list(consecutive)
             records = [(message.key() or b"", message.value() or b"") for message in batch]
             if job.makes("commit-before-processing"):
                 store.apply_by_key(records)
             elif job.makes("append-only-store"):
-                store.append(records)  # MISTAKE: it does not know what it has seen
+                store.append(records)  # MISTAKE: cannot detect records that it has already stored
             else:
                 end = (batch[-1].offset() or 0) + 1
                 store.apply(topic, partition, positions[topic, partition], end, records)
@@ -87,7 +88,7 @@ def run(job: Job, consumer: Consumer, store: Store) -> None:
 
 
 def commit(consumer: Consumer) -> None:
-    """Tell the group how far it has come."""
+    """Commit the positions to the group; a failure is only logged."""
     try:
         consumer.commit(asynchronous=False)
     except KafkaException as error:
@@ -95,7 +96,7 @@ def commit(consumer: Consumer) -> None:
 
 
 def main() -> int:
-    """The exit code, after SIGTERM or when this member cannot go on."""
+    """Run until SIGTERM or until this member cannot continue; return the exit code."""
     job = job_of("consumer", __doc__)
     store = Store(job.work)
     if job.result:

@@ -27,7 +27,7 @@ WITHOUT_TRANSACTIONS = ("no-idempotence", "acks-one", "idempotence-only", "fire-
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     own: dict[str, Any] = {
         "bootstrap.servers": job.bootstrap,
         "partitioner": "murmur2_random",  # the Java client's
@@ -36,24 +36,24 @@ def settings(job: Job) -> dict[str, Any]:
         "retry.backoff.ms": 50,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 250,
-        "metadata.recovery.strategy": "none",  # rebootstrap, the default, makes librdkafka 2.16 lose hold of a single broker
+        "metadata.recovery.strategy": "none",  # with the default, rebootstrap, librdkafka 2.16 loses a single broker
     }
     if job.makes("no-idempotence"):
-        return own  # MISTAKE: enable.idempotence is false unless one says otherwise
+        return own  # MISTAKE: enable.idempotence is false by default
     if job.makes("acks-one"):
-        return own | {"acks": 1}  # MISTAKE: faster, and as good as acks=all until a leader dies
+        return own | {"acks": 1}  # MISTAKE: faster, but loses records when a leader dies
     if job.makes("idempotence-only"):
-        return own | {"enable.idempotence": True}  # MISTAKE: and nothing that outlives the process
+        return own | {"enable.idempotence": True}  # MISTAKE: idempotence ends with the process
     if job.makes("fire-and-forget"):
         return own | {"retries": 0, "message.timeout.ms": 100}  # MISTAKE: gives up early, see send_plainly
     name = f"samples-producer-{job.instance}"
     if job.makes("random-transactional-id"):
-        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: nobody fences the predecessor
+        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor
     return own | {"transactional.id": name, "transaction.timeout.ms": 10_000}
 
 
 def insist(call: Callable[[float], None]) -> None:
-    """A transactional call that failed in a retriable way, or took too long, goes on where it was when it is called again."""
+    """Call a transactional function again after a retriable error or a timeout; it continues where it stopped."""
     for left in reversed(range(ATTEMPTS_MAX)):
         try:
             call(ANSWER_S)
@@ -64,11 +64,11 @@ def insist(call: Callable[[float], None]) -> None:
 
 
 def written(job: Job) -> set[bytes]:
-    """All values that are committed in the topic."""
+    """Return all committed values of the topic."""
     consumer = Consumer(
         {
             "bootstrap.servers": job.bootstrap,
-            "group.id": "samples-read-back",  # librdkafka wants one; nothing is committed
+            "group.id": "samples-read-back",  # required by librdkafka; nothing is committed
             "enable.auto.commit": False,
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
@@ -96,28 +96,28 @@ def written(job: Job) -> set[bytes]:
 
 
 def write(producer: Producer, job: Job, chunk: Sequence[Record]) -> None:
-    """One transaction. Raises KafkaException."""
+    """Write one transaction. Raises KafkaException."""
     producer.begin_transaction()
     for key, value in chunk:
         producer.produce(job.output, value, key)
     if job.makes("resend-on-timeout") and (late := producer.flush(1)):
         for key, value in chunk[-late:]:
-            producer.produce(job.output, value, key)  # MISTAKE: the first ones are still under way
+            producer.produce(job.output, value, key)  # MISTAKE: the first copies are still in flight
     if job.makes("redo-in-doubt"):
-        producer.commit_transaction(1)  # MISTAKE: a commit that takes too long is one that failed, see write_missing
+        producer.commit_transaction(1)  # MISTAKE: treats a commit that times out as failed, see write_missing
     else:
         insist(producer.commit_transaction)
 
 
 def open_producer(job: Job) -> Producer:
-    """One that has fenced its predecessor. Raises KafkaException."""
+    """Return a producer that has fenced its predecessor. Raises KafkaException."""
     producer = Producer(settings(job))
     insist(producer.init_transactions)
     return producer
 
 
 def write_missing(job: Job) -> None:
-    """All that is not in the topic yet. Raises KafkaException when this producer cannot go on."""
+    """Write all records that are not in the topic yet. Raises KafkaException if this producer cannot continue."""
     producer = open_producer(job)
     done = written(job)
     left = list(chunks([record for record in records_of(job) if record[1] not in done]))
@@ -129,10 +129,10 @@ def write_missing(job: Job) -> None:
             print("transaction failed:", error, file=sys.stderr)
             failures += 1
             if job.makes("redo-in-doubt") and error.args[0].retriable():
-                producer = open_producer(job)  # MISTAKE: nobody knows whether it was committed, and nobody looks
+                producer = open_producer(job)  # MISTAKE: does not check whether the transaction was committed
                 continue
             if job.makes("ignore-aborts"):
-                producer = open_producer(job)  # MISTAKE: and on to the next chunk; this one is in the log file, is it not?
+                producer = open_producer(job)  # MISTAKE: continues with the next chunk; a log message does not save this one
             elif error.args[0].txn_requires_abort() and failures < ATTEMPTS_MAX:
                 insist(producer.abort_transaction)
                 continue
@@ -142,19 +142,19 @@ def write_missing(job: Job) -> None:
 
 
 def send_plainly(job: Job) -> None:
-    """The program of `WITHOUT_TRANSACTIONS`: from the beginning, at each start. Raises KafkaException."""
+    """Write without transactions (`WITHOUT_TRANSACTIONS`): from the first record on, at each start. Raises KafkaException."""
     producer = Producer(settings(job))
     failed: list[KafkaError] = []
     for chunk in chunks(records_of(job)):
         for key, value in chunk:
             producer.produce(job.output, value, key, on_delivery=lambda error, _: failed.append(error) if error else None)
         producer.flush()
-        if failed and not job.makes("fire-and-forget"):  # MISTAKE: the reports know what failed, and nobody asks them
+        if failed and not job.makes("fire-and-forget"):  # MISTAKE: nobody checks the delivery reports for errors
             raise KafkaException(failed[0])
 
 
 def main() -> int:
-    """The exit code: 0 when all is written."""
+    """Run the producer; return 0 when all records are written."""
     job = job_of("producer", __doc__)
     try:
         send_plainly(job) if job.makes(*WITHOUT_TRANSACTIONS) else write_missing(job)

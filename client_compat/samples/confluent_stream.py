@@ -27,20 +27,20 @@ ANSWER_S = 10.0
 
 
 def common_settings(job: Job) -> dict[str, Any]:
-    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap.servers": job.bootstrap,
         "retry.backoff.ms": 50,
         "reconnect.backoff.ms": 50,
         "reconnect.backoff.max.ms": 250,
-        # The default, rebootstrap, replaces the handle of a broker that was lost; librdkafka 2.16 then waits for ever for the old one
-        # to become connected again when it is to send offsets to the group's coordinator.
+        # The default, rebootstrap, replaces the handle of a lost broker. librdkafka 2.16 then waits forever for the old one to reconnect
+        # when it sends offsets to the group coordinator.
         "metadata.recovery.strategy": "none",
     }
 
 
 def consumer_settings(job: Job) -> dict[str, Any]:
-    """Of the reading side."""
+    """Return the consumer's settings."""
     return common_settings(job) | {
         "group.id": GROUP,
         "group.instance.id": f"{GROUP}-{job.instance}",
@@ -54,7 +54,7 @@ def consumer_settings(job: Job) -> dict[str, Any]:
 
 
 def producer_settings(job: Job) -> dict[str, Any]:
-    """Of the writing side."""
+    """Return the producer's settings."""
     return common_settings(job) | {
         "transactional.id": f"{GROUP}-{job.instance}",
         "transaction.timeout.ms": 10_000,
@@ -64,7 +64,7 @@ def producer_settings(job: Job) -> dict[str, Any]:
 
 
 def insist(call: Callable[[float], None]) -> None:
-    """A transactional call that failed in a retriable way, or took too long, goes on where it was when it is called again."""
+    """Call a transactional function again after a retriable error or a timeout; it continues where it stopped."""
     for left in reversed(range(ATTEMPTS_MAX)):
         try:
             call(ANSWER_S)
@@ -75,7 +75,7 @@ def insist(call: Callable[[float], None]) -> None:
 
 
 def process(job: Job, consumer: Consumer, producer: Producer, messages: Sequence[Message]) -> None:
-    """One transaction. Raises KafkaException."""
+    """Process the messages in one transaction. Raises KafkaException."""
     producer.begin_transaction()
     for message in messages:
         if (error := message.error()) is not None:
@@ -89,14 +89,14 @@ def process(job: Job, consumer: Consumer, producer: Producer, messages: Sequence
 
 
 def rewind(consumer: Consumer) -> None:
-    """Back to what the group has committed."""
+    """Seek to the group's committed offsets."""
     for committed in consumer.committed(consumer.assignment(), ANSWER_S):
         offset = committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
         consumer.seek(TopicPartition(committed.topic, committed.partition, offset))
 
 
 def run(job: Job, consumer: Consumer, producer: Producer) -> None:
-    """Until SIGTERM. Raises KafkaException when this member cannot go on."""
+    """Process until SIGTERM. Raises KafkaException if this member cannot continue."""
     stop = stop_on_signal()
     insist(producer.init_transactions)
     consumer.subscribe([job.input])
@@ -115,7 +115,7 @@ def run(job: Job, consumer: Consumer, producer: Producer) -> None:
 
 
 def main() -> int:
-    """The exit code, after SIGTERM or when this member cannot go on."""
+    """Run until SIGTERM or until this member cannot continue; return the exit code."""
     job = job_of("stream", __doc__)
     consumer = Consumer(consumer_settings(job))
     try:

@@ -25,13 +25,13 @@ GROUP = "samples-consumer"
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap_servers": job.bootstrap,
         "retry_backoff_ms": 50,
         "reconnect_backoff_max_ms": 250,
         "group_id": GROUP,
-        "group_instance_id": f"{GROUP}-{job.instance}",  # a restarted member has its partitions back at once
+        "group_instance_id": f"{GROUP}-{job.instance}",  # a restarted member gets its partitions back at once
         "session_timeout_ms": 6000,
         "heartbeat_interval_ms": 500,
         "request_timeout_ms": 7000,
@@ -43,7 +43,7 @@ def settings(job: Job) -> dict[str, Any]:
 
 
 class FromStore(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-python has no types
-    """Keeps the positions in step with the store. Called in the client's own thread, while `poll` waits for it."""
+    """Keeps the positions consistent with the store. The client's own thread calls it while `poll` waits."""
 
     def __init__(self, consumer: KafkaConsumer, store: Store) -> None:
         self._consumer = consumer
@@ -51,31 +51,32 @@ class FromStore(ConsumerRebalanceListener):  # type: ignore[misc]  # kafka-pytho
         self.positions: dict[TopicPartition, int] = {}
 
     def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:
-        """What was done is in the store already."""
+        """Do nothing, because processed records are in the store already."""
 
     def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:
-        """The store, not the group, knows where to begin."""
+        """Seek to the store's positions, which are authoritative, unlike the group's."""
         for partition in assigned:
             self.positions[partition] = self._store.position(partition.topic, partition.partition)
             self._consumer.seek(partition, self.positions[partition])
 
 
 def run(job: Job, consumer: KafkaConsumer, store: Store) -> None:
-    """Until SIGTERM. Raises KafkaError, Overtaken."""
+    """Consume until SIGTERM. Raises KafkaError, Overtaken."""
     stop = stop_on_signal()
     listener = FromStore(consumer, store)
-    by_the_group = job.makes("commit-before-processing", "append-only-store")  # these begin where the group has committed
+    # with these mistakes, the program starts at the group's committed offsets
+    by_the_group = job.makes("commit-before-processing", "append-only-store")
     consumer.subscribe([job.input], listener=None if by_the_group else listener)
     while not stop.is_set():
         batches = consumer.poll(200)
         if job.makes("commit-before-processing") and batches:
-            consumer.commit()  # MISTAKE: of all that poll has given out, and nothing is done yet
+            consumer.commit()  # MISTAKE: commits all polled records before any is processed
         for partition, batch in batches.items():
             records = [(record.key, record.value) for record in batch]
             if job.makes("commit-before-processing"):
                 store.apply_by_key(records)
             elif job.makes("append-only-store"):
-                store.append(records)  # MISTAKE: it does not know what it has seen
+                store.append(records)  # MISTAKE: cannot detect records that it has already stored
             else:
                 end = batch[-1].offset + 1
                 store.apply(partition.topic, partition.partition, listener.positions[partition], end, records)
@@ -85,7 +86,7 @@ def run(job: Job, consumer: KafkaConsumer, store: Store) -> None:
 
 
 def commit(consumer: KafkaConsumer) -> None:
-    """Tell the group how far it has come."""
+    """Commit the positions to the group; a failure is only logged."""
     try:
         consumer.commit()
     except KafkaError as error:
@@ -93,7 +94,7 @@ def commit(consumer: KafkaConsumer) -> None:
 
 
 def main() -> int:
-    """The exit code, after SIGTERM or when this member cannot go on."""
+    """Run until SIGTERM or until this member cannot continue; return the exit code."""
     job = job_of("consumer", __doc__)
     store = Store(job.work)
     if job.result:

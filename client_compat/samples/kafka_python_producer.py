@@ -33,30 +33,30 @@ WITHOUT_TRANSACTIONS = ("no-idempotence", "acks-one", "idempotence-only", "fire-
 
 
 def settings(job: Job) -> dict[str, Any]:
-    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     own: dict[str, Any] = {
         "bootstrap_servers": job.bootstrap,
         "request_timeout_ms": 2000,
-        "max_block_ms": 10_000,  # of init_transactions, too; then the supervisor has a say
+        "max_block_ms": 10_000,  # also limits init_transactions; then the supervisor decides
         "retry_backoff_ms": 50,
         "reconnect_backoff_max_ms": 250,
     }
     if job.makes("no-idempotence"):
-        return own | {"enable_idempotence": False}  # MISTAKE: as in all the examples from before 3.0
+        return own | {"enable_idempotence": False}  # MISTAKE: as in all examples for versions before 3.0
     if job.makes("acks-one"):
-        return own | {"enable_idempotence": False, "acks": 1}  # MISTAKE: as in all the examples from before 3.0
+        return own | {"enable_idempotence": False, "acks": 1}  # MISTAKE: as in all examples for versions before 3.0
     if job.makes("idempotence-only"):
-        return own  # MISTAKE: idempotent, which is the default since 3.0, and nothing that outlives the process
+        return own  # MISTAKE: idempotence, the default since 3.0, ends with the process
     if job.makes("fire-and-forget"):
         return own | {"enable_idempotence": False, "acks": "all", "retries": 0}  # MISTAKE: gives up early, see send_plainly
     name = f"samples-producer-{job.instance}"
     if job.makes("random-transactional-id"):
-        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: nobody fences the predecessor
+        name = f"samples-producer-{uuid.uuid4()}"  # MISTAKE: does not fence the predecessor
     return own | {"transactional_id": name, "transaction_timeout_ms": 10_000}
 
 
 def written(job: Job, producer: KafkaProducer) -> set[bytes]:
-    """All values that are committed in the topic."""
+    """Return all committed values of the topic."""
     values: set[bytes] = set()
     with closing(
         KafkaConsumer(bootstrap_servers=job.bootstrap, isolation_level="read_committed", auto_offset_reset="earliest")
@@ -70,7 +70,7 @@ def written(job: Job, producer: KafkaProducer) -> set[bytes]:
 
 
 def write(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """One transaction. Raises KafkaError."""
+    """Write one transaction. Raises KafkaError."""
     producer.begin_transaction()
     sent = [producer.send(job.output, value, key) for key, value in chunk]
     if job.makes("resend-on-timeout"):
@@ -78,7 +78,7 @@ def write(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
             try:
                 future.get(timeout=1)
             except KafkaTimeoutError:
-                producer.send(job.output, value, key)  # MISTAKE: the first one is still under way
+                producer.send(job.output, value, key)  # MISTAKE: the first copy is still in flight
     else:
         for future in sent:
             future.get(timeout=ANSWER_S)
@@ -89,7 +89,7 @@ def write(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
 
 
 def commit_in_haste(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) -> None:
-    """A commit that may take a second. Raises KafkaError."""
+    """Commit within one second. Raises KafkaError."""
     committing = threading.Thread(target=producer.commit_transaction, daemon=True)
     committing.start()
     committing.join(1)
@@ -98,14 +98,14 @@ def commit_in_haste(producer: KafkaProducer, job: Job, chunk: Sequence[Record]) 
         again.init_transactions()
         again.begin_transaction()
         for key, value in chunk:
-            again.send(job.output, value, key)  # MISTAKE: it was committed
+            again.send(job.output, value, key)  # MISTAKE: the first transaction was committed
         again.commit_transaction()
         again.close(timeout=CLOSE_S)
         raise KafkaTimeoutError("the commit took too long")
 
 
 def write_missing(job: Job, given_up: set[bytes]) -> bool:
-    """All that is not in the topic yet. False when it takes another producer to go on. Raises KafkaError."""
+    """Write all records that are not in the topic yet. Returns False if a new producer has to continue. Raises KafkaError."""
     producer = KafkaProducer(**settings(job))
     try:
         producer.init_transactions()
@@ -116,7 +116,7 @@ def write_missing(job: Job, given_up: set[bytes]) -> bool:
             except KafkaError as error:
                 print("transaction failed:", repr(error), file=sys.stderr)
                 if job.makes("ignore-aborts"):
-                    given_up.update(value for _, value in chunk)  # MISTAKE: it is in the log file, is it not?
+                    given_up.update(value for _, value in chunk)  # MISTAKE: a log message does not save the records
                 elif isinstance(error, ProducerFencedError):
                     raise
                 return False
@@ -126,18 +126,18 @@ def write_missing(job: Job, given_up: set[bytes]) -> bool:
 
 
 def send_plainly(job: Job) -> None:
-    """The program of `WITHOUT_TRANSACTIONS`: from the beginning, at each start. Raises KafkaError."""
+    """Write without transactions (`WITHOUT_TRANSACTIONS`): from the first record on, at each start. Raises KafkaError."""
     with closing(KafkaProducer(**settings(job))) as producer:
         for chunk in chunks(records_of(job)):
             sent = [producer.send(job.output, value, key) for key, value in chunk]
             producer.flush()
-            if not job.makes("fire-and-forget"):  # MISTAKE: the futures know what failed, and nobody asks them
+            if not job.makes("fire-and-forget"):  # MISTAKE: nobody checks the futures for errors
                 for future in sent:
                     future.get(timeout=ANSWER_S)
 
 
 def main() -> int:
-    """The exit code: 0 when all is written."""
+    """Run the producer; return 0 when all records are written."""
     job = job_of("producer", __doc__)
     try:
         if job.makes(*WITHOUT_TRANSACTIONS):

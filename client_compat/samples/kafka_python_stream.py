@@ -29,7 +29,7 @@ Batches = dict[TopicPartition, list[Any]]
 
 
 def consumer_settings(job: Job) -> dict[str, Any]:
-    """Timeouts are short, so that a failure is noticed in seconds; in production leave them as they are."""
+    """Return the settings. Timeouts are short, to detect failures within seconds; use the defaults in production."""
     return {
         "bootstrap_servers": job.bootstrap,
         "retry_backoff_ms": 50,
@@ -48,12 +48,12 @@ def consumer_settings(job: Job) -> dict[str, Any]:
 
 
 def open_producer(job: Job) -> KafkaProducer:
-    """One that has ended the transaction of its predecessor. Raises KafkaError."""
+    """Return a producer that has aborted its predecessor's transaction. Raises KafkaError."""
     producer = KafkaProducer(
         bootstrap_servers=job.bootstrap,
         transactional_id=f"{GROUP}-{job.instance}",
         transaction_timeout_ms=10_000,
-        max_block_ms=10_000,  # of init_transactions; then the supervisor has a say
+        max_block_ms=10_000,  # limits init_transactions; then the supervisor decides
         request_timeout_ms=2000,
         retry_backoff_ms=50,
         reconnect_backoff_max_ms=250,
@@ -63,7 +63,7 @@ def open_producer(job: Job) -> KafkaProducer:
 
 
 def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches: Batches) -> None:
-    """One transaction. Raises KafkaError."""
+    """Process the records in one transaction. Raises KafkaError."""
     producer.begin_transaction()
     sent = [
         producer.send(job.output, b"out of " + record.value, record.key, partition=partition.partition)
@@ -71,7 +71,7 @@ def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches:
         for record in records
     ]
     for future in sent:
-        future.get(timeout=ANSWER_S)  # else the transaction is committed without what was refused
+        future.get(timeout=ANSWER_S)  # otherwise the transaction would be committed without rejected records
     if not job.makes("auto-commit"):
         ends = {partition: OffsetAndMetadata(records[-1].offset + 1, "", -1) for partition, records in batches.items()}
         producer.send_offsets_to_transaction(ends, consumer.group_metadata())
@@ -79,7 +79,7 @@ def process(job: Job, consumer: KafkaConsumer, producer: KafkaProducer, batches:
 
 
 def rewind(consumer: KafkaConsumer) -> None:
-    """Back to what the group has committed."""
+    """Seek to the group's committed offsets."""
     for partition in consumer.assignment():
         committed = consumer.committed(partition)
         if committed is None:
@@ -89,7 +89,7 @@ def rewind(consumer: KafkaConsumer) -> None:
 
 
 def run(job: Job, consumer: KafkaConsumer) -> None:
-    """Until SIGTERM. Raises KafkaError when this member cannot go on."""
+    """Process until SIGTERM. Raises KafkaError if this member cannot continue."""
     stop = stop_on_signal()
     producer = open_producer(job)
     consumer.subscribe([job.input])
@@ -110,7 +110,7 @@ def run(job: Job, consumer: KafkaConsumer) -> None:
 
 
 def main() -> int:
-    """The exit code, after SIGTERM or when this member cannot go on."""
+    """Run until SIGTERM or until this member cannot continue; return the exit code."""
     job = job_of("stream", __doc__)
     try:
         with closing(KafkaConsumer(**consumer_settings(job))) as consumer:

@@ -1,4 +1,4 @@
-"""The habits that break exactly-once, by name: what people do, what they lose by it, and in which scenario of `ottla verify` it shows."""
+"""Mistakes that break exactly-once, by name: the habit, the guarantee it breaks, and the scenario of `ottla verify` that shows it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Guarantee = Literal["complete", "once", "order", "committed", "whole"]
 
 @dataclass(frozen=True, slots=True)
 class Mistake:
-    """`scenario` is the one that is made for this mistake; `also` are those of a cluster that have to show it, too. Others may."""
+    """A mistake. `scenario` is made to show it; the cluster scenarios in `also` have to show it, too. Other scenarios may."""
 
     name: str
     role: Role
@@ -113,5 +113,5 @@ MISTAKES: Final = (
 
 
 def names(role: Role) -> list[str]:
-    """The mistakes that a program of this role can make."""
+    """Return the mistakes that a program of this role can make."""
     return [mistake.name for mistake in MISTAKES if mistake.role == role]

@@ -1,6 +1,6 @@
-"""Where the consumers have their effects: one SQLite file in OTTLA_WORK_DIR, which outlives them.
+"""The consumers' store: a SQLite file in OTTLA_WORK_DIR, which survives restarts of the program.
 
-Rule: what happened and how far it goes are written in one transaction. Kafka's offsets cannot be in it, so they decide nothing.
+Rule: effects and position are written in one transaction. Kafka's offsets cannot be part of it, so they decide nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from client_compat.samples.common import Record
 
 EFFECT_S: Final = 0.001
-"""What an effect takes, for a crash to have something to fall into."""
+"""Duration of an effect, so that a crash can happen during it."""
 
 SCHEMA: Final = """
     CREATE TABLE IF NOT EXISTS effects (key BLOB PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID;
@@ -24,11 +24,11 @@ SCHEMA: Final = """
 
 
 class Overtaken(Exception):
-    """Another process has gone on from the position that this one believed to be its own."""
+    """Another process has continued from this process's position."""
 
 
 class Store:
-    """Use from one thread at a time. Several processes may have it open: `BEGIN IMMEDIATE` waits for its turn."""
+    """A store for one thread at a time. Several processes may open it; `BEGIN IMMEDIATE` serializes their transactions."""
 
     def __init__(self, directory: Path) -> None:
         self._sqlite = sqlite3.connect(directory / "effects.sqlite", isolation_level=None, timeout=30, check_same_thread=False)
@@ -36,14 +36,15 @@ class Store:
         self._sqlite.executescript(SCHEMA)
 
     def position(self, topic: str, partition: int) -> int:
-        """The offset of the next record that has had no effect yet; 0 in the beginning."""
+        """Return the offset of the next record to process; 0 in the beginning."""
         row = self._sqlite.execute("SELECT next FROM positions WHERE topic = ? AND part = ?", (topic, partition)).fetchone()
         return 0 if row is None else int(row[0])
 
     def apply(self, topic: str, partition: int, begin: int, end: int, records: Sequence[Record]) -> None:
-        """The effects of `begin` up to but not including `end`. Raises Overtaken, with nothing done, where it did not stand at `begin`.
+        """Store the effects of the offsets from `begin` up to, not including, `end`.
 
-        The position fences a process that was suspended; the key knows a record again that was sent twice.
+        Raises Overtaken, without changes, if the position is not `begin`. The position fences a suspended process; the key detects a record
+        that was sent twice.
         """
         with self._sqlite:
             self._sqlite.execute("BEGIN IMMEDIATE")
@@ -53,19 +54,19 @@ class Store:
             self._sqlite.execute("INSERT OR REPLACE INTO positions VALUES (?, ?, ?)", (topic, partition, end))
 
     def apply_by_key(self, records: Sequence[Record]) -> None:
-        """The effects alone, each key once."""
+        """Store the effects without a position, each key once."""
         with self._sqlite:
             self._sqlite.execute("BEGIN IMMEDIATE")
             self._insert("INSERT INTO effects VALUES (?, ?) ON CONFLICT DO NOTHING", records)
 
     def append(self, records: Sequence[Record]) -> None:
-        """The effects alone, as often as they come."""
+        """Store the effects without a position or a check for duplicates."""
         with self._sqlite:
             self._sqlite.execute("BEGIN IMMEDIATE")
             self._insert("INSERT INTO appended SELECT ?2 WHERE ?1 IS NOT NULL", records)
 
     def values(self) -> list[str]:
-        """All effects."""
+        """Return all effects."""
         rows = self._sqlite.execute("SELECT value FROM effects UNION ALL SELECT value FROM appended")
         return [bytes(value).decode() for (value,) in rows]
 

@@ -1,1 +1,1 @@
-"""A stream application of Kafka's own library, restarted each round while the broker is stopped cleanly and killed in turns."""
+"""Restarts of a Kafka Streams application and its broker: in each round both are stopped cleanly, or both are killed."""

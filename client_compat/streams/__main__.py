@@ -1,4 +1,4 @@
-"""`make streams`: the restarts of a stream application and its broker as a command."""
+"""Command line of `make streams`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def main(
     console = Console()
     if broker not in BROKERS:
         raise typer.BadParameter(f"{broker} is none of {', '.join(BROKERS)}", param_hint="--broker")
-    logging.getLogger("flights").setLevel(logging.CRITICAL)  # that a broker is away is no news here
+    logging.getLogger("flights").setLevel(logging.CRITICAL)  # hide the clients' messages about the stopped broker
     logging.getLogger("outputs").setLevel(logging.CRITICAL)
     seed = random.randrange(SEED_MAX) if seed is None else seed
     shutil.rmtree(directory, ignore_errors=True)

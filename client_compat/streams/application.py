@@ -1,4 +1,4 @@
-"""The stream application of client_compat/clients/streams as a process: built once, started again and again on its state directory."""
+"""The stream application of client_compat/clients/streams as a process, built once and restarted with its state directory."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from client_compat.support.java import JVM_OPTIONS
 
 MAIN_CLASS = "ottla.streams.Counts"
 CLOSE_TIMEOUT_S = 90.0
-"""Longer than the application itself waits for its threads."""
+"""Longer than the application's own timeout for its threads."""
 LOG_TAIL_CHARS = 3_000
 TOLD = tuple(
     f"-Dorg.slf4j.simpleLogger.{name}"
@@ -22,7 +22,7 @@ TOLD = tuple(
         "log.org.apache.kafka.clients.NetworkClient=error",
     )
 )
-"""Warnings, but for those of connections that a broker's end breaks."""
+"""Log warnings, except those about connections that the broker's end breaks."""
 STREAMS = Language(
     "streams",
     JAVA.tools,
@@ -32,12 +32,12 @@ STREAMS = Language(
 
 
 class StreamsFailed(RuntimeError):
-    """The application, the broker or a client did not do what the run needs; the message says which, and where to look."""
+    """The application, the broker or a client failed; the message says which, and where to look."""
 
 
 @dataclass(slots=True)
 class Application:
-    """The application in `directory`: `state` is its state directory, `application.log` what it said. Built before it is started."""
+    """The application with its files in `directory`: the directory `state` and `application.log`. It has to be built before `start`."""
 
     bootstrap: str
     directory: Path
@@ -45,7 +45,7 @@ class Application:
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     def start(self) -> None:
-        """Start the process without waiting for it. Raises FileNotFoundError where it was never built."""
+        """Start the process without waiting for it. Raises FileNotFoundError if it was never built."""
         classpath = f"{STREAMS.out / 'classes'}:{(STREAMS.out / 'classpath').read_text().strip()}"
         options = [option for option in JVM_OPTIONS if "simpleLogger" not in option]
         argv = ["java", *options, *TOLD, "-cp", classpath, MAIN_CLASS, self.bootstrap, str(self.directory / "state")]
@@ -54,7 +54,7 @@ class Application:
         self.starts += 1
 
     def close(self) -> None:
-        """Have it close and end. Raises `StreamsFailed` when it does not, or not well."""
+        """Close the application and wait for its exit. Raises `StreamsFailed` on a timeout or an exit code other than 0."""
         process = self._process
         assert process is not None, "close follows start"
         assert process.stdin is not None, "start makes it a pipe"
@@ -67,12 +67,12 @@ class Application:
             raise StreamsFailed(f"the application closed with exit code {code}:\n{self.log_tail()}")
 
     def check_alive(self) -> None:
-        """Raises `StreamsFailed` when it has ended by itself."""
+        """Raise `StreamsFailed` if the application has ended by itself."""
         if self._process is not None and (code := self._process.poll()) is not None:
             raise StreamsFailed(f"the application ended by itself with exit code {code}:\n{self.log_tail()}")
 
     def kill(self) -> None:
-        """SIGKILL, if it still runs."""
+        """Kill the application with SIGKILL if it is running."""
         process = self._process
         if process is not None and process.poll() is None:
             assert process.stdin is not None, "start makes it a pipe"

@@ -1,4 +1,4 @@
-"""What is put in: flights at a steady rate, by an idempotent producer that outlives the broker, and the counts that have to come out."""
+"""The input: flights at a constant rate, from an idempotent producer that survives broker restarts, and the expected counts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Key = tuple[str, str]
 
 
 class Feeder:
-    """Sends `RATE` flights a second while `step` is called. `expected` are the counts of all that was sent."""
+    """Sends `RATE` flights a second while `step` is called. `expected` holds the counts of all flights sent."""
 
     def __init__(self, bootstrap: str, rng: random.Random) -> None:
         self.expected: Counter[Key] = Counter()
@@ -35,17 +35,17 @@ class Feeder:
         self._producer = Producer({**settings, "reconnect.backoff.max.ms": 500}, logger=logging.getLogger("flights"))
 
     def begin(self, topics: Sequence[str], flights: int) -> None:
-        """From now on send so many more, to any of `topics`."""
+        """Send this number of further flights, to random topics of `topics`."""
         self._topics, self._left = topics, self._left + flights
         self._began, self._sent = time.monotonic(), 0
 
     @property
     def done(self) -> bool:
-        """All is sent and acknowledged."""
+        """Whether all flights are sent and acknowledged."""
         return self._left == 0 and len(self._producer) == 0
 
     def step(self) -> None:
-        """Send what is due. Raises `StreamsFailed` when the broker refused a flight."""
+        """Send the flights that are due. Raises `StreamsFailed` if a flight was not delivered."""
         due = int((time.monotonic() - self._began) * RATE) - self._sent
         for _ in range(min(due, self._left)):
             self._send()

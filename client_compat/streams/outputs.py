@@ -1,4 +1,4 @@
-"""What came out: the committed updates of every count, and whether those of a key are 1, 2, 3, …, each once."""
+"""The output: committed updates of every count; the updates of a key must be 1, 2, 3, …, each once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAMPLES_MAX = 5
 
 @dataclass(slots=True)
 class Counts:
-    """Updates in the order of the log. `doubled`: of a count that had been; `missed`: counts that were passed over."""
+    """Updates in log order. `doubled` counts repeated values, `missed` counts skipped ones."""
 
     last: dict[Key, int] = field(default_factory=dict)
     updates: int = 0
@@ -43,7 +43,7 @@ class Counts:
             self.note(f"{key[0]} {key[1]}: {count} came after {before}")
 
     def wrong(self, expected: Mapping[Key, int]) -> int:
-        """How many keys do not stand at what was put in."""
+        """Return the number of keys whose last count is wrong."""
         keys = [key for key in {*expected, *self.last} if self.last.get(key, 0) != expected.get(key, 0)]
         for key in keys:
             self.note(f"{key[0]} {key[1]} is {self.last.get(key, 0)} and should be {expected.get(key, 0)}")
@@ -55,7 +55,7 @@ class Counts:
 
 
 class Outputs:
-    """A consumer of committed updates, from the beginning. `counts` are those that it has read."""
+    """A read_committed consumer from the beginning; `counts` holds what it has read."""
 
     def __init__(self, bootstrap: str) -> None:
         self.counts = Counts()
@@ -73,7 +73,7 @@ class Outputs:
         self._consumer.assign([TopicPartition(topic, index, OFFSET_BEGINNING) for topic in TOPICS for index in range(PARTITIONS)])
 
     def step(self) -> None:
-        """Take what is there now, and wait a moment where there is nothing. Raises `StreamsFailed` on an error that is no outage."""
+        """Take the available updates, or wait a moment if there are none. Raises `StreamsFailed` on an error that is not an outage."""
         for message in self._consumer.consume(RECORDS_AT_ONCE, POLL_S):
             place = (str(message.topic()), message.partition())
             if (error := message.error()) is None:
@@ -85,7 +85,7 @@ class Outputs:
                 raise StreamsFailed(f"the consumer of {place[0]}-{place[1]} was refused: {error}")
 
     def read_to_the_end(self) -> Counts:
-        """All that is committed now. Raises `StreamsFailed` when it cannot be had in time."""
+        """Read everything that is committed now. Raises `StreamsFailed` on a timeout."""
         deadline = time.monotonic() + READ_TIMEOUT_S
         while len(self._at_end) < len(TOPICS) * PARTITIONS:
             if time.monotonic() > deadline:
@@ -98,7 +98,7 @@ class Outputs:
 
 
 def read_all(bootstrap: str) -> Counts:
-    """Every committed update, as somebody reads them who comes now. Raises `StreamsFailed`."""
+    """Return every committed update, read by a new consumer. Raises `StreamsFailed`."""
     outputs = Outputs(bootstrap)
     try:
         return outputs.read_to_the_end()
@@ -107,7 +107,7 @@ def read_all(bootstrap: str) -> Counts:
 
 
 def open_transactions(bootstrap: str) -> list[str]:
-    """The partitions, internal ones too, whose last stable offset is below their high watermark. Raises KafkaException."""
+    """Return the partitions, including internal ones, whose last stable offset is below their high watermark. Raises KafkaException."""
     admin = AdminClient({"bootstrap.servers": bootstrap}, logger=logging.getLogger("outputs"))
     topics = admin.list_topics(timeout=ADMIN_TIMEOUT_S).topics
     latest: dict[TopicPartition, Any] = {

@@ -1,8 +1,12 @@
-"""The rounds. In each one a topic is made that the running application's pattern matches, flights are put in, the broker ends and comes
-back on its directory and port, and the application is ended and started again on its state directory.
+"""The rounds of restarts.
 
-Rules: broker and application are stopped cleanly in odd rounds and killed in even ones; two rounds end the broker first, the next two the
-application, so that the broker's end falls into its start. The random source is an argument: a seed repeats the plan, not the interleaving.
+In each round a new topic that matches the application's pattern is created, flights are sent, the broker restarts with its directory and
+port, and the application restarts with its state directory.
+
+Rules:
+- Broker and application stop cleanly in odd rounds and are killed in even ones.
+- In two rounds the broker ends first, in the next two the application, so that the broker ends during the application's start.
+- The random generator is an argument: a seed repeats the plan, not the timing.
 """
 
 from __future__ import annotations
@@ -29,13 +33,13 @@ LINGER_S = (0.0, 2.5)
 WAIT_S = 180.0
 START_TIMEOUT_S = 120.0
 CLEAN_EXITS = (0, 143)
-"""Of the broker after SIGTERM; a JVM says 143."""
+"""Exit codes of a broker after SIGTERM; a JVM returns 143."""
 AUDIT_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One round's verdict, over all updates since the first round. `back_s`: from the broker's start to its listening."""
+    """The result of one round, over all updates since the first round. `back_s` is the time from the broker's start until it listens."""
 
     number: int
     clean: bool
@@ -55,8 +59,10 @@ class Round:
 
 @dataclass(slots=True)
 class StreamsRun:
-    """What was done, and what was found. `open` are partitions with an open transaction after the application's end; `audit` is what
-    `ottla audit` said of the directory."""
+    """The result of a run.
+
+    `open` lists partitions with an open transaction after the application's end; `audit` is the output of `ottla audit`.
+    """
 
     rounds: list[Round] = field(default_factory=list)
     application_starts: int = 0
@@ -70,7 +76,7 @@ class StreamsRun:
 
 
 def broker_of(kind: str, directory: Path) -> BrokerProcess:
-    """The broker, not started, over `directory`/log. Raises `KafkaMissing` or `BrokerFailed`."""
+    """Return the broker, not started, over `directory`/log. Raises `KafkaMissing` or `BrokerFailed`."""
     if kind == "ottla":
         return ottla(directory / "log", output=directory / "broker.log")
     kafka = ReferenceBroker(directory / "log")
@@ -79,7 +85,7 @@ def broker_of(kind: str, directory: Path) -> BrokerProcess:
 
 
 def run(directory: Path, rounds: int, seed: int, *, kind: str = "ottla", on_round: Callable[[Round], None] = lambda _: None) -> StreamsRun:
-    """All rounds in `directory` (made here), and the audit. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
+    """Run all rounds in `directory`, which is created here, and the audit. Raises `StreamsFailed`, `BrokerFailed` or `KafkaMissing`."""
     directory.mkdir(parents=True)
     found = StreamsRun()
     with broker_of(kind, directory) as broker:
@@ -105,13 +111,13 @@ def run(directory: Path, rounds: int, seed: int, *, kind: str = "ottla", on_roun
 
 
 def stop_cleanly(broker: BrokerProcess) -> None:
-    """Raises `StreamsFailed` when the broker does not end by itself after SIGTERM."""
+    """Stop the broker with SIGTERM. Raises `StreamsFailed` if it does not exit cleanly."""
     if (code := broker.stop()) not in CLEAN_EXITS:
         raise StreamsFailed(f"the broker did not stop cleanly: exit code {code}\n{broker.output_tail()}")
 
 
 class Play:
-    """Everybody in the play; `until` is how time passes: flights go in, updates come out."""
+    """Broker, application, producer and consumer of a run. In `until`, flights are sent and updates are read while time passes."""
 
     def __init__(self, broker: BrokerProcess, application: Application, rng: random.Random) -> None:
         self._broker, self._application, self._rng = broker, application, rng
@@ -120,7 +126,7 @@ class Play:
         self._back_s = 0.0
 
     def round(self, number: int) -> Round:
-        """Raises `StreamsFailed` or `BrokerFailed`."""
+        """Run one round. Raises `StreamsFailed` or `BrokerFailed`."""
         began, clean, broker_first = time.monotonic(), number % 2 == 1, (number - 1) // 2 % 2 == 0
         self._topics.append(f"flights-{number}")
         create_topic(self._broker.bootstrap, self._topics[-1], PARTITIONS)
@@ -139,7 +145,7 @@ class Play:
         return Round(number, clean, broker_first, self._back_s, time.monotonic() - began, *found)
 
     def until(self, happened: Callable[[], bool], what: str) -> None:
-        """Raises `StreamsFailed` when it does not happen in time, or somebody ended before."""
+        """Send and read until `happened`. Raises `StreamsFailed` on a timeout, or if the application ended."""
         deadline = time.monotonic() + WAIT_S
         while not happened():
             if time.monotonic() > deadline:

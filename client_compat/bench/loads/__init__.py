@@ -1,1 +1,1 @@
-"""The loads: each drives one broker through a socket and gives figures. None knows which broker it drives."""
+"""The loads. Each sends requests to one broker over sockets and returns figures; none depends on the kind of broker."""

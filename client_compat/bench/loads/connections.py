@@ -1,4 +1,4 @@
-"""Many connections: a thousand that do nothing, and two hundred that each wait for an acknowledgement before they send again."""
+"""Many connections: a thousand idle ones, and two hundred with one request in flight each."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ STALLED_S = 20.0
 
 
 def idle(site: Site, *, count: int, requests: int) -> Values:
-    """Open `count` connections, each with one ApiVersions answered; then acknowledgements of one more, one in flight."""
+    """Measure `count` idle connections, and acknowledgements on a further connection while they are open.
+
+    Each idle connection has one ApiVersions exchange. The further one has one request in flight.
+    """
     bootstrap = site.broker.bootstrap
     greeting = b"".join(encode_request(18, 0, 1, "bench", ApiVersionsRequest()))
     with ExitStack() as stack, topic(site, "idle", 1) as name:
@@ -49,7 +52,7 @@ def idle(site: Site, *, count: int, requests: int) -> Values:
 
 @dataclass(slots=True)
 class _Busy:
-    """One connection with its own idempotent producer. `sent` counts requests, `since` is when the last of them left."""
+    """One connection with its own idempotent producer. `sent` counts requests; `since` is the time of the last one."""
 
     peer: socket.socket
     made: list[bytes]
@@ -64,7 +67,7 @@ class _Busy:
 
 
 def busy(site: Site, *, count: int, requests_each: int) -> Values:
-    """`count` connections over four partitions, one request in flight on each. Raises `LoadFailed`."""
+    """Measure `count` connections over four partitions, with one request in flight on each. Raises `LoadFailed`."""
     bootstrap, stamp = site.broker.bootstrap, int(time.time() * 1_000)
     with topic(site, "busy", BUSY_PARTITIONS) as name, ExitStack() as stack, selectors.DefaultSelector() as selector:
         clients = []

@@ -1,6 +1,7 @@
-"""Produce frames made before anything is measured, and the bare socket that exchanges them: as little client as there can be.
+"""Produce frames built before the measurement, and a plain socket that exchanges them, to keep the client's share small.
 
-Rule: sequences are checked by the broker: had one batch been refused, so had all after it. So the last answer is decoded, and no other.
+Rule: only the last response is decoded. The broker checks sequence numbers, so if it had rejected one batch, it would reject all later
+ones.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class RawProducer:
     epoch: int
 
     def frame(self, topic: str, value: bytes, *, partition: int, sequence: int, correlation_id: int, timestamp_ms: int) -> bytes:
-        """One Produce of one record, ready for the socket."""
+        """Return a Produce request with one record, encoded for the socket."""
         record = SimpleRecord(None, value, timestamp_ms)
         batch = build_batch([record], producer_id=self.producer_id, producer_epoch=self.epoch, base_sequence=sequence)
         data = [TopicProduceData(topic, partition_data=[PartitionProduceData(index=partition, records=batch)])]
@@ -45,7 +46,7 @@ class RawProducer:
 
 
 def producers(bootstrap: str, count: int) -> list[RawProducer]:
-    """New producer ids. Raises `LoadFailed`."""
+    """Get new producer ids. Raises `LoadFailed`."""
     found: list[RawProducer] = []
     deadline = time.perf_counter() + NOT_READY_S
     with connect(bootstrap) as client:
@@ -62,7 +63,7 @@ def producers(bootstrap: str, count: int) -> list[RawProducer]:
 
 
 def frames(topic: str, record_bytes: int, count: int, producer: RawProducer, *, partition: int = 0, timestamp_ms: int = 0) -> list[bytes]:
-    """`count` Produce requests of one record each, in sequence; correlation ids count from 0."""
+    """Return `count` Produce requests with one record each, with consecutive sequences and correlation ids from 0."""
     value = b"v" * record_bytes
     return [
         producer.frame(topic, value, partition=partition, sequence=number, correlation_id=number, timestamp_ms=timestamp_ms)
@@ -78,7 +79,7 @@ def dial(bootstrap: str) -> socket.socket:
 
 
 def receive(peer: socket.socket, reader: FrameReader) -> Sequence[Any]:
-    """The answers that came; none of them may be missing. Raises `LoadFailed` when the broker closes the connection."""
+    """Receive bytes and return the complete responses. Raises `LoadFailed` when the broker closes the connection."""
     chunk = peer.recv(READ_BYTES)
     if not chunk:
         raise LoadFailed("the broker closed the connection")
@@ -86,7 +87,7 @@ def receive(peer: socket.socket, reader: FrameReader) -> Sequence[Any]:
 
 
 def check(answer: Any, correlation_id: int) -> None:
-    """Raises `LoadFailed` unless this is the acknowledgement of that request."""
+    """Raise `LoadFailed` unless this is a successful response to that request."""
     answered, response = decode_response(0, PRODUCE_VERSION, answer)
     error = response.responses[0].partition_responses[0].error_code
     if answered != correlation_id or error != ErrorCode.NONE:

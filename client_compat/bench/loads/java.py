@@ -1,7 +1,8 @@
-"""Throughput through the Java client: `Load.java`, run from its source against Kafka's own jars, one process for the whole bench.
+"""Throughput through the Java client: one process for the whole benchmark runs `Load.java` from source with Kafka's jars.
 
-Rules: what it says is a line a command; anything else it has to say goes to a file that the failure names. A process that did not answer in
-time is ended, and the next command gets a new one: a late answer is never taken for another command's.
+Rules:
+- The program answers each command with one line. Its log goes to a file that error messages name.
+- If an answer is late, the process is ended and the next command gets a new one, so that no answer is assigned to the wrong command.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ TIMEOUT_S = 40.0
 
 
 def why_not() -> str | None:
-    """Why there is no Java client here, or None."""
+    """Return why the Java client is not available here, or None."""
     if shutil.which("javac") is None:
         return "there is no JDK here (Debian: openjdk-17-jdk-headless)"
     try:
@@ -34,7 +35,7 @@ def why_not() -> str | None:
 
 @dataclass(slots=True)
 class JavaLoad:
-    """Use as a context manager. `output` takes what the client logs."""
+    """The process of the Java client, as a context manager. The client logs to `output`."""
 
     output: Path
     _process: subprocess.Popen[str] | None = field(default=None, repr=False)

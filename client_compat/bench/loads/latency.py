@@ -1,8 +1,10 @@
-"""How long an acknowledgement takes, and how long a record takes from its producer to its consumer.
+"""Latency of acknowledgements, and of records from producer to consumer.
 
-Rules: paced requests leave by a timetable, whether or not earlier ones are answered, and their time counts from the timetable and not from
-when they left: a broker that stalls is charged with everything that would have been sent meanwhile (no coordinated omission). The last
-moments before a departure are spun, since a timer wakes late. Python's garbage collector rests while the clock runs.
+Rules:
+- Paced requests are sent on schedule, whether or not earlier ones were answered. Their latency counts from the scheduled time, so that a
+  stall affects every request due meanwhile (no coordinated omission).
+- The client spins just before a send, because a timer wakes late.
+- Python's garbage collector is off during a measurement.
 """
 
 from __future__ import annotations
@@ -35,19 +37,19 @@ STALLED_S = 20.0
 
 
 def percentiles(seconds: Sequence[float]) -> Values:
-    """In milliseconds: the least time within which that share came (nearest rank)."""
+    """Return percentiles in milliseconds (nearest rank)."""
     ordered = sorted(seconds)
     return {name: ordered[math.ceil(share * len(ordered)) - 1] * 1e3 for name, share in ((P50, 0.5), (P99, 0.99), (P999, 0.999))}
 
 
 def one_in_flight(site: Site, *, requests: int) -> Values:
-    """Each request is sent when the one before is answered."""
+    """Measure with one request in flight: each is sent when the previous one is answered."""
     with _prepared(site, "latency-1", requests) as (_, made, peer), _no_collection():
         return percentiles(one_by_one(peer, made))
 
 
 def one_by_one(peer: socket.socket, made: Sequence[bytes]) -> list[float]:
-    """Seconds of each request. Raises `LoadFailed`."""
+    """Return the seconds of each request. Raises `LoadFailed`."""
     reader, taken = FrameReader(FRAME_BYTES_MAX), []
     answers: Sequence[Any] = ()
     for frame in made:
@@ -62,7 +64,7 @@ def one_by_one(peer: socket.socket, made: Sequence[bytes]) -> list[float]:
 
 
 def paced(site: Site, *, rate: int, seconds: int) -> Values:
-    """Requests by a timetable of `rate` a second."""
+    """Measure requests that are sent on a schedule of `rate` a second."""
     with _prepared(site, "latency-paced", rate * seconds) as (_, made, peer), _no_collection():
         taken: list[float] = []
         reader, timetable = FrameReader(FRAME_BYTES_MAX), Timetable(peer, made, rate)
@@ -77,7 +79,7 @@ def paced(site: Site, *, rate: int, seconds: int) -> Values:
 
 
 def end_to_end(site: Site, *, rate: int, seconds: int) -> Values:
-    """From the timetable of the producer to the arrival at a consumer that waits at the end of the log."""
+    """Measure from the scheduled send to the arrival at a consumer that waits at the end of the log."""
     with _prepared(site, "end-to-end", rate * seconds) as (name, made, peer), dial(site.broker.bootstrap) as consumer, _no_collection():
         taken: list[float] = []
         acks, fetched, timetable = FrameReader(FRAME_BYTES_MAX), FrameReader(FRAME_BYTES_MAX), Timetable(peer, made, rate)
@@ -95,7 +97,7 @@ def end_to_end(site: Site, *, rate: int, seconds: int) -> Values:
 
 
 class Timetable:
-    """Sends each frame when it is due, and says how long ago a frame was due."""
+    """Sends each frame when it is due, and computes the time since a frame was due."""
 
     def __init__(self, peer: socket.socket, made: Sequence[bytes], rate: int) -> None:
         self._peer, self._made, self._rate, self._sent = peer, made, rate, 0
@@ -105,7 +107,7 @@ class Timetable:
         return time.perf_counter() - self._began - number / self._rate
 
     def wait(self, sockets: list[socket.socket]) -> list[socket.socket]:
-        """Send what is due, then wait until a socket has something or the next frame is due. Raises `LoadFailed` on a stall."""
+        """Send the frames that are due, then wait until a socket is readable or the next frame is due. Raises `LoadFailed` on a stall."""
         while self._sent < len(self._made) and self.since(self._sent) >= 0:
             self._peer.sendall(self._made[self._sent])
             self._sent += 1
@@ -119,7 +121,7 @@ class Timetable:
 
 @contextmanager
 def _prepared(site: Site, name: str, requests: int) -> Iterator[tuple[str, list[bytes], socket.socket]]:
-    """A topic of one partition, requests for it, and a connection."""
+    """Create a topic with one partition, requests for it, and a connection."""
     bootstrap, stamp = site.broker.bootstrap, int(time.time() * 1_000)
     with topic(site, name, 1) as full, dial(bootstrap) as peer:
         yield full, frames(full, RECORD_BYTES, requests, producers(bootstrap, 1)[0], timestamp_ms=stamp), peer
@@ -142,7 +144,7 @@ def _fetch(name: str, offset: int) -> bytes:
 
 
 def _records(answer: Any) -> int:
-    """How many records arrived. Raises `LoadFailed`."""
+    """Return the number of records in a Fetch response. Raises `LoadFailed`."""
     response: Any = decode_response(1, FETCH_VERSION, answer)[1]
     (data,) = response.responses[0].partitions if response.responses else (None,)
     if data is None:

@@ -1,9 +1,10 @@
-"""Throughput through librdkafka: idempotent, acks all, five in flight.
+"""Throughput through librdkafka: idempotent, acks=all, five requests in flight.
 
-Rules: the producer has its id and its connections before the clock starts, for librdkafka asks for an id at once or half a second later,
-by a race between its own connections that says nothing about a broker's throughput; consuming ends by count, not by the end offset
-(tansu's memory engine reports a wrong one after multi-record batches); the clock runs from the first record handed over to the last
-acknowledgement, and from the assignment to the last record received.
+Rules:
+- The producer has its producer id and connections before the measurement starts. librdkafka requests the id either at once or half a second
+  later, depending on a race between its own connections, which is unrelated to the broker.
+- Consuming ends by record count, because tansu's memory engine reports a wrong end offset after multi-record batches.
+- Producing is measured from the first send to the last acknowledgement, consuming from the assignment to the last record.
 """
 
 from __future__ import annotations
@@ -32,9 +33,9 @@ def produce(
     single: bool = False,
     properties: Mapping[str, str] | None = None,
 ) -> float:
-    """Send the records in turns to the partitions; the seconds it took. `single`: one record a batch; `properties` are for another way in.
+    """Send the records round-robin to the partitions and return the seconds.
 
-    Raises `LoadFailed`.
+    With `single`, each batch has one record. `properties` are further client settings, such as TLS. Raises `LoadFailed`.
     """
     errors: list[Any] = []
     config = {"linger.ms": 0, "batch.num.messages": 1} if single else {"linger.ms": 5}
@@ -57,7 +58,7 @@ def produce(
 
 
 def ready_producer(bootstrap: str, topic: str, partitions: int, settings: Mapping[str, Any]) -> Producer:
-    """A producer whose first record is acknowledged by each partition. Raises `LoadFailed`."""
+    """Return a producer that has had one record acknowledged by each partition. Raises `LoadFailed`."""
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "enable.idempotence": True,
@@ -75,13 +76,13 @@ def ready_producer(bootstrap: str, topic: str, partitions: int, settings: Mappin
 
 
 def consume(bootstrap: str, topic: str, partitions: int, records: int, properties: Mapping[str, str] | None = None) -> float:
-    """Read the records from the beginning of every partition; the seconds it took. Raises `LoadFailed`."""
+    """Read the records from the beginning of every partition and return the seconds. Raises `LoadFailed`."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "bench",
             "enable.auto.commit": False,
-            # Room for all of it: with the defaults the client pauses for a second each time it holds 100,000 small records.
+            # Room for all records: with the defaults, the client pauses for a second whenever 100,000 small records are queued.
             "queued.min.messages": 2_000_000,
             "queued.max.messages.kbytes": 1_048_576,
             **(properties or {}),

@@ -1,4 +1,4 @@
-"""What a fresh broker costs: from its start to the first acknowledgement, its memory idle and loaded, and two thousand partitions."""
+"""Costs of a new broker: time to the first acknowledgement, idle and loaded memory, and two thousand partitions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC = "bench-life"
 
 
 def first_steps(site: Site, *, records: int) -> Values:
-    """Start, make a topic, and have one record of an idempotent producer acknowledged; then rest; then load it. Raises `LoadFailed`."""
+    """Start a broker, create a topic, and produce one record idempotently; then idle; then load the broker. Raises `LoadFailed`."""
     with site.fresh("fresh") as broker:
         began = time.perf_counter()
         broker.start(START_TIMEOUT_S)
@@ -38,7 +38,7 @@ def first_steps(site: Site, *, records: int) -> Values:
 
 
 def _first_ack(broker: BrokerProcess, deadline: float, *, by_request: bool) -> None:
-    """A broker that listens may not be ready yet: it is asked until it is."""
+    """Retry until the broker is ready: it may listen before it can serve requests."""
     while True:
         try:
             with connect(broker.bootstrap) as client:
@@ -53,7 +53,7 @@ def _first_ack(broker: BrokerProcess, deadline: float, *, by_request: bool) -> N
 
 
 def partitions(site: Site, *, topics: int, partitions_each: int) -> Values:
-    """Create them topic by topic, until each partition has a leader; then a clean stop and a start, until each has one again.
+    """Create topics until each partition has a leader; then restart the broker cleanly, until each has one again.
 
     Raises `LoadFailed`.
     """

@@ -1,8 +1,10 @@
-"""What a request costs beside much that is idle, and what the idle costs while nobody asks for anything.
+"""CPU cost of a request while many objects are idle, and of the idle objects alone.
 
-Rules: what is idle has been so since before the broker's start, where that can be: a partition that was just written is still to be synced.
-The same load goes to three brokers in turns, one with nothing idle, one with a tenth and one with all of it, so that a machine that is
-slow for a while is slow for all of them. What is measured is the processor time of the broker's process, never the clock.
+Rules:
+- Where possible, the idle objects exist before the broker's start, because a partition that was just written still has to be synced.
+- The same load alternates between three brokers, with no idle objects, a tenth and all of them, so that a slow phase of the machine affects
+  all three.
+- The figures are CPU times of the broker's process, not elapsed times.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ PERCENTS = (0, 10, 100)
 REQUEST_CPU, REST_CPU, MEMORY = "CPU a request", "CPU at rest", "memory of each"
 BUSY = "busy"
 FIRST_ID = 1 << 32
-"""Of producers; far from those that a broker gives."""
+"""First producer id of the idle producers, outside the range that a broker allocates."""
 START_TIMEOUT_S = 60.0
 SETTLE_S = 1.5
 STALLED_S = 60.0
@@ -62,32 +64,35 @@ WARM_CYCLES = 5
 KIBIBYTE = 1024
 PRODUCE_VERSION, FETCH_VERSION, COMMIT_VERSION, JOIN_VERSION, SYNC_VERSION, COORDINATOR_VERSION = 9, 11, 7, 2, 1, 2
 SESSION_MS = 1_800_000
-"""A member that is idle stays one for as long as a broker allows."""
+"""Session timeout of idle members: the maximum that brokers permit."""
 
 Make = Callable[[BrokerProcess, int, ExitStack], None]
-"""Makes so many idle things at a broker, which stay until the stack ends."""
+"""Creates this number of idle objects at a broker; they exist until the stack is closed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Idle:
-    """Things that outlive a restart of the broker, and things that do not: for `count` of a case so many of each."""
+    """Idle objects that survive a broker restart (`stored`) and that do not (`held`), each with its number for one unit of `count`."""
 
     stored: Mapping[Make, float] = field(default_factory=dict)
     held: Mapping[Make, float] = field(default_factory=dict)
 
 
 def request_cpu(percent: int) -> str:
-    """The figure of so much that is idle."""
+    """Return the figure's name for this share of idle objects."""
     return f"{REQUEST_CPU} beside {percent} %"
 
 
 def rest_cpu(percent: int) -> str:
-    """As above."""
+    """Return the figure's name for this share of idle objects."""
     return f"{REST_CPU} with {percent} %"
 
 
 def beside(site: Site, *, idle: Idle, count: int, rounds: int, cycles: int) -> Values:
-    """Three brokers with a part of `count` idle things each; `rounds` of so many cycles of requests in turns. Raises `LoadFailed`."""
+    """Measure three brokers with different shares of `count` idle objects.
+
+    Each of `rounds` runs `cycles` on each in turn. Raises `LoadFailed`.
+    """
     with ExitStack() as stack:
         brokers = [stack.enter_context(site.fresh(f"{percent}")) for percent in PERCENTS]
         sizes = [_resting(broker, idle, count * percent / 100, stack) for percent, broker in zip(PERCENTS, brokers, strict=True)]
@@ -105,7 +110,7 @@ def beside(site: Site, *, idle: Idle, count: int, rounds: int, cycles: int) -> V
 
 
 def _resting(broker: BrokerProcess, idle: Idle, count: float, stack: ExitStack) -> int:
-    """Started, with what is idle; its memory."""
+    """Start a broker, create its idle objects, and return its memory use."""
     broker.start(START_TIMEOUT_S)
     with connect(broker.bootstrap) as client:
         create(client, [BUSY], BUSY_PARTITIONS, by_request=True)
@@ -116,12 +121,12 @@ def _resting(broker: BrokerProcess, idle: Idle, count: float, stack: ExitStack) 
     broker.start(START_TIMEOUT_S)
     for make, each in idle.held.items():
         make(broker, int(count * each), stack)
-    time.sleep(SETTLE_S)  # what a broker loads after its start is nobody's
+    time.sleep(SETTLE_S)  # wait for work that follows the start
     return broker.usage().rss_bytes
 
 
 def _await_coordinator(client: Client) -> None:
-    """Until the offsets' topic is there."""
+    """Wait until `__consumer_offsets` exists."""
     deadline = time.perf_counter() + STALLED_S
     while True:
         found: Any = client.call(FindCoordinatorRequest("bench"), COORDINATOR_VERSION)
@@ -132,12 +137,12 @@ def _await_coordinator(client: Client) -> None:
         time.sleep(LOOK_S)
 
 
-# --- what is busy ----------------------------------------------------------------------------------------------------------------
+# --- load ------------------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
 class _Worker:
-    """One connection with some partitions of its own: a record, a Fetch of it, and a commit of where it stands, again and again."""
+    """One connection with its own partitions: repeatedly a Produce, a Fetch of the record, and a commit of its offset."""
 
     peer: socket.socket
     requests: Iterator[bytes]
@@ -156,7 +161,7 @@ class _Load:
 
     @classmethod
     def to(cls, broker: BrokerProcess, stack: ExitStack) -> _Load:
-        """Connected, and warm."""
+        """Connect the workers and warm up."""
         workers, each, ends = [], BUSY_PARTITIONS // WORKERS, _ends(broker)
         for number, producer in enumerate(producers(broker.bootstrap, WORKERS)):
             mine = range(number * each, (number + 1) * each)
@@ -168,13 +173,13 @@ class _Load:
         return load
 
     def cpu_us(self, cycles: int) -> float:
-        """Microseconds of the broker's processor time for each request of so many cycles. Raises `LoadFailed`."""
+        """Return the broker's CPU microseconds for each request. Raises `LoadFailed`."""
         began = self.broker.usage().cpu_seconds
         requests = self.run(cycles)
         return (self.broker.usage().cpu_seconds - began) * 1e6 / requests
 
     def run(self, cycles: int) -> int:
-        """So many cycles on each connection, one request in flight on each; how many requests that were. Raises `LoadFailed`."""
+        """Run the cycles with one request in flight on each connection; return the number of requests. Raises `LoadFailed`."""
         with selectors.DefaultSelector() as selector:
             for worker in self.workers:
                 worker.left = 3 * cycles
@@ -197,7 +202,7 @@ class _Load:
 
 
 def _ends(broker: BrokerProcess) -> dict[int, int]:
-    """Where the busy partitions end."""
+    """Return the end offsets of the busy partitions."""
     asked = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(BUSY_PARTITIONS)]
     with connect(broker.bootstrap) as client:
         answer: Any = client.call(ListOffsetsRequest(topics=[ListOffsetsTopic(name=BUSY, partitions=asked)]), LIST_OFFSETS_VERSION)
@@ -205,7 +210,7 @@ def _ends(broker: BrokerProcess) -> dict[int, int]:
 
 
 def _requests(producer: RawProducer, ends: dict[int, int]) -> Iterator[bytes]:
-    """Nobody else writes to these partitions, which end at `ends`: so the offsets of what is written are known."""
+    """Generate a worker's requests. The offsets are known, because no other client writes to its partitions, which start at `ends`."""
     for number in itertools.count():
         for index, end in ends.items():
             yield producer.frame(BUSY, b"v" * RECORD_BYTES, partition=index, sequence=number, correlation_id=0, timestamp_ms=0)
@@ -231,18 +236,18 @@ def _must(error: int, what: str) -> None:
         raise LoadFailed(f"{what} answers {ErrorCode(error).name}")
 
 
-# --- what is idle ----------------------------------------------------------------------------------------------------------------
+# --- idle objects ----------------------------------------------------------------------------------------------------------------
 
 
 def connections(broker: BrokerProcess, count: int, stack: ExitStack) -> None:
-    """Each has been greeted."""
+    """Open idle connections, each after one ApiVersions exchange."""
     greeting = b"".join(encode_request(18, 0, 1, "bench", ApiVersionsRequest()))
     for _ in range(count):
         _answer(stack.enter_context(dial(broker.bootstrap)), greeting)
 
 
 def producer_ids(broker: BrokerProcess, count: int, _: ExitStack) -> None:
-    """Each has written one record, to one of the busy partitions."""
+    """Create producer states: each producer id writes one record to a busy partition."""
     for index in range(BUSY_PARTITIONS):
         ids = range(FIRST_ID + index, FIRST_ID + count, BUSY_PARTITIONS)
         made = [
@@ -255,13 +260,13 @@ def producer_ids(broker: BrokerProcess, count: int, _: ExitStack) -> None:
 
 
 def groups(broker: BrokerProcess, count: int, stack: ExitStack) -> None:
-    """Each has one member of the classic protocol, on a connection of its own, and one offset."""
+    """Create classic groups, each with one member on its own connection and one committed offset."""
     protocols = [JoinGroupRequestProtocol(name="range", metadata=b"")]
     peers = [stack.enter_context(dial(broker.bootstrap)) for _ in range(count)]
     for number, peer in enumerate(peers):
         join = JoinGroupRequest(f"idle-{number}", SESSION_MS, TIMEOUT_MS, "", protocol_type="bench", protocols=protocols)
         peer.sendall(b"".join(encode_request(11, JOIN_VERSION, 0, "bench", join)))
-    for number, peer in enumerate(peers):  # all of them wait for the first rebalance at once
+    for number, peer in enumerate(peers):  # the first rebalances of all groups wait at the same time
         joined: Any = decode_response(11, JOIN_VERSION, _answer(peer))[1]
         _must(joined.error_code, "JoinGroup")
         sync = SyncGroupRequest(f"idle-{number}", joined.generation_id, joined.member_id)
@@ -271,7 +276,7 @@ def groups(broker: BrokerProcess, count: int, stack: ExitStack) -> None:
 
 
 def partitions(broker: BrokerProcess, count: int, _: ExitStack) -> None:
-    """Each holds one record, so that it has its directory."""
+    """Create partitions with one record each, so that each has a directory."""
     batch = build_batch([SimpleRecord(None, b"v" * RECORD_BYTES, 0)])
     with connect(broker.bootstrap) as client:
         for number in range(count // PARTITIONS_A_TOPIC):
@@ -301,4 +306,4 @@ def _answer(peer: socket.socket, request: bytes = b"") -> Any:
 CONNECTIONS, GROUPS = Idle(held={connections: 1}), Idle(held={groups: 1})
 PRODUCER_IDS, PARTITIONS = Idle(stored={producer_ids: 1}), Idle(stored={partitions: 1})
 EVERYTHING = Idle({partitions: 2, producer_ids: 20}, {connections: 1, groups: 0.2})
-"""Beside 5,000 connections 1,000 groups, 10,000 partitions and 100,000 producer ids."""
+"""For 5,000 connections: 1,000 groups, 10,000 partitions and 100,000 producer ids."""

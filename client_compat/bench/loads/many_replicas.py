@@ -1,7 +1,9 @@
-"""What a replicated record costs beside replicas that are idle, and what those cost while nobody asks for anything.
+"""CPU cost of a replicated record while many replicas are idle, and of the idle replicas alone.
 
-Rules: the same cluster is measured beside 0 idle partitions, then beside more and more, each with three replicas; a load is sent only once
-the new partitions have become quiet. What is measured is the processor time of all brokers together, never the clock.
+Rules:
+- The same cluster is measured with 0 idle partitions, then with more and more, each with three replicas.
+- A load starts only when the brokers have finished the work for the new partitions.
+- The figures are CPU times of all brokers together, not elapsed times.
 """
 
 from __future__ import annotations
@@ -26,27 +28,27 @@ RECORD_BYTES = 100
 TIMEOUT_S = 60.0
 QUIET_S, QUIET_LOOKS = 2.0, 60
 QUIET_CHANGE = 0.02
-"""Brokers whose use of a processor changes by no more than this, from one look to the next, have taken in what was created."""
+"""Below this change of CPU usage between two samples, the brokers have finished the work for the new partitions."""
 REST_S = 6.0
 
 
 def record_cpu(count: int) -> str:
-    """The figure beside so many idle partitions."""
+    """Return the figure's name for this number of idle partitions."""
     return f"{RECORD_CPU} beside {count:,}"
 
 
 def transaction_cpu(count: int) -> str:
-    """The figure beside so many idle partitions."""
+    """Return the figure's name for this number of idle partitions."""
     return f"{TRANSACTION_CPU} beside {count:,}"
 
 
 def rest_cpu(count: int) -> str:
-    """The figure with so many idle partitions."""
+    """Return the figure's name for this number of idle partitions."""
     return f"{REST_CPU} with {count:,}"
 
 
 def beside(site: Site, *, counts: Sequence[int], records: int, transactions: int) -> Values:
-    """One record at a time with acks=all, and transactions of one record, beside each of `counts` idle partitions. Raises `LoadFailed`."""
+    """Measure single records with acks=all, and transactions with one record, for each number of idle partitions. Raises `LoadFailed`."""
     if not isinstance(site.broker, ClusterProcesses):
         raise LoadFailed("one broker replicates nothing")
     cluster, values = site.broker.cluster, dict[str, float]()
@@ -73,7 +75,7 @@ def _create(cluster: Cluster, name: str, partitions: int, stack: ExitStack) -> N
 
 
 def _share(site: Site, seconds: float) -> float:
-    """How much of one processor all brokers together use in the next seconds."""
+    """Return the CPU usage of all brokers together in the next seconds, as a share of one processor."""
     began_s, used = time.perf_counter(), site.broker.usage().cpu_seconds
     time.sleep(seconds)
     return (site.broker.usage().cpu_seconds - used) / (time.perf_counter() - began_s)
@@ -90,7 +92,7 @@ def _until_quiet(site: Site) -> None:
 
 
 class _Load:
-    """One client, which waits for each acknowledgement."""
+    """One client that waits for each acknowledgement."""
 
     def __init__(self, site: Site, topic: str) -> None:
         self._site = site
@@ -108,7 +110,7 @@ class _Load:
             self.cpu_us(work, BUSY_PARTITIONS)
 
     def cpu_us(self, work: Any, times: int) -> float:
-        """Microseconds of all brokers for each time that `work` is done."""
+        """Return the CPU microseconds of all brokers for each call of `work`."""
         began = self._site.broker.usage().cpu_seconds
         for _ in range(times):
             work()

@@ -1,6 +1,6 @@
-"""One-record batches of one idempotent producer: over a bare socket, five in flight, and through librdkafka.
+"""One-record batches of one idempotent producer: over a plain socket with five requests in flight, and through librdkafka.
 
-Through librdkafka the brokers differ less than they do: it spends more on such a request than a broker does.
+Through librdkafka the brokers differ less, because librdkafka needs more time for such a request than a broker.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def one_record_batches(site: Site, *, record_bytes: int, records: int, through_c
 
 
 def exchange(peer: socket.socket, made: list[bytes]) -> float:
-    """Send all, five in flight; the seconds to the last acknowledgement. Raises `LoadFailed`."""
+    """Send all requests, five in flight, and return the seconds until the last acknowledgement. Raises `LoadFailed`."""
     reader, waiting, answered = FrameReader(FRAME_BYTES_MAX), iter(made), 0
     last: Any = None
     began = time.perf_counter()

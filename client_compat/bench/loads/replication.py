@@ -1,8 +1,9 @@
-"""Records that three brokers have before they are acknowledged, through librdkafka: throughput, and how long an acknowledgement takes.
+"""Records with acks=all to three brokers through librdkafka: throughput and acknowledgement latency.
 
-Rules: three partitions, of which each broker leads one and follows two; the clock starts when all replicas are in sync. Paced records leave
-by a timetable, each at once (linger 0), and their time counts from the timetable; librdkafka says when the acknowledgement arrived, so
-that nobody has to look in time.
+Rules:
+- Each of three brokers leads one partition and follows two. The measurement starts when all replicas are in sync.
+- Paced records are sent on schedule without batching (linger 0), and their latency counts from the scheduled time.
+- librdkafka reports the time of the acknowledgement, so that late polling does not affect the latency.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ HEAD_START_S = 0.01
 
 
 def batched(site: Site, *, record_bytes: int, records: int) -> Values:
-    """As many records as there is room for, in batches of 5 ms. Raises `LoadFailed`."""
+    """Measure the maximum throughput with batches of 5 ms. Raises `LoadFailed`."""
     with _topic(site, f"replicated-{record_bytes}") as name:
         before = site.broker.usage().cpu_seconds
         seconds = librdkafka.produce(site.broker.bootstrap, name, PARTITIONS, record_bytes, records)
@@ -33,7 +34,7 @@ def batched(site: Site, *, record_bytes: int, records: int) -> Values:
 
 
 def paced(site: Site, *, rate: int, seconds: int) -> Values:
-    """Records by a timetable of `rate` a second. Raises `LoadFailed`."""
+    """Measure the latency of records that are sent on a schedule of `rate` a second. Raises `LoadFailed`."""
     with _topic(site, "replicated-paced") as name:
         before = site.broker.usage().cpu_seconds
         taken = _paced(site.broker.bootstrap, name, rate, rate * seconds)
@@ -42,7 +43,7 @@ def paced(site: Site, *, rate: int, seconds: int) -> Values:
 
 
 def _paced(bootstrap: str, topic: str, rate: int, records: int) -> list[float]:
-    """Seconds of each record."""
+    """Return the seconds of each record."""
     producer = librdkafka.ready_producer(bootstrap, topic, PARTITIONS, {"linger.ms": 0})
     taken: list[float] = []
     errors: list[Any] = []
@@ -70,7 +71,7 @@ def _paced(bootstrap: str, topic: str, rate: int, records: int) -> list[float]:
 
 @contextmanager
 def _topic(site: Site, name: str) -> Iterator[str]:
-    """A new topic with all replicas in sync, gone afterwards."""
+    """Create a topic with all replicas in sync, and delete it afterwards."""
     if not isinstance(site.broker, ClusterProcesses):
         raise LoadFailed("one broker replicates nothing")
     cluster, full = site.broker.cluster, f"bench-{name}-{site.run}"

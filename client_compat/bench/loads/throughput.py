@@ -1,4 +1,4 @@
-"""Produce, then consume what was produced: records a second, and the broker's CPU for a million of them."""
+"""Produce records, then consume them: records a second, and the broker's CPU time for a million of them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def through_librdkafka(site: Site, *, record_bytes: int, partitions: int, record
 
 
 def through_tls(site: Site, *, record_bytes: int, partitions: int, records: int) -> Values:
-    """As `through_librdkafka`, through the listener behind TLS."""
+    """Measure throughput through librdkafka and the TLS listener."""
     assert isinstance(site.broker, SecuredProcess), "the case says that it needs TLS"
     return _librdkafka(site, site.broker.client_properties(), record_bytes, partitions, records)
 

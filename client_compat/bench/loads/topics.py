@@ -1,8 +1,9 @@
-"""Topics for the loads, through bare requests of versions that every peer speaks.
+"""Topics for the loads, created with plain requests in versions that every peer supports.
 
-Rule: a broker without CreateTopics (librdkafka's mock) makes a topic when its metadata is asked for; so creating ends with asking, and
-waits until every partition has a leader that says so itself. Apache Kafka tells of a leader a moment before that one takes records; a
-producer with five requests in flight that gets in between has its first batch refused and a later one taken, and never recovers.
+Rules:
+- librdkafka's mock has no CreateTopics and creates a topic on a Metadata request, so creation always ends with Metadata requests.
+- Creation waits until every partition's leader itself responds. Apache Kafka publishes a leader slightly before that leader accepts
+  records. A producer with five requests in flight could have its first batch rejected and a later one accepted, and would never recover.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def connect(bootstrap: str) -> Client:
 
 @contextmanager
 def topic(site: Site, name: str, partitions: int) -> Iterator[str]:
-    """A new topic, gone afterwards: what is kept in memory is no load on what comes next."""
+    """Create a topic, and delete it afterwards, so that its memory does not affect the next case."""
     full = f"bench-{name}-{site.run}"
     with connect(site.broker.bootstrap) as client:
         create(client, [full], partitions, by_request=site.can(Ability.PARTITIONS))
@@ -58,7 +59,7 @@ def create(client: Client, names: Sequence[str], partitions: int, *, by_request:
 
 
 def await_leaders(client: Client, names: Sequence[str], partitions: int, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait until every topic has at least so many partitions, each with a leader that answers for it. Raises `LoadFailed`."""
+    """Wait until every topic has at least this many partitions, each with a leader that responds. Raises `LoadFailed`."""
     deadline = time.perf_counter() + timeout_s
     metadata = MetadataRequest(topics=[MetadataRequestTopic(name=name) for name in names])
     ends = [ListOffsetsPartition(partition_index=index, timestamp=LATEST) for index in range(partitions)]

@@ -1,4 +1,4 @@
-"""Transactions of one producer, one after the other: begin, some records, commit, as fast as the client's round trips let them."""
+"""Transactions of one producer, one after the other, as fast as the client's round trips permit."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ def transactions(site: Site, *, partitions: int, record_bytes: int, count: int, 
 
 
 def transact(bootstrap: str, topic: str, *, partitions: int, record_bytes: int, transactions: int, records_each: int) -> float:
-    """Commit so many transactions; returns the seconds from the first begin to the last commit. Raises `LoadFailed`."""
+    """Commit the transactions and return the seconds from the first begin to the last commit. Raises `LoadFailed`."""
     config: dict[str, Any] = {"bootstrap.servers": bootstrap, "transactional.id": topic, "linger.ms": 0}
     producer = Producer(config, logger=logging.getLogger("bench"))
     value = b"v" * record_bytes
     try:
         producer.init_transactions(TIMEOUT_S)
-        _commit(producer, topic, value, partitions, records_each)  # the client learns where everything is
+        # lets the client find the coordinator and the leaders before the measurement
+        _commit(producer, topic, value, partitions, records_each)
         began = time.perf_counter()
         for _ in range(transactions):
             _commit(producer, topic, value, partitions, records_each)

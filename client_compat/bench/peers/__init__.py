@@ -1,1 +1,1 @@
-"""The brokers that are measured: this one, Apache Kafka, and the light ones that people use in its place."""
+"""The measured brokers: Ottla, Apache Kafka, and light replacements of Kafka."""

@@ -1,7 +1,8 @@
-"""How each broker of the bench is started, and what it cannot do.
+"""How to start each broker of the benchmark, and which abilities it lacks.
 
-Rules: every broker runs as its makers ship it, not as the tests run it. A peer that this machine cannot have is missing with a reason, and
-the bench goes on.
+Rules:
+- Every broker runs with its default settings, not with the settings of the tests.
+- A peer that is not available on this machine is left out with a reason, and the benchmark continues.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def _kfake_program() -> Path:
 
 
 def _build_kfake() -> str | None:
-    """Build it (Go keeps what is built); why that cannot be done here, or None."""
+    """Build kfake (Go caches the build); return why that is not possible here, or None."""
     if shutil.which("go") is None:
         return "there is no Go to build it with (go.dev)"
     argv = ["go", "build", "-o", str(_kfake_program()), "."]
@@ -88,7 +89,7 @@ def _fetch_kafka() -> str | None:
 
 
 def missing(name: str) -> str | None:
-    """Get ready what a peer needs; why it cannot be had on this machine, or None."""
+    """Prepare what a peer needs; return why it is not available on this machine, or None."""
     if name == REFERENCE:
         return _fetch_kafka()
     if name == "kfake":
@@ -99,7 +100,7 @@ def missing(name: str) -> str | None:
 
 
 WITHOUT_FAULTS = "without-faults"
-"""Only where it is asked for: it is this broker again."""
+"""Measured only on request, because it is Ottla again."""
 
 PEERS: dict[str, Peer] = {
     peer.name: peer

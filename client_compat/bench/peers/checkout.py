@@ -1,7 +1,6 @@
-"""This broker as it is in another directory: the commit before in a git worktree, say, beside the one that is worked on.
+"""Ottla from another directory, for example a git worktree of the previous commit.
 
-Rule: only `ottla` comes from there; the interpreter and the libraries are the ones that run the bench, so that nothing else
-differs.
+Rule: only the package `ottla` comes from there. The interpreter and the libraries are those of the benchmark, so that nothing else differs.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ _COMPILED = "protocol/records/walk.*.so"
 
 
 def peer(name: str, source: Path) -> Peer:
-    """A peer of the bench."""
+    """Return a peer that runs the Ottla in `source`."""
     source = source.absolute()
     return Peer(
         name,
@@ -34,7 +33,7 @@ def peer(name: str, source: Path) -> Peer:
 
 
 def make(source: Path, name: str, directory: Path) -> BrokerProcess:
-    """The broker of `source`, with its data in `directory`."""
+    """Return the broker of `source`, with its data in `directory`."""
     port = free_port()
     argv = [*_command(source), "serve", "--data-dir", str(directory / "data"), "--port", str(port)]
     return BrokerProcess(argv, port, directory / "broker.log", name=name)
@@ -53,7 +52,7 @@ def _command(source: Path) -> list[str]:
 
 
 def why_not(source: Path) -> str | None:
-    """Why `source` cannot be measured, or None."""
+    """Return why `source` cannot be measured, or None."""
     if not (source / "ottla" / "broker" / "cli" / "__init__.py").is_file():
         return f"{source} holds no source of Ottla"
     if any(_OURS.glob(_COMPILED)) and not any(source.glob(_COMPILED)):

@@ -1,6 +1,6 @@
-"""Three brokers of one kind under a controller of Apache Kafka, to be started, measured and stopped as if they were one.
+"""Three brokers of one kind with an Apache Kafka controller, started, measured and stopped as if they were one.
 
-Rule: all have the settings and Kafka's brokers the JVM that `shipped` says; the controller is alike for both kinds, and no part of what is
+Rule: all brokers have the settings of `shipped`, and Kafka's brokers its JVM options. Both kinds have the same controller, which is not
 measured.
 """
 
@@ -19,13 +19,13 @@ BROKERS = 3
 
 @dataclass(slots=True, kw_only=True)
 class ClusterProcesses(BrokerProcess):
-    """Its `port` is the first broker's; its `usage` that of all brokers together."""
+    """A cluster as one process: `port` is the first broker's, `usage` that of all brokers together."""
 
     cluster: Cluster
 
     @classmethod
     def over(cls, directory: Path, kind: Kind, ottla: Sequence[str] = OTTLA) -> ClusterProcesses:
-        """Not started."""
+        """Return a cluster that is not started."""
         data = directory / "data"
         cluster = Cluster(data, (kind,) * BROKERS, settings=CLUSTER_SETTINGS, jvm=KAFKA_JVM, ottla=ottla)
         return cls([], cluster.brokers[0].process.port, data, name=f"{BROKERS} {kind} brokers", cluster=cluster)
@@ -35,12 +35,15 @@ class ClusterProcesses(BrokerProcess):
         return any(node.process.alive for node in self.cluster.nodes)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Until all brokers know each other; a cluster has its own patience. Raises `BrokerFailed` or `KafkaMissing`."""
+        """Start all nodes and wait until all brokers know each other; the cluster has its own timeout.
+
+        Raises `BrokerFailed` or `KafkaMissing`.
+        """
         self.cluster.start()
         return 0.0
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """End all nodes: what they leave behind is nobody's."""
+        """End all nodes without a clean shutdown, because their data is not needed again."""
         end(node.process for node in self.cluster.nodes)
         return 0
 

@@ -1,6 +1,6 @@
-"""librdkafka's mock cluster as a process of its own: `python -m client_compat.bench.peers.mock FILE`.
+"""librdkafka's mock cluster in its own process: `python -m client_compat.bench.peers.mock FILE`.
 
-Rule: the mock chooses its port by itself; so it is written to FILE, whole or not at all, and the process that waits learns it there.
+Rule: the mock chooses its own port. The process writes it atomically to FILE, where the parent process reads it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ METADATA_TIMEOUT_S = 10.0
 
 @dataclass(slots=True)
 class MockProcess(BrokerProcess):
-    """Its `port` is known once it has started."""
+    """The mock's process. Its `port` is known only after the start."""
 
     port_file: Path = field(default=Path())
 
@@ -32,7 +32,7 @@ class MockProcess(BrokerProcess):
         return cls(argv, 0, directory / "broker.log", name="librdkafka's mock", port_file=port_file)
 
     def start(self, timeout_s: float = START_TIMEOUT_S) -> float:
-        """Start, and wait until the mock has told its port. Raises `BrokerFailed`."""
+        """Start the process and wait for its port. Raises `BrokerFailed`."""
         began = time.perf_counter()
         self.port_file.unlink(missing_ok=True)
         self.spawn()
@@ -47,7 +47,7 @@ class MockProcess(BrokerProcess):
 
 
 def main(port_file: Path) -> None:
-    """Hold one mock broker until SIGTERM."""
+    """Run one mock broker until SIGTERM."""
     holder = Producer({"test.mock.num.brokers": 1, "bootstrap.servers": "none"}, logger=logging.getLogger("mock"))
     (broker,) = holder.list_topics(timeout=METADATA_TIMEOUT_S).brokers.values()
     unfinished = port_file.with_suffix(".part")

@@ -1,6 +1,6 @@
-"""A broker with a second listener, behind TLS, for the cases that go through it; the first one stays for everything else.
+"""A broker with a second listener, with TLS, for the TLS cases. The plaintext listener serves everything else.
 
-Rule: both kinds have the same certificate and settings, and what else is theirs as their makers ship it.
+Rule: both kinds have the same certificate and TLS settings, and otherwise their defaults.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ OTTLA = (sys.executable, "-m", "ottla")
 
 @dataclass(slots=True, kw_only=True)
 class SecuredProcess(BrokerProcess):
-    """`tls_bootstrap` is where the listener behind TLS is, `ca` the file of the authority that its clients trust."""
+    """A broker with TLS at `tls_bootstrap`; its clients trust the authority in the file `ca`."""
 
     tls_bootstrap: str
     ca: Path
 
     def client_properties(self) -> dict[str, str]:
-        """librdkafka's."""
+        """Return the settings for librdkafka."""
         return {"bootstrap.servers": self.tls_bootstrap, "security.protocol": "SSL", "ssl.ca.location": str(self.ca)}
 
 
 def ottla(directory: Path, command: Sequence[str] = OTTLA) -> SecuredProcess:
-    """Not started. `command` is what other checkouts are started by."""
+    """Return an Ottla broker with TLS, not started. `command` starts another checkout."""
     port, tls_port = free_port(), free_port()
     file = directory / "server.properties"
     settings = _settings(directory, {"PLAINTEXT": port, "TLS": tls_port})
@@ -44,7 +44,7 @@ def ottla(directory: Path, command: Sequence[str] = OTTLA) -> SecuredProcess:
 
 
 def kafka(directory: Path) -> SecuredProcess:
-    """Formatted, and not started. Raises `KafkaMissing` or `BrokerFailed`."""
+    """Format an Apache Kafka broker with TLS and return it, not started. Raises `KafkaMissing` or `BrokerFailed`."""
     reference, tls_port = ReferenceBroker(directory / "data", KAFKA_SETTINGS, jvm=KAFKA_JVM), free_port()
     ports = {"PLAINTEXT": reference.port, "TLS": tls_port, "CONTROLLER": reference.controller_port}
     reference.settings = {**KAFKA_SETTINGS, **_settings(directory, ports)}
@@ -60,7 +60,7 @@ def _authority(directory: Path) -> Path:
 
 
 def _settings(directory: Path, ports: dict[str, int]) -> dict[str, str]:
-    """What both are told, and the files that it names."""
+    """Return the common settings, and write the files that they name."""
     authority = trustme.CA()
     authority.cert_pem.write_to_path(_authority(directory))
     key = write_key_and_chain(directory / "server.pem", authority.issue_cert(HOST, "localhost"))

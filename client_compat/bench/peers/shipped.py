@@ -1,6 +1,4 @@
-"""How Apache Kafka's makers ship it: with the heap and the garbage collector of its own start script, the C2 compiler on, and its default
-threads and timers.
-"""
+"""Apache Kafka as shipped: heap and garbage collector of its start script, the C2 compiler, and default threads and timers."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ KAFKA_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-# Kafka's defaults again, where the harness of the tests has smaller ones.
+# Restores Kafka's defaults where the test harness uses smaller values.
 KAFKA_SETTINGS = {
     "num.network.threads": "3",
     "num.io.threads": "8",
@@ -30,4 +28,4 @@ CLUSTER_SETTINGS = {
     "leader.imbalance.check.interval.seconds": "300",
     "replica.high.watermark.checkpoint.interval.ms": "5000",
 }
-"""Of every node of a cluster, whoever made it."""
+"""Settings of every node of a cluster, of either kind."""

@@ -1,6 +1,6 @@
-"""This broker without its fault engine: its own source, copied, with the dispatcher's questions for scripted faults cut out.
+"""Ottla without its fault engine: a copy of the source with the dispatcher's checks for scripted faults removed.
 
-Rule: it is for one comparison only, what the engine costs while no rule is loaded; nothing else of the copy is changed.
+Rule: it serves one comparison only, the cost of the engine without loaded rules. Nothing else in the copy is changed.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from client_compat.support.brokers import BrokerProcess
 PACKAGES = ("ottla", "broker", "protocol")
 DISPATCHER = Path("broker") / "api" / "dispatch.py"
 QUESTION = "self._faults.active or "
-"""Asked twice: before a Produce of the lane, and before every other request."""
+"""The check occurs twice: before a Produce of the fast lane, and before every other request."""
 _SOURCE = Path(__file__).parents[3]
 
 
 def make(directory: Path) -> BrokerProcess:
-    """The broker over `directory`. Raises RuntimeError when the dispatcher no longer has the questions that are to be cut out."""
+    """Return the broker over `directory`. Raises RuntimeError if the dispatcher does not contain the expected checks."""
     copy = directory / "without-faults"
     for package in PACKAGES:
         shutil.copytree(_SOURCE / package, copy / package, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))

@@ -1,1 +1,1 @@
-"""kcat as a client: a program that runs the real kcat for every operation, and reads what it prints."""
+"""kcat as a client: a program that runs kcat for every operation and parses its output."""

@@ -1,4 +1,4 @@
-"""Host kcat; requests come on standard input, as CONTROL.md says."""
+"""Run kcat as a client program; requests arrive on standard input, as specified in CONTROL.md."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from client_compat.clients.kcat.producer import Producer
 
 
 def version() -> str:
-    """As `kcat -V` prints it, with its librdkafka's."""
+    """Return the versions of kcat and its librdkafka from `kcat -V`."""
     said = kcat("-V").stdout.decode()
     own, lib = re.search(r"Version (\S+)", said), re.search(r"librdkafka (\S+)", said)
     return f"{own[1] if own else '?'} (librdkafka {lib[1] if lib else '?'})"

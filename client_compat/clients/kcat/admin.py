@@ -1,4 +1,4 @@
-"""kcat -L and -Q: what it can ask of a cluster; it changes nothing."""
+"""Admin operations with `kcat -L` and `kcat -Q`, which can only read."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ class Admin:
         self._bootstrap = bootstrap
 
     def close(self) -> None:
-        """There is nothing between two runs."""
+        """Do nothing, because no kcat process runs between two operations."""
 
     def list_topics(self, request: Request) -> Answer:
-        """kcat does not tell which topics are internal; those have two underscores before their names."""
+        """List the topics without internal ones. kcat does not mark these, so names with two leading underscores are skipped."""
         return {"topics": [one["topic"] for one in self._metadata(request)["topics"] if not one["topic"].startswith("__")]}
 
     def describe_topic(self, request: Request) -> Answer:
@@ -47,7 +47,7 @@ class Admin:
         return {"offsets": rows}
 
     def describe_cluster(self, request: Request) -> Answer:
-        """kcat does not tell the cluster's id."""
+        """Describe the cluster, without its id, which kcat does not report."""
         told = self._metadata(request)
         nodes = [[one["id"], *_address(one["name"])] for one in told["brokers"]]
         return {"cluster_id": None, "controller": told.get("controllerid"), "nodes": nodes}

@@ -1,7 +1,9 @@
-"""Runs of kcat: its arguments, its errors, its format of records.
+"""Run kcat: arguments, errors, and its output format for records.
 
-Rules: values and keys are told by length and never by a separator, so they may hold any byte; headers are printed by kcat as text, and a
-header whose value holds a comma cannot be told from two. A record that is printed in part is not a record.
+Rules:
+- The output contains the lengths of keys and values, so that they may hold any byte.
+- kcat prints headers as text, so a header value with a comma looks like two headers.
+- A partially printed record is ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from client_compat.clients.control import Answer, Failure, Request, Unsupported,
 
 NAME = "kcat"
 FORMAT = r"%t %p %o %T %K %S\n%k%s\n%h\x01\n"
-"""Topic, partition, offset, timestamp and lengths; key and value; headers, ended by a byte that text does not have."""
+"""Topic, partition, offset, timestamp and lengths; key and value; then headers, terminated by a byte that does not occur in text."""
 _HEAD = re.compile(rb"(\S+) (\d+) (\d+) (-?\d+) (-?\d+) (-?\d+)\n")
 _KAFKA_NAMES: Mapping[str, str] = {
     "Broker: Message size too large": "MESSAGE_TOO_LARGE",
@@ -24,15 +26,15 @@ _KAFKA_NAMES: Mapping[str, str] = {
     "Broker: Invalid topic": "INVALID_TOPIC_EXCEPTION",
     "Broker: Static consumer fenced by other consumer with same group.instance.id": "FENCED_INSTANCE_ID",
 }
-"""kcat prints librdkafka's sentence for an error, not its number."""
+"""Kafka's names for librdkafka's error texts, because kcat prints no error codes."""
 
 
 class KcatFailed(Exception):
-    """kcat ended with an error, or printed one. The text is what it printed."""
+    """kcat failed or printed an error. The text is its output."""
 
 
 def kcat(*arguments: str, timeout_s: float = 30.0, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    """Run it to its end. Raises TimeoutError."""
+    """Run kcat until it ends. Raises TimeoutError."""
     try:
         return subprocess.run(["kcat", *arguments], input=stdin, capture_output=True, timeout=timeout_s, check=False)
     except subprocess.TimeoutExpired as error:
@@ -46,7 +48,7 @@ def checked(done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedPro
 
 
 def errors_of(log: bytes) -> str:
-    """The lines in which kcat tells an error."""
+    """Return the lines with errors."""
     return "; ".join(line for line in log.decode(errors="replace").splitlines() if "ERROR" in line or "failed" in line or "fatal" in line)
 
 
@@ -59,7 +61,7 @@ def failure(error: BaseException) -> Failure | None:
 
 
 def settings(request: Request, names: Mapping[str, str | None]) -> list[str]:
-    """`-X` arguments for the options of an `open`; None as a name is for what the caller handles itself."""
+    """Return `-X` arguments for the options of an `open`. An option whose name is None is handled by the caller."""
     arguments: list[str] = []
     for option, value in request.options.items():
         if option not in names:
@@ -71,7 +73,7 @@ def settings(request: Request, names: Mapping[str, str | None]) -> list[str]:
 
 
 def records(output: bytes) -> tuple[list[Answer], int]:
-    """The whole records that were printed, and how many bytes they are."""
+    """Return the complete records in the output, and their length in bytes."""
     found: list[Answer] = []
     place = 0
     while head := _HEAD.match(output, place):

@@ -1,4 +1,4 @@
-"""kcat -C for partitions that are assigned, one run each and poll; kcat -G, running on, for a member of a group."""
+"""Consumers: `kcat -C`, one run for each assigned partition and poll; `kcat -G`, which keeps running, for a group member."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ _ANSWER = re.compile(r"(\S+) \[(\d+)\] offset (-?\d+)")
 
 
 class Run:
-    """One running kcat, whose output is read as it comes."""
+    """A running kcat whose output is read as it arrives."""
 
     def __init__(self, arguments: list[str]) -> None:
         self.log: IO[bytes] = tempfile.TemporaryFile(prefix="kcat-")  # noqa: SIM115 -- closed by end(), with its writer
-        # A program that is killed takes its kcat with it, as the client in any other program goes with that.
+        # When this program is killed, its kcat has to die as well, as a library in another client program would.
         tied = ["setpriv", "--pdeathsig", "KILL"] if shutil.which("setpriv") else []
         self.process = subprocess.Popen(
             [*tied, "kcat", *arguments], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=self.log, bufsize=0
@@ -55,7 +55,7 @@ class Run:
         self._output = b""
 
     def take(self) -> list[Answer]:
-        """The whole records that were printed since."""
+        """Return the complete records printed since the last call."""
         assert self.process.stdout is not None, "it is a pipe"
         while select.select([self.process.stdout], [], [], 0)[0] and (more := self.process.stdout.read(READ_BYTES)):
             self._output += more
@@ -68,7 +68,7 @@ class Run:
         return self.log.read().decode(errors="replace")
 
     def check(self) -> None:
-        """Raises `KcatFailed` when it ended by itself with an error."""
+        """Raise `KcatFailed` if kcat has ended with an error."""
         if self.process.poll():
             raise KcatFailed(errors_of(self.said().encode()) or f"it ended with {self.process.returncode}")
 
@@ -181,7 +181,7 @@ class Consumer:
 
 
 def query(bootstrap: str, place: Partition, at: int, timeout_s: float) -> int:
-    """kcat -Q: the offset of a timestamp, or of -1 (the end) and -2 (the beginning); negative where there is none."""
+    """Return the offset for a timestamp, -1 (end) or -2 (beginning), from `kcat -Q`; negative if there is none."""
     done = checked(kcat("-Q", "-b", bootstrap, "-t", f"{place[0]}:{place[1]}:{at}", timeout_s=timeout_s))
     told: Any = _ANSWER.search(done.stdout.decode())
     if told is None:

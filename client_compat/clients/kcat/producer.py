@@ -1,4 +1,4 @@
-"""kcat -P: records of one partition, key and headers go through one run of it, each as a file; all others alone."""
+"""Producer with `kcat -P`: records with equal partition, key and headers share a run, each as a file; all others run alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS: Mapping[str, str | None] = {
 }
 KEY_END = b"\x1f"
 FILES_MAX = 500
-"""Records in one run: its arguments have a limit."""
+"""Maximum number of records in one run, because the number of arguments is limited."""
 _DELIVERED = re.compile(rb"Message delivered to partition (-?\d+) \(offset (-?\d+)\)")
 
 
@@ -74,12 +74,15 @@ class Producer:
             yield {"error": (told or Failure("CLIENT:kcat")).as_json()}
 
     def close(self) -> None:
-        """There is nothing between two runs."""
+        """Do nothing, because no kcat process runs between two operations."""
 
 
 def _runs(kinds: Sequence[tuple[Any, ...]], together: bool) -> Iterator[list[int]]:
-    """The indexes of the records that each run sends. Records of a partition stay in order; those without one, whose reports could not be
-    told apart, and those without bytes, which are not files, go alone."""
+    """Yield the indexes of the records for each run.
+
+    Records of a partition stay in order. A record without a partition runs alone, because its delivery report could not be identified, and
+    so does an empty record, which cannot be a file.
+    """
     if not together:
         yield from ([index] for index in range(len(kinds)))
         return
@@ -92,7 +95,7 @@ def _runs(kinds: Sequence[tuple[Any, ...]], together: bool) -> Iterator[list[int
 
 
 def _kind(record: Mapping[str, Any]) -> tuple[Any, ...]:
-    """What all records of one run have in common. Raises `Unsupported` for what kcat cannot send."""
+    """Return what all records of a run have in common. Raises `Unsupported` for records that kcat cannot send."""
     key, value = from_wire(record.get("key")), from_wire(record.get("value"))
     if record.get("timestamp") is not None:
         raise Unsupported("kcat gives records the time of sending only")
@@ -111,12 +114,12 @@ def _empty(record: Mapping[str, Any]) -> bool:
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    """The input for a record whose value has no bytes."""
+    """Return the input for a record with an empty value."""
     return (from_wire(record.get("key")) or b"") + KEY_END + b"\n"
 
 
 def _of(record: Mapping[str, Any]) -> list[str]:
-    """The arguments for a record's partition, key, headers and null value."""
+    """Return the arguments for a record's partition, key, headers and null value."""
     arguments: list[str] = []
     if record.get("partition") is not None:
         arguments += ["-p", str(record["partition"])]

@@ -1,4 +1,4 @@
-"""Host the client that `--client` names; requests come on standard input, as CONTROL.md says."""
+"""Run the client selected by `--client`; requests arrive on standard input, as specified in CONTROL.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What aiokafka and kafka-python, which began as one, name and do alike."""
+"""Settings and answers that aiokafka and kafka-python have in common because of their common origin."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONSUMER_SETTINGS: Mapping[str, Any] = {
 
 
 def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any]) -> dict[str, Any]:
-    """The library's keywords for what `consumer.open` asks. Raises `Unsupported`."""
+    """Return the library's keyword arguments for `consumer.open`. Raises `Unsupported`."""
     if request.get("group_protocol", "classic") != "classic":
         raise Unsupported(f"{client} has no KIP-848 groups, only classic ones")
     asked = Request(request.id, request.op, {name: value for name, value in request.arguments.items() if name != "group_protocol"})
@@ -34,5 +34,5 @@ def consumer_settings(client: str, request: Request, assignors: Mapping[str, Any
 
 
 def offset_rows(offsets: Mapping[Any, int]) -> Answer:
-    """An answer `offsets` from offsets by partition."""
+    """Return an answer `offsets` from offsets by partition."""
     return {"offsets": [[*partition, offset] for partition, offset in offsets.items()]}

@@ -1,4 +1,4 @@
-"""The argument `security` of CONTROL.md in the words of Python's clients."""
+"""The argument `security` of CONTROL.md, translated for the Python clients."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from client_compat.clients.control import Request
 
 
 def context(given: dict[str, Any]) -> ssl.SSLContext:
-    """What aiokafka and kafka-python take: it trusts the one authority, looks at the host, and shows the certificate, if one is given."""
+    """Return an SSL context that trusts the given authority, verifies host names, and has the client certificate, if any."""
     made = ssl.create_default_context(cafile=given["ca"])
     if (certificate := given.get("certificate")) is not None:
         made.load_cert_chain(certificate)
@@ -17,7 +17,7 @@ def context(given: dict[str, Any]) -> ssl.SSLContext:
 
 
 def alike(request: Request) -> dict[str, Any]:
-    """The keywords that aiokafka and kafka-python have alike; a token is each library's own to bring."""
+    """Return the keyword arguments common to aiokafka and kafka-python; the token provider differs between them."""
     given = request.get("security")
     if given is None:
         return {}
@@ -32,7 +32,7 @@ def alike(request: Request) -> dict[str, Any]:
 
 
 def token_of(request: Request) -> str | None:
-    """The bearer's token that is to be shown."""
+    """Return the OAUTHBEARER token, if any."""
     given = request.get("security")
     token: str | None = None if given is None else given.get("token")
     return token

@@ -1,6 +1,6 @@
-"""Host Spark's Kafka connector; requests come on standard input, as CONTROL.md says.
+"""Run Spark's Kafka connector as a client program; requests arrive on standard input, as specified in CONTROL.md.
 
-The Java machine inherits standard output, so the answers go to a copy of it and Spark gets standard error.
+The JVM inherits standard output, so answers go to a duplicate of it, and Spark's output goes to standard error.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from client_compat.clients.control import Program
 def main() -> None:
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    # Imported, and started, only after standard output is out of their reach.
+    # Imported and started only after the redirection, so that Spark cannot write to standard output.
     from client_compat.clients.spark.connector import Admin, Consumer, Producer, failure  # noqa: PLC0415 -- see above
     from client_compat.clients.spark.session import connector_version, session  # noqa: PLC0415 -- see above
 

@@ -1,7 +1,8 @@
-"""spark-sql-kafka-0-10: a batch write is a send, a batch read is a poll of what was assigned, a stream is a subscription.
+"""spark-sql-kafka-0-10: a batch write is a send, a batch read polls assigned partitions, a stream is a subscription.
 
-Rules: what Spark does not tell (the partition and offset of what it wrote) is null; offsets that Spark keeps itself (in its checkpoint, not
-in a group) are not a group's.
+Rules:
+- Spark does not report partition and offset of written records, so they are null.
+- Spark stores offsets in its checkpoint, not in a consumer group, so there are no committed offsets.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ PRODUCER: Mapping[str, Any] = {
     "max_request_bytes": "kafka.max.request.size",
     "partitioner": ("partitioner", {"default": "java", "murmur2": "java"}),
 }
-"""The Java client's default partitioner hashes keys with murmur2, so both words mean it."""
+"""The Java client's default partitioner is murmur2, so both names select it."""
 CONSUMER: Mapping[str, Any] = {
     "client_id": "kafka.client.id",
     "group": "kafka.group.id",
@@ -69,7 +70,7 @@ _KAFKA_NAMES = {"RecordTooLarge": "MESSAGE_TOO_LARGE", "InvalidTopic": "INVALID_
 
 
 def failure(error: BaseException) -> Failure | None:
-    """Spark wraps what the Java client threw; its class is in the text."""
+    """Translate an exception. Spark wraps the Java client's exception, whose class name is in the text."""
     if not isinstance(error, (PySparkException, Py4JError)):
         return None
     text = str(error)
@@ -82,7 +83,7 @@ def failure(error: BaseException) -> Failure | None:
 
 class Admin:
     def close(self) -> None:
-        """The connector has no admin client."""
+        """Do nothing, because the connector has no admin client."""
 
 
 class Producer:
@@ -94,7 +95,7 @@ class Producer:
         self._options["kafka.bootstrap.servers"] = request["bootstrap"]
 
     async def send(self, request: Request) -> Answer:
-        """In a thread, for a write itself waits for metadata, for as long as max.block.ms and not as its request says."""
+        """Send in a thread, because a write blocks for metadata up to max.block.ms, whatever the request's limit."""
         return await asyncio.to_thread(self._send, request)
 
     def _send(self, request: Request) -> Answer:
@@ -117,12 +118,12 @@ class Producer:
             (topic, one.get("partition"), from_wire(one.get("key")), from_wire(one.get("value")), headers_from_wire(one) or None)
             for one in records
         ]
-        # One task, so that the order of the records is theirs.
+        # one task, so that the records keep their order
         frame = self._spark.createDataFrame(rows, SCHEMA).coalesce(1)
         frame.write.format("kafka").options(**self._options).save()
 
     def close(self) -> None:
-        """Spark keeps producers for later writes, and closes them itself."""
+        """Do nothing, because Spark caches producers for later writes and closes them itself."""
 
 
 class Consumer:
@@ -174,7 +175,7 @@ class Consumer:
         return [self._came.get() for _ in range(self._came.qsize())]
 
     def _read(self) -> list[Answer]:
-        """A batch read of what is behind the positions, which go on to where it ended."""
+        """Read the records after the positions in a batch read, and advance the positions."""
         chosen: dict[str, list[int]] = {}
         start: dict[str, dict[str, int]] = {}
         for (topic, index), offset in self._places.items():
@@ -192,7 +193,7 @@ class Consumer:
 
 
 def _records(frame: DataFrame) -> list[Answer]:
-    """The rows of a read, by partition and offset."""
+    """Return the rows of a read, by partition and offset."""
     columns: list[Column | str] = [
         "topic",
         "partition",

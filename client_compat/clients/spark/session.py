@@ -1,4 +1,4 @@
-"""One Spark session with the Kafka connector, whose jars Maven fetches once."""
+"""A Spark session with the Kafka connector, whose jars Maven downloads once."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ POM = Path(__file__).with_name("pom.xml")
 
 
 def connector_version() -> str:
-    """The one that the pom names: the connector comes to Maven Central later than PySpark to its own registry, so they may differ."""
+    """Return the connector version in the pom. It may differ from PySpark's, because PyPI gets releases earlier than Maven Central."""
     found = re.search(r"<connector\.version>([^<]+)<", POM.read_text())
     assert found is not None, f"{POM} names no version"
     return found[1]
 
 
 def jars() -> list[str]:
-    """The connector's jars. Raises `KafkaMissing`."""
+    """Return the connector's jars. Raises `KafkaMissing`."""
     directory = CACHE / f"spark-kafka-{connector_version()}"
     if not directory.is_dir():
         copy_dependencies(POM, [], directory, f"Spark's Kafka connector {connector_version()}", directory.is_dir)
@@ -28,7 +28,7 @@ def jars() -> list[str]:
 
 
 def session() -> SparkSession:
-    """In this process, on two threads, with nothing but the log on standard error."""
+    """Start Spark in this process, on two threads, with only its log on standard error."""
     settings = {
         "spark.jars": ",".join(jars()),
         "spark.ui.enabled": "false",

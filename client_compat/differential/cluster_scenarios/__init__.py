@@ -1,4 +1,4 @@
-"""The scenarios of a cluster, by name; each takes the nodes of one and asks the same of every cluster."""
+"""The cluster scenarios by name. Each takes the nodes of one cluster and sends every cluster the same requests."""
 
 from __future__ import annotations
 

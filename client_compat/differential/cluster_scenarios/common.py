@@ -1,6 +1,6 @@
-"""What the scenarios of a cluster begin with: topics on named brokers, and waiting until every broker knows what one was told.
+"""Helpers of the cluster scenarios: topics on given brokers, and waiting until every broker has applied a change.
 
-Rule: replicas are assigned by hand; where the controller would put them is chance.
+Rule: replicas are assigned explicitly, because the controller's own placement is random.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ OLD_RECORDS = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63
 COORDINATORS: Placement = ((1, 2, 3), (2, 3, 1), (3, 1, 2), (1, 3, 2))
 COMPACTED = {"cleanup.policy": "compact", "segment.bytes": "104857600"}
 DEBUGGING = -2
-"""A replica id that sees a leader's log to its end."""
+"""The replica id of a debugging consumer, which reads beyond the high watermark."""
 
 
 class UnexpectedAnswer(Exception):
-    """A scenario cannot go on."""
+    """A scenario cannot continue."""
 
 
 def creatable(name: str, placement: Placement, configs: Mapping[str, str] | None = None) -> CreatableTopic:
-    """A topic whose replicas are assigned."""
+    """Return a topic with explicit replica assignments."""
     assigned = [CreatableReplicaAssignment(index, list(replicas)) for index, replicas in enumerate(placement)]
     given = [CreatableTopicConfig(key, value) for key, value in {**OLD_RECORDS, **(configs or {})}.items()]
     return CreatableTopic(name, -1, -1, assigned, given)
 
 
 def create(nodes: Nodes, name: str, placement: Placement = FIRST, configs: Mapping[str, str] | None = None) -> bytes:
-    """A new topic's id, once every broker that runs knows it and every replica is there."""
+    """Create a topic and return its id, once every running broker knows it and all replicas are in sync."""
     response = nodes.at(nodes.living[0]).quietly(CreateTopicsRequest([creatable(name, placement, configs)]), 7)
     if response.topics[0].error_code:
         raise UnexpectedAnswer(f"{name} was not created: {response.topics[0]}")
@@ -52,8 +52,11 @@ def create(nodes: Nodes, name: str, placement: Placement = FIRST, configs: Mappi
 
 
 def wait_until_in_sync(nodes: Nodes, name: str, partitions: int = 0) -> None:
-    """Until every broker that runs says the same of each partition (as many as are given, if any are): led by its first replica that
-    runs, every one that runs in sync; and until each of them acts so."""
+    """Wait until all running brokers report and apply the same state of each partition.
+
+    The leader is the first running replica, and every running replica is in sync. If `partitions` is given, the topic has to have that
+    many.
+    """
     for _ in until(f"{name} is in sync"):
         if all(_is_in_sync(nodes, node_id, name, partitions) for node_id in nodes.living):
             return
@@ -75,12 +78,12 @@ def _as_wanted(living: Collection[int], found: MetadataResponsePartition) -> boo
 
 
 def _role(node_id: int, found: MetadataResponsePartition) -> ErrorCode:
-    """What a broker answers when it is asked for an offset, once it has heard of the partition."""
+    """Return the expected ListOffsets error of a broker that has applied the partition's state."""
     return ErrorCode.NONE if found.leader_id == node_id else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 def partitions_at(nodes: Nodes, node_id: int, name: str) -> list[MetadataResponsePartition]:
-    """What one broker tells of a topic."""
+    """Return the partitions of a topic according to one broker."""
     try:
         (topic,) = nodes.at(node_id).quietly(MetadataRequest([MetadataRequestTopic(name=name)], False), 12).topics
     except (OSError, ProtocolError):
@@ -90,14 +93,14 @@ def partitions_at(nodes: Nodes, node_id: int, name: str) -> list[MetadataRespons
 
 
 def list_offsets(nodes: Nodes, node_id: int, name: str, indexes: Sequence[int], replica_id: int = -1) -> dict[int, tuple[int, int]]:
-    """Error and end offset of partitions, as one broker has them."""
+    """Return error and end offset of each partition according to one broker."""
     wanted = [ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, -1) for index in indexes])]
     (topic,) = nodes.at(node_id).quietly(ListOffsetsRequest(replica_id, 0, wanted, 5_000), 7).topics
     return {each.partition_index: (each.error_code, each.offset) for each in topic.partitions}
 
 
 def wait_until_replicated(nodes: Nodes, name: str, partition: int = 0) -> None:
-    """Until every replica that runs has the leader's log and its high watermark at the end of it."""
+    """Wait until every running replica has the leader's whole log and a high watermark at its end."""
     for _ in until(f"{name} is replicated"):
         (found,) = [each for each in partitions_at(nodes, nodes.living[0], name) if each.partition_index == partition]
         if found.leader_id == -1:
@@ -115,7 +118,7 @@ def _high_watermark(nodes: Nodes, node_id: int, name: str, partition: int, end: 
 
 
 def wait_until_known(nodes: Nodes, living: Collection[int]) -> None:
-    """Until every broker that runs names those as the cluster's living brokers."""
+    """Wait until every running broker reports exactly these live brokers."""
     for _ in until(f"the brokers that live are {living}"):
         seen = [nodes.at(node_id).quietly(MetadataRequest([], False), 12).brokers for node_id in nodes.living]
         if all({broker.node_id for broker in brokers} == set(living) for brokers in seen):
@@ -123,14 +126,14 @@ def wait_until_known(nodes: Nodes, living: Collection[int]) -> None:
 
 
 def make_coordinators_topics(nodes: Nodes) -> None:
-    """`__consumer_offsets` and `__transaction_state`, each partition on the same brokers in every cluster, and loaded."""
+    """Create `__consumer_offsets` and `__transaction_state` with the same assignment in every cluster, and wait until they are loaded."""
     for name in ("__consumer_offsets", "__transaction_state"):
         create(nodes, name, COORDINATORS, COMPACTED)
     wait_until_coordinated(nodes)
 
 
 def wait_until_coordinated(nodes: Nodes) -> None:
-    """Until each broker that runs coordinates some groups and transactions."""
+    """Wait until each running broker coordinates some groups and some transactions."""
     for node_id in nodes.living:
         for _ in until(f"{node_id} coordinates"):
             heartbeats = [nodes.at(node_id).quietly(HeartbeatRequest(f"any-{n}", 1, "nobody"), 4).error_code for n in range(12)]

@@ -1,4 +1,4 @@
-"""Configurations: of topics, of brokers as another broker tells them, of all brokers, of loggers."""
+"""Configurations of topics, of brokers (also described through another broker), of all brokers, and of loggers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TURNS = count(1)
 
 
 def heard_of(nodes: Nodes) -> None:
-    """Until every broker has heard of all that was changed before: brokers follow the controller, in its order."""
+    """Wait until every broker has applied all earlier changes. Brokers apply the controller's changes in log order."""
     value = str(45_000 + next(_TURNS))
     nodes.at(1).quietly(change(GROUP, "last-change", TIMEOUT, value), 1)
     look = DescribeConfigsRequest([DescribeConfigsResource(GROUP, "last-change", [TIMEOUT])])
@@ -31,17 +31,17 @@ def heard_of(nodes: Nodes) -> None:
 
 
 def change(kind: int, name: str, key: str, value: str | None, how: int = SET) -> k44.IncrementalAlterConfigsRequest:
-    """One value of one resource."""
+    """Return a change of one setting of one resource."""
     return k44.IncrementalAlterConfigsRequest([k44.AlterConfigsResource(kind, name, [k44.AlterableConfig(key, how, value)])])
 
 
 def look(kind: int, name: str, *keys: str) -> DescribeConfigsRequest:
-    """Chosen values of one resource, and where they come from."""
+    """Return a request for settings of one resource, with their sources."""
     return DescribeConfigsRequest([DescribeConfigsResource(kind, name, list(keys) or None)], True)
 
 
 def of_topics(nodes: Nodes) -> None:
-    """Changed through one broker, told by each."""
+    """Change topic settings through one broker and describe them through each."""
     create(nodes, "configured", configs={"segment.bytes": "1048576"})
     nodes.everywhere("all of a topic", look(TOPIC, "configured"))
     for label, request in {
@@ -69,7 +69,7 @@ def of_topics(nodes: Nodes) -> None:
 
 
 def of_brokers(nodes: Nodes) -> None:
-    """A broker's own are told by itself alone; those of all brokers by each."""
+    """Describe and alter broker settings. Only the broker itself serves its own settings; each broker serves the cluster-wide defaults."""
     keys = ("log.retention.ms", "message.max.bytes", "log.cleaner.threads", "min.insync.replicas", "node.id", "broker.rack")
     for version in nodes.range(ApiKey.DESCRIBE_CONFIGS):
         for name in ("1", "2", "", "9", "101", "one"):
@@ -101,7 +101,7 @@ def of_brokers(nodes: Nodes) -> None:
 
 
 def of_loggers(nodes: Nodes) -> None:
-    """A broker's loggers are its own."""
+    """Describe and alter loggers, which only the broker that has them supports."""
     for name in ("1", "2", "", "9", "one"):
         nodes.everywhere(f"loggers of {name!r}", look(LOGGER, name, "no.such.logger"))
         nodes.everywhere(f"a level of {name!r}", change(LOGGER, name, "no.such.logger", "DEBUG"))

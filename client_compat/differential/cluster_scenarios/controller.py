@@ -1,4 +1,4 @@
-"""What only the controller decides, asked of brokers: elections, moves, the quorum, features, registrations."""
+"""Controller operations requested through brokers: elections, reassignments, the quorum, features, registrations."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PREFERRED, UNCLEAN = 0, 1
 
 
 def elections(nodes: Nodes) -> None:
-    """Where the preferred replica leads already, and of what is not there."""
+    """Elect leaders where the preferred replica already leads, and for unknown partitions."""
     create(nodes, "elected", [(1, 2, 3), (2, 3, 1)])
     for version in nodes.range(ApiKey.ELECT_LEADERS):
         for kind in (PREFERRED, UNCLEAN, 7) if version >= 1 else (PREFERRED,):
@@ -40,13 +40,13 @@ def elections(nodes: Nodes) -> None:
 
 
 def moved(name: str, replicas: list[int] | None, partition: int = 0, **fields: bool) -> AlterPartitionReassignmentsRequest:
-    """One partition to other brokers; None calls the move off."""
+    """Return a reassignment of one partition; None cancels it."""
     topic = ReassignableTopic(name, [ReassignablePartition(partition, replicas)])
     return AlterPartitionReassignmentsRequest(topics=[topic], **fields)
 
 
 def moves(nodes: Nodes) -> None:
-    """Partitions moved to other brokers, led elsewhere, and what is refused."""
+    """Reassign partitions to other brokers, change their leaders, and send invalid reassignments."""
     create(nodes, "moved", [(1, 2)])
     for version in nodes.range(ApiKey.ALTER_PARTITION_REASSIGNMENTS):
         for label, request in {
@@ -62,7 +62,7 @@ def moves(nodes: Nodes) -> None:
             "more replicas than allowed": moved("moved", [1, 2, 3], allow_replication_factor_change=version == 0),
         }.items():
             nodes.ask(3, label, request, version)
-        if version == 0:  # which allows any number
+        if version == 0:  # version 0 always permits another number of replicas
             wait_until_moved(nodes, [1, 2, 3])
             continue
         for to in ([2, 3], [3, 1], [1, 2, 3], [1, 2]):
@@ -79,7 +79,7 @@ def moves(nodes: Nodes) -> None:
 
 
 def wait_until_moved(nodes: Nodes, to: Sequence[int]) -> None:
-    """Until every broker says so, and all of them are in sync."""
+    """Wait until every broker reports these replicas and all of them are in sync."""
     for node_id in nodes.living:
         for _ in until(f"moved to {to}"):
             (found,) = partitions_at(nodes, node_id, "moved")
@@ -89,7 +89,7 @@ def wait_until_moved(nodes: Nodes, to: Sequence[int]) -> None:
 
 
 def quorum(nodes: Nodes) -> None:
-    """Who votes in it and who observes it."""
+    """Describe the quorum's voters and observers."""
     for version in nodes.range(ApiKey.DESCRIBE_QUORUM):
         for label, topics in {
             "of metadata": [TopicData("__cluster_metadata", [PartitionData(0)])],
@@ -101,7 +101,7 @@ def quorum(nodes: Nodes) -> None:
 
 
 def features(nodes: Nodes) -> None:
-    """Levels raised and lowered, but only to try."""
+    """Raise and lower feature levels with validate_only."""
     for version in nodes.range(ApiKey.UPDATE_FEATURES):
         if version == 0:
             continue
@@ -119,7 +119,7 @@ def features(nodes: Nodes) -> None:
 
 
 def registrations(nodes: Nodes) -> None:
-    """A broker that nobody knows is not unregistered; what brokers ask of a controller is not for a broker's clients."""
+    """Unregister unknown brokers, and send broker-to-controller requests, which brokers reject."""
     for broker_id in (9, -1):
         nodes.everywhere(f"unregister {broker_id}", UnregisterBrokerRequest(broker_id))
     for key, request in not_for_clients().items():
@@ -128,7 +128,7 @@ def registrations(nodes: Nodes) -> None:
 
 
 def not_for_clients() -> dict[str, Message]:
-    """A request of each kind that only a controller takes."""
+    """Return one request of each API that only a controller accepts."""
     return {"a block of producer ids": AllocateProducerIdsRequest(1, 1)}
 
 

@@ -1,4 +1,4 @@
-"""Groups and transactions: where they are coordinated, what another broker answers, and lives that span brokers."""
+"""Groups and transactions: finding coordinators, responses of other brokers, and life cycles that span brokers."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ KEYS = [f"key-{n}" for n in range(8)]
 
 
 def coordinator(nodes: Nodes, key: str, kind: int) -> int:
-    """The broker that coordinates a group or a transactional id."""
+    """Return the broker that coordinates a group or a transactional id."""
     (found,) = nodes.at(nodes.living[0]).quietly(FindCoordinatorRequest(key, kind, [key]), 4).coordinators
     return int(found.node_id)
 
 
 def found(nodes: Nodes) -> None:
-    """FindCoordinator at every broker, for keys of every coordinator."""
+    """Send FindCoordinator to every broker, for keys of every coordinator."""
     for version in nodes.range(ApiKey.FIND_COORDINATOR):
         for kind in (GROUP, TRANSACTION) if version >= 1 else (GROUP,):
             for key in KEYS if version < 4 else KEYS[:1]:
@@ -44,7 +44,7 @@ def found(nodes: Nodes) -> None:
 
 
 def groups_elsewhere(nodes: Nodes) -> None:
-    """Every API of groups, at every version, at brokers that do not coordinate the group."""
+    """Send each group API at every version to brokers that do not coordinate the group."""
     topic_id = create(nodes, "grouped")
     here = coordinator(nodes, "elsewhere", GROUP)
     for label, asked in of_groups("elsewhere", "grouped", topic_id).items():
@@ -55,7 +55,7 @@ def groups_elsewhere(nodes: Nodes) -> None:
 
 
 def transactions_elsewhere(nodes: Nodes) -> None:
-    """Every API of transactions, at every version, at brokers that do not coordinate the id."""
+    """Send each transaction API at every version to brokers that do not coordinate the transactional id."""
     create(nodes, "transacted")
     own = producer_id(nodes.at(1))
     here = coordinator(nodes, "elsewhere", TRANSACTION)
@@ -67,7 +67,7 @@ def transactions_elsewhere(nodes: Nodes) -> None:
 
 
 def group_life(nodes: Nodes) -> None:
-    """Offsets are committed where the group is coordinated, and read there alone; each broker lists its own."""
+    """Commit offsets at the coordinator and fetch them at every broker. Each broker lists only the groups that it coordinates."""
     topic_id = create(nodes, "committed")
     for key in KEYS[:4]:
         here = coordinator(nodes, key, GROUP)
@@ -79,7 +79,7 @@ def group_life(nodes: Nodes) -> None:
 
 
 def transaction_life(nodes: Nodes) -> None:
-    """A transaction over partitions of every broker, by each kind of client: committed, and aborted."""
+    """Commit and abort transactions with partitions on every broker, with each client generation."""
     create(nodes, "txn", [(1, 2), (2, 3), (3, 1)])
     for key, version in (("key-0", 3), ("key-1", 4), ("key-2", 5), ("key-3", 5)):
         here = coordinator(nodes, key, TRANSACTION)
@@ -107,7 +107,7 @@ def transaction_life(nodes: Nodes) -> None:
 
 
 def ended(nodes: Nodes, here: int, key: str) -> None:
-    """Until no marker of the transaction is still to be written."""
+    """Wait until the transaction has written all its markers."""
     for _ in until(f"{key} is ended"):
         (state,) = nodes.at(here).quietly(DescribeTransactionsRequest([key]), 0).transaction_states
         if not state.transaction_state.startswith("Prepare"):

@@ -1,4 +1,4 @@
-"""The cluster as each of its brokers tells of it: brokers, topics, APIs."""
+"""The cluster according to each of its brokers: brokers, topics, APIs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROKERS, CONTROLLERS = 1, 2
 
 
 def tells(nodes: Nodes, name: str, topic_id: bytes) -> None:
-    """Metadata, DescribeCluster and DescribeTopicPartitions of every broker that runs, at every version."""
+    """Send Metadata, DescribeCluster and DescribeTopicPartitions to every running broker, at every version."""
     for version in nodes.range(ApiKey.METADATA):
         nodes.everywhere("metadata", MetadataRequest([MetadataRequestTopic(name=name)], False), version)
         nodes.everywhere("metadata of no topic", MetadataRequest([MetadataRequestTopic(name="nowhere")], False), version)
@@ -31,7 +31,7 @@ def tells(nodes: Nodes, name: str, topic_id: bytes) -> None:
 
 
 def cluster(nodes: Nodes) -> None:
-    """With every broker there."""
+    """Describe the cluster while every broker runs."""
     topic_id = create(nodes, "described", EVERYWHERE)
     tells(nodes, "described", topic_id)
     pages = DescribeTopicPartitionsRequest([TopicRequest("described")], 2, Cursor("described", 1))
@@ -42,7 +42,7 @@ def cluster(nodes: Nodes) -> None:
 
 
 def api_versions(nodes: Nodes) -> None:
-    """APIs and features, once a broker has heard from the controller what that one knows."""
+    """Ask every broker for its APIs and features, once it has received the controller's."""
     for version in nodes.range(ApiKey.API_VERSIONS):
         nodes.everywhere("offered", ApiVersionsRequest("ottla", "1"), version)
 

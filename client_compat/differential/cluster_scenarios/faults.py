@@ -1,6 +1,6 @@
-"""What the others tell and do while a broker is away, stopped or killed, and when it is back.
+"""Compare the other brokers' responses while a broker is stopped or killed, and after its restart.
 
-Rule: broker 3 goes. What it led is led by broker 1, the next of the replicas that runs.
+Rule: broker 3 goes away. Broker 1, the next running replica, becomes leader of its partitions.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ RETRIED, STAYS = range(2)
 
 
 def away(nodes: Nodes, go: Callable[[int], None], name: str) -> None:
-    """Before, while and after broker 3 is away. Of two more topics it has the only replica, and one of two that both are needed."""
+    """Compare responses before, while and after broker 3 is away.
+
+    Two further topics depend on broker 3: of one it has the only replica; the other has two replicas that must both be in sync.
+    """
     alone, pair = f"{name}-alone", f"{name}-pair"
     ids = {name: create(nodes, name, PLACEMENT), alone: create(nodes, alone, [(GONE,)]), pair: create(nodes, pair, [(GONE, HEIR)])}
     own = producer_id(nodes.at(2))
@@ -63,14 +66,14 @@ def away(nodes: Nodes, go: Callable[[int], None], name: str) -> None:
 
 
 def settled(nodes: Nodes, topics: Iterable[str]) -> None:
-    """Until those that run know of each other, and lead what is theirs to lead."""
+    """Wait until the running brokers know each other and lead the partitions that they should."""
     wait_until_known(nodes, nodes.living)
     for topic in (*topics, "__consumer_offsets", "__transaction_state"):
         wait_until_in_sync(nodes, topic)
 
 
 def led_on(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
-    """At the brokers that are left: retries, epochs, and what nobody leads."""
+    """Send requests to the remaining brokers: repeated batches, epochs, and partitions without a leader."""
     for node_id in nodes.living:
         for acks in (-1, 1):
             write(nodes, node_id, f"the newest again, acks {acks}", topic, topic_id, sent[1], acks=acks)
@@ -90,7 +93,7 @@ def led_on(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], fol
 
 
 def decided(nodes: Nodes, name: str, alone: str) -> None:
-    """What the controller refuses, or the leader gives up, for want of the broker."""
+    """Send requests that the controller rejects, or that time out, because the broker is away."""
     for label, topic in {
         "three replicas of two": CreatableTopic("refused", 1, 3),
         "only on who is gone": creatable("refused", [(GONE,)]),
@@ -106,7 +109,7 @@ def decided(nodes: Nodes, name: str, alone: str) -> None:
 
 
 def back(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], following: bytes) -> None:
-    """The one that is back leads what it led, and knows what it missed."""
+    """Send requests after the restart, when the broker leads its partitions again and has the records that it missed."""
     for node_id in nodes.living:
         write(nodes, node_id, "the newest of before again", topic, topic_id, sent[1])
         write(nodes, node_id, "more", topic, topic_id, following)
@@ -119,12 +122,12 @@ def back(nodes: Nodes, topic: str, topic_id: bytes, sent: Sequence[bytes], follo
 
 
 def stopped(nodes: Nodes) -> None:
-    """A broker is stopped as an operator does it."""
+    """Stop a broker with a controlled shutdown."""
     away(nodes, nodes.stop, "stopped")
 
 
 def killed(nodes: Nodes) -> None:
-    """A broker dies; the controller fences it when its session is over."""
+    """Kill a broker; the controller fences it when its session expires."""
     away(nodes, nodes.kill, "killed")
 
 

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeLogDirs at leaders and elsewhere."""
+"""ListOffsets, OffsetForLeaderEpoch, DeleteRecords and DescribeLogDirs at leaders and at other brokers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ottla.protocol.messages.k35_describe_log_dirs import DescribableLogDirTopic
 
 
 def by_time(nodes: Nodes) -> None:
-    """Every kind of timestamp, with epochs, as a consumer, as a replica and as a debugging consumer."""
+    """List offsets with each kind of timestamp and epoch, as a consumer, as a replica and as a debugging consumer."""
     create(nodes, "times", [(1, 2)])
     fill(nodes, "times")
     for version in nodes.range(ApiKey.LIST_OFFSETS):
@@ -32,7 +32,7 @@ def by_time(nodes: Nodes) -> None:
 
 
 def ends_of_epochs(nodes: Nodes, label: str, topic: str) -> None:
-    """OffsetForLeaderEpoch at each broker that runs."""
+    """Send OffsetForLeaderEpoch to each running broker."""
     for version in nodes.range(ApiKey.OFFSET_FOR_LEADER_EPOCH):
         for replica in (-1, -2, 2, 9) if version >= 3 else (-1,):
             for current in (-1, 0, 1, 7):
@@ -43,14 +43,14 @@ def ends_of_epochs(nodes: Nodes, label: str, topic: str) -> None:
 
 
 def of_epochs(nodes: Nodes) -> None:
-    """Where an epoch ends."""
+    """Send OffsetForLeaderEpoch for a topic with three batches."""
     create(nodes, "ends", [(1, 2)])
     fill(nodes, "ends")
     ends_of_epochs(nodes, "ends", "ends")
 
 
 def deleted(nodes: Nodes) -> None:
-    """DeleteRecords at the leader waits for the replicas; elsewhere it is refused."""
+    """Delete records. The leader waits for its replicas; other brokers reject the request."""
     create(nodes, "cut")
     fill(nodes, "cut")
     for version in nodes.range(ApiKey.DELETE_RECORDS):
@@ -67,7 +67,7 @@ def deleted(nodes: Nodes) -> None:
 
 
 def started_at(nodes: Nodes, topic: str, offset: int) -> None:
-    """Until every replica's log begins there."""
+    """Wait until every replica's log starts at `offset`."""
     for node_id in nodes.living:
         for _ in until(f"{topic} begins at {offset}"):
             (answer,) = nodes.at(node_id).quietly(fetch(topic, bytes(16), part(0, 6)), 12).responses[0].partitions
@@ -76,7 +76,7 @@ def started_at(nodes: Nodes, topic: str, offset: int) -> None:
 
 
 def log_dirs(nodes: Nodes) -> None:
-    """What each broker's directory holds."""
+    """Describe each broker's log directory."""
     create(nodes, "sizes", [(1, 2), (2, 3)])
     fill(nodes, "sizes")
     for version in nodes.range(ApiKey.DESCRIBE_LOG_DIRS):

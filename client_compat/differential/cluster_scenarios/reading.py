@@ -1,4 +1,4 @@
-"""Fetch: at the leader, at followers, elsewhere, with epochs, with racks, as a replica."""
+"""Fetch at the leader, at followers and at other brokers, with epochs, with racks, and as a replica."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ottla.protocol.messages.k01_fetch import ReplicaState
 
 
 def anywhere(nodes: Nodes) -> None:
-    """At the leader, at a follower, and where there is no replica."""
+    """Fetch at the leader, at a follower, and at a broker without a replica."""
     topic_id = create(nodes, "read", [(1, 2)])
     fill(nodes, "read")
     for version in nodes.range(ApiKey.FETCH):
@@ -27,7 +27,7 @@ def anywhere(nodes: Nodes) -> None:
 
 
 def epochs(nodes: Nodes) -> None:
-    """Leader epochs that are old, current and unknown, at the leader and at a follower."""
+    """Fetch with old, current and unknown leader epochs, at the leader and at a follower."""
     topic_id = create(nodes, "read-epochs", [(1, 2)])
     fill(nodes, "read-epochs")
     for version in (9, 11, 12, 13, 15, 16, 17, 18):
@@ -40,7 +40,7 @@ def epochs(nodes: Nodes) -> None:
 
 
 def as_a_replica(nodes: Nodes) -> None:
-    """Of a broker that is no replica, of one that does not exist, and of one whose epoch is not its own."""
+    """Fetch as a broker that is no replica, as one that does not exist, and with a wrong broker epoch."""
     topic_id = create(nodes, "replicated", [(1, 2)])
     fill(nodes, "replicated")
     for replica in (3, 9):
@@ -54,7 +54,7 @@ def as_a_replica(nodes: Nodes) -> None:
 
 
 def sessions(nodes: Nodes) -> None:
-    """A fetch session at a leader and at a follower."""
+    """Use a fetch session at a leader and at a follower."""
     topic_id = create(nodes, "read-session", [(1, 2), (2, 1)])
     fill(nodes, "read-session")
     for version in (7, 12, 13, 18):

@@ -1,4 +1,4 @@
-"""Topics made, grown and deleted through any broker: the controller decides, and every broker tells it on."""
+"""Create, grow and delete topics through any broker. The controller decides, and every broker forwards."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ottla.protocol.messages.k37_create_partitions import CreatePartitionsAssign
 
 
 def creating(nodes: Nodes) -> None:
-    """Through each broker, at each version: replicas by number and by hand, and what is refused."""
+    """Create topics through each broker, at each version: by replication factor, with an explicit assignment, and with invalid values."""
     for version in nodes.range(ApiKey.CREATE_TOPICS):
         through = 1 + version % 3
         for label, topic in {
@@ -42,7 +42,7 @@ def creating(nodes: Nodes) -> None:
 
 
 def growing(nodes: Nodes) -> None:
-    """CreatePartitions through each broker."""
+    """Send CreatePartitions through each broker."""
     create(nodes, "grown", [(1, 2, 3)])
     for version in nodes.range(ApiKey.CREATE_PARTITIONS):
         through, count = 1 + version % 3, 2 + version
@@ -66,7 +66,7 @@ def growing(nodes: Nodes) -> None:
 
 
 def deleting(nodes: Nodes) -> None:
-    """By name and by id, through a broker that has no replica."""
+    """Delete topics by name and by id, through a broker that has no replica."""
     for version in nodes.range(ApiKey.DELETE_TOPICS):
         topic_id = create(nodes, "deleted", [(1, 2)])
         if version >= 6:

@@ -1,4 +1,4 @@
-"""Produce: at the leader, at others, with each kind of acknowledgement, and with too few in sync."""
+"""Produce at the leader and at other brokers, with each value of acks, and with too few in-sync replicas."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from ottla.protocol.messages.k61_describe_producers import DescribeProducersRequ
 VERSIONS = (3, 5, 8, 9, 10, 11, 12, 13)
 
 
-def write(  # noqa: PLR0917 # where, what it is called, and what is written, in this order everywhere
+def write(  # noqa: PLR0917 # where, label and records, in this order in every scenario
     nodes: Nodes, node_id: int, label: str, topic: str, topic_id: bytes, records: bytes, *, version: int = 11, **fields: Any
 ) -> Any:
-    """One Produce of one partition, noted."""
+    """Send and record one Produce request for one partition."""
     return nodes.ask(node_id, label, produce_request(nodes.at(node_id), topic, topic_id, records, version, **fields), version)
 
 
 def fill(nodes: Nodes, name: str, batches: int = 3, partition: int = 0, leader: int = 1) -> None:
-    """Batches of two records, acknowledged and replicated."""
+    """Write batches of two records and wait until they are replicated."""
     for n in range(batches):
         records = batch(b"a" * 100, b"b" * 100, at=n * 10)
         write(nodes, leader, f"batch {n}", name, bytes(16), records, partition=partition)
@@ -30,7 +30,7 @@ def fill(nodes: Nodes, name: str, batches: int = 3, partition: int = 0, leader: 
 
 
 def acknowledged(nodes: Nodes) -> None:
-    """Acks 0, 1 and all, at the leader, at a follower, where there is no replica, and of what is not there."""
+    """Produce with acks 0, 1 and all at the leader, at a follower, at a broker without a replica, and to unknown partitions."""
     topic_id = create(nodes, "written", [(1, 2), (2, 1)])
     for version in VERSIONS:
         for acks in (1, -1):
@@ -54,7 +54,7 @@ def acknowledged(nodes: Nodes) -> None:
 
 
 def unacknowledged(nodes: Nodes, node_id: int, topic_id: bytes) -> None:
-    """Acks 0: no answer from the leader, and the end of the connection elsewhere; told by the next answer on it."""
+    """Produce with acks=0. The leader sends no response; another broker closes the connection, which the next request shows."""
     probe = nodes.at(node_id)
     before = list_offsets(nodes, 1, "written", [0], DEBUGGING)[0][1]
     probe.send(produce_request(probe, "written", topic_id, batch(b"x"), 9, acks=0), 9)
@@ -67,7 +67,7 @@ def unacknowledged(nodes: Nodes, node_id: int, topic_id: bytes) -> None:
 
 
 def in_sync(nodes: Nodes) -> None:
-    """Fewer in sync than `min.insync.replicas`: none of acks=all is appended, acks=1 is."""
+    """Produce with fewer in-sync replicas than `min.insync.replicas`: acks=all is rejected, acks=1 is appended."""
     topic_id = create(nodes, "too-few", [(1, 2)], {"min.insync.replicas": "3"})
     enough = create(nodes, "alone", [(1,)], {"min.insync.replicas": "1"})
     for version in VERSIONS:
@@ -78,7 +78,7 @@ def in_sync(nodes: Nodes) -> None:
 
 
 def producers(nodes: Nodes) -> None:
-    """Idempotence at a leader with followers: retries, gaps, old epochs, and what each replica knows of its producers."""
+    """Produce idempotently to a leader with followers: retries, gaps, old epochs; then describe the producers at each replica."""
     topic_id = create(nodes, "idempotent")
     own = producer_id(nodes.at(2))
     for label, sequence, epoch in (
@@ -100,7 +100,10 @@ def producers(nodes: Nodes) -> None:
 
 
 def producer_ids(nodes: Nodes) -> None:
-    """Each broker has a block of its own, and no id is given twice. Apache Kafka's refuses the first of all while it asks for its block."""
+    """Get producer ids. Each broker has its own block, and no id is given twice.
+
+    Apache Kafka rejects the first request of all while the broker fetches its block, so that one is not recorded.
+    """
     for node_id in nodes.living:
         producer_id(nodes.at(node_id))
     for version in nodes.range(ApiKey.INIT_PRODUCER_ID):
@@ -109,7 +112,7 @@ def producer_ids(nodes: Nodes) -> None:
 
 
 def standing_still(nodes: Nodes) -> None:
-    """While followers stand still within their session: acks=all is not acknowledged in time, what is not committed is not read."""
+    """Pause the followers for less than their session: acks=all times out, and uncommitted records are not readable."""
     topic_id = create(nodes, "still")
     write(nodes, 1, "before", "still", topic_id, batch(b"a"))
     wait_until_replicated(nodes, "still")

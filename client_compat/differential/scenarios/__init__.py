@@ -1,4 +1,4 @@
-"""The scenarios, by name; each takes a probe and asks the same of every broker."""
+"""The standalone scenarios by name. Each takes a probe and sends every broker the same requests."""
 
 from __future__ import annotations
 
@@ -48,4 +48,4 @@ SCENARIOS: dict[str, Scenario] = {
 }
 
 BEFORE_COORDINATORS = frozenset(f"beginning.{name}" for name in beginning.SCENARIOS)
-"""Those that need a broker without `__consumer_offsets` and `__transaction_state`; all others begin when both are there."""
+"""Scenarios that need a broker without `__consumer_offsets` and `__transaction_state`. All others start when both topics exist."""

@@ -1,6 +1,8 @@
-"""What a broker answers that nobody has asked for a coordinator yet: `__consumer_offsets` and `__transaction_state` are not there.
+"""Compare coordinator APIs on a new broker, before `__consumer_offsets` and `__transaction_state` exist.
 
-Rules: these come before all other scenarios, for which the two topics are made; nothing here asks for a coordinator.
+Rules:
+- These scenarios run before all others, which need the two topics.
+- They send no FindCoordinator, because it would create the topics.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ from ottla.protocol.schema import Message
 
 
 def of_groups(group: str, topic: str, topic_id: bytes) -> dict[str, Message]:
-    """A request of every API of groups; what the coordinator does not know by name is told apart by the label."""
+    """Return one request of each group API, by label."""
     joining = JoinGroupRequest(group, 10_000, 10_000, "", None, "consumer", [JoinGroupRequestProtocol("range", b"")])
     commit = OffsetCommitRequestTopic(topic, topic_id, [OffsetCommitRequestPartition(0, 1, 0, "")])
     unknown = OffsetCommitRequestTopic("nowhere", b"\x09" * 16, [OffsetCommitRequestPartition(0, 1, 0, "")])
@@ -75,7 +77,7 @@ def of_groups(group: str, topic: str, topic_id: bytes) -> dict[str, Message]:
 
 
 def groups(probe: Probe) -> None:
-    """Every API of groups, at every version."""
+    """Send a request of each group API at every version."""
     topic_id = create(probe, "early", 1)
     for label, request in of_groups("g", "early", topic_id).items():
         for version in probe.range(ApiKey(request.API_KEY)):
@@ -89,7 +91,7 @@ def groups(probe: Probe) -> None:
 
 
 def of_transactions(name: str, own: int, topic: str) -> dict[str, Message]:
-    """A request of every API of transactions, by a producer that has no transaction."""
+    """Return one request of each transaction API, from a producer without a transaction."""
     offset = TxnOffsetCommitRequestTopic(topic, [TxnOffsetCommitRequestPartition(0, 1, 0, "")])
     place = [AddPartitionsToTxnTopic(topic, [0])]
     return {
@@ -112,7 +114,7 @@ def of_transactions(name: str, own: int, topic: str) -> dict[str, Message]:
 
 
 def transactions(probe: Probe) -> None:
-    """Every API of transactions, at every version."""
+    """Send a request of each transaction API at every version."""
     create(probe, "early-txn", 1)
     own = producer_id(probe)
     for label, request in of_transactions("t", own, "early-txn").items():

@@ -1,4 +1,4 @@
-"""What many scenarios begin with: a topic, a batch, its timestamps (of 2001, so that none is the clock's)."""
+"""Helpers of many scenarios: topics, batches and polling. Record timestamps are of 2001, so that they are never taken for the clock's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNKNOWN_ID = b"\x07" * 16
 
 
 def create(probe: Probe, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> bytes:
-    """A new topic's id. Retention is off, for the records are of 2001."""
+    """Create a topic and return its id. Retention is off, because the records are of 2001."""
     given = {"retention.ms": "-1", "message.timestamp.after.max.ms": str(2**63 - 1), **(configs or {})}
     topic = CreatableTopic(name, partitions, -1, configs=[CreatableTopicConfig(key, value) for key, value in given.items()])
     response = probe.ask(f"create {name}", CreateTopicsRequest([topic]))
@@ -37,7 +37,7 @@ def create(probe: Probe, name: str, partitions: int = 1, configs: Mapping[str, s
 
 
 def wait_until_led(probe: Probe, name: str, partitions: int) -> None:
-    """Until every partition answers as its leader does: Apache Kafka says that a topic is created before its broker has heard of it."""
+    """Wait until the broker leads every partition. Apache Kafka acknowledges CreateTopics before the broker has applied the metadata."""
     wanted = ListOffsetsTopic(name, [ListOffsetsPartition(index, -1, -1) for index in range(partitions)])
     for _ in until(f"{name} has a leader"):
         (topic,) = probe.quietly(ListOffsetsRequest(-1, 0, [wanted], 5_000), 7).topics
@@ -46,7 +46,10 @@ def wait_until_led(probe: Probe, name: str, partitions: int) -> None:
 
 
 def wait_until_coordinated(probe: Probe) -> None:
-    """Until groups and transactions have a coordinator each: the first look makes its topic, Apache Kafka does so in the background."""
+    """Wait until groups and transactions have a coordinator.
+
+    The first FindCoordinator creates the topic; Apache Kafka does so asynchronously.
+    """
     for _ in until("groups and transactions have a coordinator"):
         found = [probe.quietly(FindCoordinatorRequest("any", kind, ["any"]), 4).coordinators[0].error_code for kind in (0, 1)]
         if any(found) or probe.quietly(HeartbeatRequest("any", 1, "nobody"), 4).error_code != ErrorCode.UNKNOWN_MEMBER_ID:
@@ -56,7 +59,7 @@ def wait_until_coordinated(probe: Probe) -> None:
 
 
 def until(what: str) -> Iterator[None]:
-    """Turns of a loop that asks again until it leaves by itself. Raises TimeoutError after `WAIT_S`."""
+    """Yield until the caller leaves the loop. Raises TimeoutError after `WAIT_S`."""
     deadline = time.monotonic() + WAIT_S
     while time.monotonic() < deadline:
         yield
@@ -65,7 +68,7 @@ def until(what: str) -> Iterator[None]:
 
 
 def batch(*values: bytes, at: int = 0, keys: Sequence[bytes | None] = (), **fields: Any) -> bytes:
-    """One batch; record n is of `TIME` + `at` + n."""
+    """Return one batch; record n has the timestamp `TIME` + `at` + n."""
     named = keys or [None] * len(values)
     return build_batch(
         [SimpleRecord(key, value, TIME + at + n) for n, (key, value) in enumerate(zip(named, values, strict=True))], **fields
@@ -73,19 +76,19 @@ def batch(*values: bytes, at: int = 0, keys: Sequence[bytes | None] = (), **fiel
 
 
 def produce_request(probe: Probe, topic: str, topic_id: bytes, records: bytes | None, version: int, **fields: Any) -> ProduceRequest:
-    """A Produce of one partition, named as the version wants it."""
+    """Return a Produce request for one partition, with the topic's name or id as the version requires."""
     partition = fields.pop("partition", 0)
     data = TopicProduceData(topic, topic_id, [PartitionProduceData(partition, records)])
     return ProduceRequest(**{"acks": -1, "timeout_ms": 5_000, "topic_data": [data], **fields})
 
 
 def produce(probe: Probe, label: str, topic: str, records: bytes | None, version: int = 9, **fields: Any) -> Any:
-    """One Produce by name; the decoded response."""
+    """Send one Produce request by topic name and return the decoded response."""
     return probe.ask(label, produce_request(probe, topic, bytes(16), records, version, **fields), version)
 
 
 def producer_id(probe: Probe) -> int:
-    """A new producer id."""
+    """Return a new producer id."""
     for _ in until("there are producer ids"):
         response = probe.quietly(InitProducerIdRequest(None, 60_000), 4)
         if response.error_code == 0:
@@ -94,5 +97,5 @@ def producer_id(probe: Probe) -> int:
 
 
 def versions(probe: Probe, key: ApiKey, first: int = 0, last: int = 99) -> list[int]:
-    """Those of the common versions that lie between."""
+    """Return the common versions between `first` and `last`."""
     return [version for version in probe.range(key) if first <= version <= last]

@@ -1,4 +1,4 @@
-"""Configurations of topics, brokers and groups: read, altered, refused."""
+"""Configurations of topics, brokers and groups: describing, altering, and rejected changes."""
 
 from __future__ import annotations
 
@@ -17,11 +17,14 @@ from ottla.protocol.schema import Message
 TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
 TURNS = count(1)
-"""A value of its own for each last change."""
+"""Counts the changes, so that each last change sets a different value."""
 
 
 def then(probe: Probe, label: str, request: Message, version: int | None = None) -> Any:
-    """Ask once the broker has heard of all that was changed before: Apache Kafka's brokers follow their controller, in its order."""
+    """Send a request once the broker has applied all earlier changes.
+
+    Apache Kafka's brokers apply metadata asynchronously, in log order.
+    """
     value = str(45_000 + next(TURNS))
     last = k44.AlterConfigsResource(GROUP, "last-change", [k44.AlterableConfig("consumer.session.timeout.ms", SET, value)])
     probe.quietly(k44.IncrementalAlterConfigsRequest([last]), 1)
@@ -34,7 +37,7 @@ def then(probe: Probe, label: str, request: Message, version: int | None = None)
 
 
 def describing(probe: Probe) -> None:
-    """Every configuration of a topic; chosen ones; unknown places."""
+    """Describe all and some settings of a topic, and of unknown resources."""
     create(probe, "conf", configs={"segment.bytes": "1048576"})
     for version in probe.range(ApiKey.DESCRIBE_CONFIGS):
         topic = DescribeConfigsResource(TOPIC, "conf", None)
@@ -64,13 +67,13 @@ def describing(probe: Probe) -> None:
 
 
 def broker_defaults(probe: Probe) -> None:
-    """All that a broker is configured with: only what both of them have can be compared."""
+    """Describe all settings of a broker. Only settings that both brokers have are compared."""
     for synonyms in (False, True):
         probe.ask("all of the broker", DescribeConfigsRequest([DescribeConfigsResource(BROKER, "1", None)], synonyms), 4)
 
 
 def altering(probe: Probe) -> None:
-    """IncrementalAlterConfigs and what is read afterwards."""
+    """Alter a topic's settings with IncrementalAlterConfigs and describe them afterwards."""
     create(probe, "alter", configs={"segment.bytes": "1048576"})
 
     def alter(label: str, *changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "alter", dry: bool = False) -> None:
@@ -109,7 +112,7 @@ def altering(probe: Probe) -> None:
 
 
 def altering_elsewhere(probe: Probe) -> None:
-    """IncrementalAlterConfigs of unknown places, brokers and groups."""
+    """Alter settings of unknown resources, brokers and groups with IncrementalAlterConfigs."""
     create(probe, "alter2", configs={"segment.bytes": "1048576"})
 
     def alter(label: str, *changes: tuple[str, int, str | None], kind: int = TOPIC, name: str = "alter2") -> None:
@@ -143,7 +146,7 @@ def altering_elsewhere(probe: Probe) -> None:
 
 
 def while_running(probe: Probe) -> None:
-    """Settings of a broker that change while it runs, with effect or without, of one listener and unknown; what is read back."""
+    """Alter dynamic broker settings: applied, stored without effect, per listener and unknown ones; describe each afterwards."""
 
     def alter(label: str, key: str, value: str | None, name: str = "1") -> None:
         config = k44.AlterableConfig(key, DELETE if value is None else SET, value)
@@ -180,7 +183,7 @@ def while_running(probe: Probe) -> None:
 
 
 def of_security(probe: Probe) -> None:
-    """Settings of TLS and SASL that a broker stores while it runs, and names that Kafka does not define."""
+    """Alter dynamic TLS and SASL settings, and settings that Kafka does not define."""
 
     def alter(label: str, key: str, value: str | None, name: str = "1") -> None:
         config = k44.AlterableConfig(key, DELETE if value is None else SET, value)
@@ -224,7 +227,7 @@ def of_security(probe: Probe) -> None:
 
 
 def of_loggers(probe: Probe) -> None:
-    """The levels of loggers: altered one by one, and not at all by the old request."""
+    """Alter log levels with IncrementalAlterConfigs, and try to with AlterConfigs, which rejects loggers."""
 
     def alter(label: str, logger: str, op: int, level: str | None, name: str = "1") -> None:
         resource = k44.AlterConfigsResource(LOGGER, name, [k44.AlterableConfig(logger, op, level)])
@@ -247,7 +250,7 @@ def of_loggers(probe: Probe) -> None:
 
 
 def of_client_metrics(probe: Probe) -> None:
-    """Subscriptions to clients' metrics: kept, refused, taken back."""
+    """Set, reject and delete client metrics subscriptions (KIP-714)."""
 
     def alter(label: str, *changes: tuple[str, int, str | None], name: str = "own-metrics") -> None:
         configs = [k44.AlterableConfig(*change) for change in changes]
@@ -276,7 +279,7 @@ def of_client_metrics(probe: Probe) -> None:
 
 
 def of_all_kinds_of_groups(probe: Probe) -> None:
-    """Every setting that a group of any kind can have: at a good value and at bad ones."""
+    """Set every setting of consumer, share and streams groups to a valid and to invalid values."""
     for key, values in {
         "consumer.assignment.interval.ms": ("500", "-1", "15001"),
         "share.session.timeout.ms": ("50000", "44999", "60001"),
@@ -301,7 +304,7 @@ def of_all_kinds_of_groups(probe: Probe) -> None:
 
 
 def of_groups(probe: Probe) -> None:
-    """A group's own settings: set, refused, taken back."""
+    """Set, reject and delete a group's settings."""
     session, heartbeat = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
     assignment = "consumer.assignment.interval.ms"
 
@@ -336,7 +339,7 @@ def of_groups(probe: Probe) -> None:
 
 
 def listing(probe: Probe) -> None:
-    """ListConfigResources of each type: groups that have settings only."""
+    """Send ListConfigResources for each type. Groups appear only if they have settings."""
     create(probe, "listed-configs")
     of_group = k44.AlterConfigsResource(GROUP, "listed-configs", [k44.AlterableConfig("consumer.session.timeout.ms", SET, "50000")])
     probe.ask("settings of a group", k44.IncrementalAlterConfigsRequest([of_group]))
@@ -352,7 +355,7 @@ def listing(probe: Probe) -> None:
 
 
 def replacing(probe: Probe) -> None:
-    """AlterConfigs, which replaces everything that was set."""
+    """Send AlterConfigs, which replaces all settings."""
     create(probe, "replace", configs={"segment.bytes": "1048576"})
     for version in probe.range(ApiKey.ALTER_CONFIGS):
         cases: dict[str, list[tuple[str, str | None]]] = {

@@ -1,6 +1,6 @@
-"""Consumer groups (KIP-848): lives of members, refusals, static members, what admins are told, changes to and from the classic protocol.
+"""Consumer groups (KIP-848): life cycles, rejections, static members, admin requests, and conversion from and to the classic protocol.
 
-Rule: Apache Kafka may assign after it answered a join, so a step that needs an assignment is waited for, unseen, before it is asked for.
+Rule: Apache Kafka may compute an assignment after it answered a join. A step that needs one polls for it, without recording, first.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ STABLE = "Stable"
 
 
 def beat(group: str, member: str, epoch: int, **fields: Any) -> ConsumerGroupHeartbeatRequest:
-    """A heartbeat that changes nothing, but for `fields`."""
+    """Return a heartbeat that changes nothing except `fields`."""
     return ConsumerGroupHeartbeatRequest(group, member, epoch, **fields)
 
 
 def joining_beat(group: str, member: str, *topics: str, **fields: Any) -> ConsumerGroupHeartbeatRequest:
-    """A member's first heartbeat."""
+    """Return a member's first heartbeat."""
     given = {"rebalance_timeout_ms": 30_000, "subscribed_topic_names": list(topics), "topic_partitions": [], **fields}
     return beat(group, member, JOIN, **given)
 
 
 def owning(topic_id: bytes, *partitions: int) -> list[TopicPartitions]:
-    """What a member says that it has."""
+    """Return the partitions that a member reports as owned."""
     return [TopicPartitions(topic_id, list(partitions))] if partitions else []
 
 
 def indexes(assignment: Assignment) -> set[int]:
-    """The partitions of the one topic that is assigned."""
+    """Return the assigned partitions of the only assigned topic."""
     return {index for topic in assignment.topic_partitions for index in topic.partitions}
 
 
@@ -52,7 +52,10 @@ def described(probe: Probe, label: str, group: str, version: int = 1) -> None:
 
 
 def settled(probe: Probe, group: str, topic_id: bytes) -> dict[str, int]:
-    """The members' epochs once every member has been told of, and says that it has, what it is to have; each beats, unseen."""
+    """Wait until every member has received and confirmed its target assignment, and return the member epochs.
+
+    Sends the members' heartbeats without recording them.
+    """
     for _ in until(f"{group} is stable"):
         (found,) = probe.quietly(ConsumerGroupDescribeRequest([group]), 1).groups
         if found.group_state == STABLE:
@@ -64,7 +67,7 @@ def settled(probe: Probe, group: str, topic_id: bytes) -> dict[str, int]:
 
 
 def known_to_groups(probe: Probe, topic: str) -> None:
-    """Until a member is assigned partitions of a new topic: Apache Kafka's groups hear of it a little later than its leader."""
+    """Wait until a member gets partitions of a new topic. Apache Kafka's group coordinator sees a topic slightly later than the leader."""
     for turn, _ in enumerate(until(f"groups know {topic}")):
         group = f"cg-looks-at-{topic}-{turn}"
         answer = probe.quietly(joining_beat(group, "a", topic), 1)
@@ -74,14 +77,14 @@ def known_to_groups(probe: Probe, topic: str) -> None:
 
 
 def new_topic(probe: Probe, name: str, partitions: int) -> bytes:
-    """Its id, once groups know it."""
+    """Create a topic that the group coordinator knows, and return its id."""
     topic_id = create(probe, name, partitions)
     known_to_groups(probe, name)
     return topic_id
 
 
 def lives(probe: Probe) -> None:
-    """One member, then two, then one again; at each version of the heartbeat."""
+    """Run a group with one member, then two, then one again, at each heartbeat version."""
     topic_id = new_topic(probe, "consumed", 4)
     for version in probe.range(ApiKey.CONSUMER_GROUP_HEARTBEAT):
         group = f"cg-life-{version}"
@@ -117,7 +120,7 @@ def lives(probe: Probe) -> None:
 
 
 def refused(probe: Probe) -> None:
-    """Joins and heartbeats that are refused."""
+    """Send joins and heartbeats that are rejected."""
     topic_id = new_topic(probe, "consumed2", 2)
     for version in probe.range(ApiKey.CONSUMER_GROUP_HEARTBEAT):
         group = f"cg-refused-{version}"
@@ -146,7 +149,7 @@ def refused(probe: Probe) -> None:
 
 
 def subscriptions(probe: Probe) -> None:
-    """What is not there, several topics, expressions, and changes of mind."""
+    """Subscribe to missing topics, to several topics and by regular expression, and change the subscription."""
     first, second = new_topic(probe, "cg-topic-1", 2), new_topic(probe, "cg-topic-2", 2)
     probe.ask("what is not there", joining_beat("cg-sub", "a", "cg-nowhere"), 1)
     epoch = settled(probe, "cg-sub", first)["a"]
@@ -173,8 +176,11 @@ def subscriptions(probe: Probe) -> None:
 
 
 def expressions(probe: Probe) -> None:
-    """A topic by name is assigned before those of the expression beside it, which is resolved after the answer. An expression that the
-    group has resolved counts at once."""
+    """Subscribe by name and by regular expression.
+
+    Topics by name are assigned first, because an expression is resolved after the response. An expression that the group has already
+    resolved counts immediately.
+    """
     new_topic(probe, "cg-by-name", 2)
     new_topic(probe, "cg-by-regex", 2)
     fields = {"subscribed_topic_names": None, "subscribed_topic_regex": "cg-by-r.*"}
@@ -190,7 +196,7 @@ def expressions(probe: Probe) -> None:
 
 
 def _told_more(probe: Probe, group: str, epoch: int) -> int:
-    """Beat, unseen, until the one member in this epoch is told of another assignment; its epoch then."""
+    """Send heartbeats without recording them until the group's only member gets a new assignment; return its epoch."""
     for _ in until(f"the expression of {group} is resolved"):
         answer = probe.quietly(beat(group, "a", epoch), 1)
         if answer.assignment is not None:
@@ -199,8 +205,11 @@ def _told_more(probe: Probe, group: str, epoch: int) -> int:
 
 
 def lost_answers(probe: Probe) -> None:
-    """A member that has not reported its partitions yet sends a full heartbeat, as clients do after one whose answer was lost: what it does
-    not report is another's at once. Then it comes with its epoch of before, with and without what it may not have any more."""
+    """Repeat a full heartbeat before reporting partitions, as clients do after a lost response.
+
+    Partitions that the member does not report go to another member at once. Then it sends its previous epoch, with and without the
+    partitions that it lost.
+    """
     topic_id = new_topic(probe, "cg-lost", 2)
     epoch = probe.quietly(joining_beat("cg-lost", "a", "cg-lost"), 1).member_epoch
     probe.quietly(joining_beat("cg-lost", "b", "cg-lost"), 1)
@@ -221,7 +230,7 @@ def lost_answers(probe: Probe) -> None:
 
 
 def static_members(probe: Probe) -> None:
-    """A static member that goes for a while, comes back under another member id, and is in somebody's way."""
+    """Let a static member leave temporarily and return with another member id, and let another member use its instance id."""
     topic_id = new_topic(probe, "cg-static", 2)
     group = "cg-static"
     probe.quietly(joining_beat(group, "a", "cg-static", instance_id="me"), 1)
@@ -244,7 +253,7 @@ def static_members(probe: Probe) -> None:
 
 
 def offsets(probe: Probe) -> None:
-    """Commits and fetches with and without a member's epoch."""
+    """Commit and fetch offsets with and without a member epoch."""
     topic_id = new_topic(probe, "cg-offsets", 2)
     group = "cg-offsets"
     probe.quietly(joining_beat(group, "a", "cg-offsets"), 1)
@@ -273,7 +282,7 @@ def offsets(probe: Probe) -> None:
 
 
 def admin(probe: Probe) -> None:
-    """Describe, list and delete; a classic group's APIs asked about a consumer group, and the other way round."""
+    """Describe, list and delete groups; send classic group requests for a consumer group, and consumer group requests for a classic one."""
     topic_id = new_topic(probe, "cg-adm", 1)
     probe.quietly(joining_beat("cg-adm", "a", "cg-adm"), 1)
     epoch = settled(probe, "cg-adm", topic_id)["a"]
@@ -309,7 +318,7 @@ def admin(probe: Probe) -> None:
 
 
 def changing(probe: Probe) -> None:
-    """An empty group of one kind makes place for the other; a classic member joins a consumer group that has members."""
+    """Replace an empty group of one protocol by the other, and let a classic member join a consumer group that has members."""
     topic_id = new_topic(probe, "cg-change", 2)
     probe.ask("a simple group", commit_request("cg-change", 1, topic="cg-change"), 8)
     probe.quietly(joining_beat("cg-change", "a", "cg-change"), 1)

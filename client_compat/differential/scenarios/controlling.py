@@ -1,4 +1,4 @@
-"""What clients ask about leaders, replicas, the quorum, features and brokers, of a node that is the only one."""
+"""Requests about leaders, replicas, the quorum, features and brokers to a single-node cluster."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ SOME_ID = b"\x05" * 16
 
 
 def elections(probe: Probe) -> None:
-    """ElectLeaders."""
     create(probe, "elected", 2)
     asked = {
         "every partition": None,
@@ -43,7 +42,6 @@ def elections(probe: Probe) -> None:
 
 
 def reassignments(probe: Probe) -> None:
-    """AlterPartitionReassignments and ListPartitionReassignments."""
     create(probe, "moved", 2)
     replicas = {"here": [ME], "nowhere": [], "elsewhere": [NOBODY], "twice": [ME, ME], "both": [ME, NOBODY], "negative": [-1], "back": None}
     for version in probe.range(ApiKey.ALTER_PARTITION_REASSIGNMENTS):
@@ -60,7 +58,6 @@ def reassignments(probe: Probe) -> None:
 
 
 def directories(probe: Probe) -> None:
-    """AlterReplicaLogDirs."""
     create(probe, "lying", 1)
     own = probe.quietly(DescribeLogDirsRequest(None), 4).results[0].log_dir
     for version in probe.range(ApiKey.ALTER_REPLICA_LOG_DIRS):
@@ -73,7 +70,6 @@ def directories(probe: Probe) -> None:
 
 
 def quorum(probe: Probe) -> None:
-    """DescribeQuorum, AddRaftVoter and RemoveRaftVoter."""
     metadata, other = TopicData("__cluster_metadata", [PartitionData(0)]), TopicData("other", [PartitionData(0)])
     for version in probe.range(ApiKey.DESCRIBE_QUORUM):
         for label, topics in {"the metadata": [metadata], "another": [other], "both": [metadata, other], "none": []}.items():
@@ -94,7 +90,7 @@ def quorum(probe: Probe) -> None:
 
 
 def features(probe: Probe) -> None:
-    """UpdateFeatures, without changing anything for good; and brokers that are not there."""
+    """Send UpdateFeatures without a lasting change, and requests about brokers that do not exist."""
     for version in probe.range(ApiKey.UPDATE_FEATURES):
         for dry in (True, False) if version >= 1 else (False,):
             for label, name, level in (

@@ -1,4 +1,4 @@
-"""The cluster, its directories, and which APIs there are."""
+"""Describe the cluster, its log directories and the supported APIs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from ottla.protocol.messages.k60_describe_cluster import DescribeClusterRequest
 
 
 def cluster(probe: Probe) -> None:
-    """DescribeCluster."""
     for version in probe.range(ApiKey.DESCRIBE_CLUSTER):
         for operations in (False, True):
             for kind in (1, 2, 7) if version >= 1 else (1,):
@@ -19,7 +18,6 @@ def cluster(probe: Probe) -> None:
 
 
 def log_dirs(probe: Probe) -> None:
-    """DescribeLogDirs."""
     create(probe, "sizes", 2)
     produce(probe, "records", "sizes", batch(b"a", b"b"))
     for version in probe.range(ApiKey.DESCRIBE_LOG_DIRS):
@@ -33,7 +31,7 @@ def log_dirs(probe: Probe) -> None:
 
 
 def api_versions(probe: Probe) -> None:
-    """Which APIs and features are offered, and to a client that names itself badly."""
+    """Ask for the supported APIs and features, also with an invalid client software name or version."""
     for version in probe.range(ApiKey.API_VERSIONS):
         probe.ask("offered", ApiVersionsRequest("ottla", "1"), version)
     for name, number in (("", "1"), ("ottla", ""), ("a b", "1"), ("-x", "1"), ("x", "1 2")):

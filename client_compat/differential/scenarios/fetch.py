@@ -1,4 +1,4 @@
-"""Fetch: every version, out of range, epochs, sizes, sessions."""
+"""Fetch: every version, offsets out of range, epochs, size limits and sessions."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from ottla.protocol.messages.k21_delete_records import DeleteRecordsPartition, D
 
 
 def part(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **fields: Any) -> FetchPartition:
-    """One partition to read."""
+    """Return one partition of a Fetch request."""
     return FetchPartition(index, fetch_offset=offset, partition_max_bytes=max_bytes, **fields)
 
 
 def request(topic: str, topic_id: bytes, *parts: FetchPartition, **fields: Any) -> FetchRequest:
-    """A Fetch that does not wait."""
+    """Return a Fetch request that does not wait."""
     given = {"max_wait_ms": 0, "min_bytes": 0, "session_epoch": -1, **fields}
     return FetchRequest(topics=[FetchTopic(topic, topic_id, list(parts))] if parts else [], **given)
 
 
 def filled(probe: Probe, name: str, partitions: int = 2) -> bytes:
-    """A topic whose partition 0 has three batches of two."""
+    """Create a topic whose partition 0 has three batches of two records."""
     topic_id = create(probe, name, partitions)
     for n in range(3):
         produce(probe, f"batch {n}", name, batch(b"a" * 100, b"b" * 100, at=n * 10))
@@ -31,7 +31,7 @@ def filled(probe: Probe, name: str, partitions: int = 2) -> bytes:
 
 
 def reading(probe: Probe) -> None:
-    """Each version: the beginning, inside a batch, the end, out of range, unknown places."""
+    """Fetch at each version from the beginning, inside a batch, the end, out of range, and from unknown partitions."""
     topic_id = filled(probe, "read")
     for version in probe.range(ApiKey.FETCH):
         for offset in (0, 1, 2, 5, 6, 7, -1, 1 << 40):
@@ -54,7 +54,7 @@ def reading(probe: Probe) -> None:
 
 
 def zstd(probe: Probe) -> None:
-    """A topic that is compressed with zstd, also for versions from before zstd."""
+    """Fetch from a topic with zstd compression, also at versions older than zstd support."""
     topic_id = create(probe, "zstandard", configs={"compression.type": "zstd"})
     produce(probe, "a batch", "zstandard", batch(b"a" * 100))
     for version in probe.range(ApiKey.FETCH):
@@ -62,7 +62,7 @@ def zstd(probe: Probe) -> None:
 
 
 def sizes(probe: Probe) -> None:
-    """What limits of bytes let through."""
+    """Fetch with different byte limits."""
     topic_id = filled(probe, "sized", 3)
     produce(probe, "to partition 1", "sized", batch(b"c" * 100), partition=1)
     for partition_bytes in (0, 1, 300, 600, 700, -1):
@@ -73,7 +73,7 @@ def sizes(probe: Probe) -> None:
 
 
 def epochs(probe: Probe) -> None:
-    """Leader epochs that are old, current, unknown; last fetched epochs that diverge."""
+    """Fetch with old, current and unknown leader epochs, and with diverging last fetched epochs."""
     topic_id = filled(probe, "epochs")
     for version in (9, 12, 13, 16):
         if version not in probe.range(ApiKey.FETCH):
@@ -89,7 +89,7 @@ def epochs(probe: Probe) -> None:
 
 
 def below_start(probe: Probe) -> None:
-    """Where the log does not start at 0, with the start inside a batch."""
+    """Fetch around a log start offset that lies inside a batch."""
     topic_id = filled(probe, "cut")
     probe.ask("cut", DeleteRecordsRequest([DeleteRecordsTopic("cut", [DeleteRecordsPartition(0, 3)])], 5_000))
     for version in (4, 5, 11, 16):
@@ -98,7 +98,7 @@ def below_start(probe: Probe) -> None:
 
 
 def sessions(probe: Probe) -> None:
-    """KIP-227: full, incremental, forgotten, wrong epochs, unknown ids, closed."""
+    """Use fetch sessions (KIP-227): full and incremental fetches, forgotten topics, wrong epochs, unknown ids, and closing."""
     topic_id = filled(probe, "session", 3)
     for version in (7, 12, 13, 18):
         if version not in probe.range(ApiKey.FETCH):

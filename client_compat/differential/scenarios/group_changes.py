@@ -1,7 +1,7 @@
-"""What becomes of groups over time: changes of protocol with members, assignments that wait, late commits, and the records of it all.
+"""Changes of groups over time: protocol conversion with members, delayed assignments, late commits, and the resulting log records.
 
-Rule: a group whose pause between assignments matters sets it for itself, to nothing or to the longest, so that no answer depends on how
-fast a broker is.
+Rule: a group for which the assignment interval matters sets it to zero or to the maximum, so that no response depends on the broker's
+speed.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ LONGEST_MS = "15000"
 NO_USER_DATA = b"\xff\xff\xff\xff"
 EPOCH_KEY = b"\x00\x03"
 HASH = slice(-8, None)
-"""Where the record of a group's epoch ends: with a hash of the topics' ids, which each broker gives."""
+"""The end of the group epoch record: a hash of the topic ids, which differ between the brokers."""
 
 TIMES = re.compile(rb"\x00\x00\x01[\x90-\xff].{4}", re.DOTALL)
-"""What the clock of our days looks like in eight bytes."""
+"""Matches an 8-byte timestamp of the present."""
 
 
 def pause(probe: Probe, group: str, value_ms: str) -> None:
-    """Set the least time between two assignments of a group."""
+    """Set the minimum interval between two assignments of a group."""
     change = AlterableConfig("consumer.assignment.interval.ms", SET, value_ms)
     request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP, group, [change])])
     for _ in until(f"{group} has a pause"):
@@ -59,21 +59,21 @@ def pause(probe: Probe, group: str, value_ms: str) -> None:
 
 
 def assigned(topic: str, *partitions: int, user_data: bytes = NO_USER_DATA) -> bytes:
-    """ConsumerProtocolAssignment version 1."""
+    """Return an encoded ConsumerProtocolAssignment, version 1."""
     listed = b"".join(index.to_bytes(4, "big") for index in partitions)
     name = topic.encode()
     return b"\x00\x01\x00\x00\x00\x01" + len(name).to_bytes(2, "big") + name + len(partitions).to_bytes(4, "big") + listed + user_data
 
 
 def subscribed(topic: str) -> list[JoinGroupRequestProtocol]:
-    """ConsumerProtocolSubscription version 1 without partitions."""
+    """Return an encoded ConsumerProtocolSubscription, version 1, without owned partitions."""
     name = topic.encode()
     data = b"\x00\x01\x00\x00\x00\x01" + len(name).to_bytes(2, "big") + name + NO_USER_DATA + bytes(4)
     return [JoinGroupRequestProtocol("range", data)]
 
 
 def stable(probe: Probe, group: str, topic: str, handed: bytes) -> Any:
-    """A classic group of one with this assignment; the answer to its join."""
+    """Create a classic group with one member and this assignment; return the response to its join."""
     member = join(probe, group, 9, protocols=subscribed(topic))
     share = [SyncGroupRequestAssignment(member.member_id, handed)]
     probe.ask("sync", SyncGroupRequest(group, member.generation_id, member.member_id, None, "consumer", "range", share), 5)
@@ -81,7 +81,7 @@ def stable(probe: Probe, group: str, topic: str, handed: bytes) -> Any:
 
 
 def upgrades(probe: Probe) -> None:
-    """Classic groups with members that a member of the consumer protocol joins."""
+    """Let a member with the consumer protocol join classic groups that have members."""
     new_topic(probe, "cg-up", 2)
     for label, handed in {
         "no user data": assigned("cg-up", 0, 1),
@@ -102,7 +102,7 @@ def upgrades(probe: Probe) -> None:
 
 
 def classic_members(probe: Probe) -> None:
-    """A member of the classic protocol in a consumer group."""
+    """Let a member with the classic protocol join a consumer group."""
     topic_id = new_topic(probe, "cg-mixed", 2)
     group = "cg-mixed"
     pause(probe, group, "0")
@@ -133,7 +133,7 @@ def classic_members(probe: Probe) -> None:
 
 
 def waiting(probe: Probe) -> None:
-    """Members that join, change their mind and leave before there may be a new assignment."""
+    """Let members join, change their subscription and leave during the assignment interval."""
     topic_id = new_topic(probe, "cg-wait", 2)
     new_topic(probe, "cg-wait-2", 2)
     group = "cg-wait"
@@ -158,7 +158,7 @@ def waiting(probe: Probe) -> None:
 
 
 def joining_again(probe: Probe) -> None:
-    """Members that were fenced, or did not hear the answer to their join."""
+    """Let members join again after they were fenced or lost the response to their join."""
     topic_id = new_topic(probe, "cg-again", 4)
     group = "cg-again"
     pause(probe, group, "0")
@@ -176,7 +176,7 @@ def joining_again(probe: Probe) -> None:
 
 
 def late_commits(probe: Probe) -> None:
-    """Commits with the epoch of before, of what a member has kept and of what it has lost (KIP-1251)."""
+    """Commit with the previous epoch, for partitions that a member kept and for those that it lost (KIP-1251)."""
     topic_id = new_topic(probe, "cg-late", 4)
     group = "cg-late"
     pause(probe, group, "0")
@@ -199,7 +199,7 @@ def late_commits(probe: Probe) -> None:
 
 
 def log_of(probe: Probe, group: str) -> list[str]:
-    """The records of a group in the order of the log, with the words for what each broker chooses by itself."""
+    """Return a group's records in log order, with placeholders for values that each broker chooses."""
     asked = MetadataRequest([MetadataRequestTopic(name=OFFSETS_TOPIC)], False)
     (topic,) = probe.quietly(asked, 12).topics
     found = []
@@ -230,7 +230,7 @@ def probe_words(probe: Probe, data: bytes) -> bytes:
 
 
 def records(probe: Probe) -> None:
-    """What is written of a classic group's life, of a consumer group's, and of the changes between them."""
+    """Compare the records that a classic group, a consumer group and conversions between them write."""
     topic_id = new_topic(probe, "logged", 2)
 
     def note(label: str, group: str) -> None:

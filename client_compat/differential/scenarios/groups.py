@@ -1,4 +1,4 @@
-"""Groups: the classic protocol's answers and refusals, committed offsets, and what admins are told."""
+"""Groups: the classic protocol's responses and rejections, committed offsets, and admin requests."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from ottla.protocol.messages.k42_delete_groups import DeleteGroupsRequest
 from ottla.protocol.messages.k47_offset_delete import OffsetDeleteRequest, OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 
 SUBSCRIPTION = b"\x00\x01\x00\x00\x00\x01\x00\x06joined\x00\x00\x00\x00\x00\x00\x00\x00"
-"""ConsumerProtocolSubscription version 1 of the topic "joined"."""
+"""An encoded ConsumerProtocolSubscription, version 1, for the topic "joined"."""
 
 
 def join_request(group: str, member: str = "", **fields: Any) -> JoinGroupRequest:
-    """A consumer's first or later join."""
+    """Return a consumer's JoinGroup request."""
     given = {
         "session_timeout_ms": 10_000,
         "rebalance_timeout_ms": 10_000,
@@ -43,7 +43,7 @@ def join_request(group: str, member: str = "", **fields: Any) -> JoinGroupReques
 
 
 def join(probe: Probe, group: str, version: int, name: str = "member", **fields: Any) -> Any:
-    """A member of the group, after the second round where one is asked for."""
+    """Join a group, with a second request if the broker requires the member id first."""
     answer = probe.send(join_request(group, **fields), version)
     response = probe.finish(f"join as {name}", *answer)
     word(probe, response, name)
@@ -53,7 +53,7 @@ def join(probe: Probe, group: str, version: int, name: str = "member", **fields:
 
 
 def word(probe: Probe, response: Any, name: str) -> None:
-    """Call the member by name, also in the answer that told its id."""
+    """Replace the member id by `name`, also in the recorded response that contained it first."""
     seen = probe.seen[-1]
     for known in {response.member_id, response.leader} - {""}:
         for field in ("member_id", "leader"):
@@ -66,7 +66,7 @@ def word(probe: Probe, response: Any, name: str) -> None:
 
 
 def coordinators(probe: Probe) -> None:
-    """FindCoordinator of every kind."""
+    """Send FindCoordinator with each key type."""
     for version in probe.range(ApiKey.FIND_COORDINATOR):
         for kind in (0, 2, 7, -1):
             for key in ("group", ""):
@@ -77,7 +77,7 @@ def coordinators(probe: Probe) -> None:
 
 
 def joining(probe: Probe) -> None:
-    """One member's life at each version of JoinGroup."""
+    """Run one member's life cycle at each version of JoinGroup."""
     create(probe, "joined", 2)
     for version in probe.range(ApiKey.JOIN_GROUP):
         group = f"life-{version}"
@@ -117,7 +117,7 @@ def joining(probe: Probe) -> None:
 
 
 def joining_refused(probe: Probe) -> None:
-    """Joins that are refused."""
+    """Send joins that are rejected."""
     member = join(probe, "refused", 9)
     protocols = [JoinGroupRequestProtocol("other", SUBSCRIPTION)]
     for version in (1, 3, 4, 5, 7, 9):
@@ -140,7 +140,7 @@ def joining_refused(probe: Probe) -> None:
 
 
 def static_members(probe: Probe) -> None:
-    """A static member that joins, comes back, is fenced and leaves by its instance."""
+    """Let a static member join, return, be fenced and leave by its instance id."""
     for version in (5, 7, 8, 9):
         group = f"static-{version}"
         first = join(probe, group, version, "first", group_instance_id="me")
@@ -162,20 +162,20 @@ def static_members(probe: Probe) -> None:
 
 
 def commit_by_id(group: str, topic_id: bytes, partition: int = 0) -> OffsetCommitRequest:
-    """Commit one offset of a topic that is named by its id."""
+    """Return a commit of one offset, with a topic id."""
     offset = OffsetCommitRequestPartition(partition, 5, 0, "note")
     return OffsetCommitRequest(group, topics=[OffsetCommitRequestTopic(topic_id=topic_id, partitions=[offset])])
 
 
 def commit_request(group: str, offset: int, generation: int = -1, member: str = "", **fields: Any) -> OffsetCommitRequest:
-    """Commit one offset."""
+    """Return a commit of one offset."""
     partition = OffsetCommitRequestPartition(fields.pop("partition", 0), offset, 0, fields.pop("metadata", "note"))
     topic = OffsetCommitRequestTopic(fields.pop("topic", "committed"), partitions=[partition])
     return OffsetCommitRequest(group, generation, member, topics=[topic], **fields)
 
 
 def committing(probe: Probe) -> None:
-    """Commits and fetches of offsets with and without members."""
+    """Commit and fetch offsets with and without group members."""
     create(probe, "committed", 2)
     for version in versions(probe, ApiKey.OFFSET_COMMIT, last=9):
         group = f"commits-{version}"
@@ -216,7 +216,7 @@ def committing(probe: Probe) -> None:
 
 
 def committing_by_id(probe: Probe) -> None:
-    """The versions that name topics by id."""
+    """Commit and fetch offsets at the versions with topic ids."""
     topic_id, other = create(probe, "by-id-1", 2), create(probe, "by-id-2")
     probe.names.learn(UNKNOWN_ID, "an unknown id")
     idents = {"known": topic_id, "unknown": UNKNOWN_ID, "zero": bytes(16)}
@@ -256,7 +256,7 @@ def committing_by_id(probe: Probe) -> None:
 
 
 def committing_as_member(probe: Probe) -> None:
-    """A member's commits while its group rebalances, is stable, and after it left."""
+    """Commit as a member during a rebalance, in a stable group, and after leaving."""
     create(probe, "committed2", 1)
     member = join(probe, "member-commits", 9)
     generation, name = member.generation_id, member.member_id
@@ -286,7 +286,7 @@ def committing_as_member(probe: Probe) -> None:
 
 
 def admin(probe: Probe) -> None:
-    """Describe, list, delete."""
+    """Describe, list and delete groups."""
     create(probe, "adm", 1)
     probe.ask("a commit", commit_request("adm-simple", 1, topic="adm"), 8)
     member = join(probe, "adm-joined", 9)

@@ -11,12 +11,12 @@ from ottla.protocol.messages.k23_offset_for_leader_epoch import OffsetForLeaderE
 
 
 def request(topic: str, partition: int, timestamp: int, *, epoch: int = -1, replica: int = -1, isolation: int = 0) -> ListOffsetsRequest:
-    """One partition, one timestamp."""
+    """Return a ListOffsets request with one partition and one timestamp."""
     return ListOffsetsRequest(replica, isolation, [ListOffsetsTopic(topic, [ListOffsetsPartition(partition, epoch, timestamp)])], 5_000)
 
 
 def by_time(probe: Probe) -> None:
-    """Special and ordinary timestamps at every version, also where the log begins late."""
+    """List offsets by special and ordinary timestamps at every version, also after the log start moved."""
     create(probe, "times", 2)
     for n, at in enumerate((0, 50, 20, 90)):
         produce(probe, f"batch {n}", "times", batch(b"a", b"b", b"c", at=at))
@@ -48,7 +48,7 @@ def by_time(probe: Probe) -> None:
 
 
 def of_epochs(probe: Probe) -> None:
-    """Where an epoch ends."""
+    """Send OffsetForLeaderEpoch with current and other epochs."""
     create(probe, "ends", 2)
     produce(probe, "records", "ends", batch(b"a", b"b"))
     for version in probe.range(ApiKey.OFFSET_FOR_LEADER_EPOCH):

@@ -1,4 +1,4 @@
-"""Produce: what is appended, what is refused and how, and the producer's rules."""
+"""Produce: accepted and rejected batches, and the rules for idempotent producers."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from ottla.protocol.records.record import SimpleRecord, build_batch
 
 
 def resealed(data: bytes | bytearray) -> bytes:
-    """The batch with a fitting checksum."""
+    """Return the batch with a valid checksum."""
     sealed = bytearray(data)
     struct.pack_into(">I", sealed, 17, crc32c(bytes(sealed[21:])))
     return bytes(sealed)
 
 
 def changed(data: bytes, at: int, layout: str, value: int, *, seal: bool = True) -> bytes:
-    """The batch with one field of its header changed."""
+    """Return the batch with one header field changed."""
     raw = bytearray(data)
     struct.pack_into(layout, raw, at, value)
     return resealed(raw) if seal else bytes(raw)
 
 
 def versions(probe: Probe) -> None:
-    """Every version appends; unknown places are refused."""
+    """Produce at every version, also to unknown partitions."""
     topic_id = create(probe, "produced", 2)
     for version in probe.range(ApiKey.PRODUCE):
         if version < 3:
@@ -56,7 +56,7 @@ def versions(probe: Probe) -> None:
 
 
 def bad_batches(probe: Probe) -> None:
-    """One field wrong at a time."""
+    """Produce batches with one invalid field each."""
     create(probe, "bad")
     good = batch(b"one", b"two", b"three")
     cases = {
@@ -100,7 +100,7 @@ def bad_batches(probe: Probe) -> None:
 
 
 def codecs_and_times(probe: Probe) -> None:
-    """Codecs of each version, both kinds of timestamps, limits of size and of time, keys of compacted topics."""
+    """Produce with each codec and version, both timestamp types, size and timestamp limits, and to compacted topics."""
     for codec in Codec:
         create(probe, f"codec-{codec.name.lower()}", configs={"compression.type": "gzip"})
         for version in (3, 7, 9):
@@ -128,7 +128,7 @@ def codecs_and_times(probe: Probe) -> None:
 
 
 def idempotent(probe: Probe) -> None:
-    """Sequences: first, next, gap, repeated, old, of other epochs; what is remembered of them."""
+    """Produce with first, next, missing, repeated and old sequences and with other epochs, and describe the producers."""
     create(probe, "idem", 3)
     pid = producer_id(probe)
     for unknown in (pid, pid + 997, pid + 998, pid + 999):
@@ -170,7 +170,7 @@ def idempotent(probe: Probe) -> None:
 
 
 def producer_ids(probe: Probe) -> None:
-    """InitProducerId without a transactional id."""
+    """Send InitProducerId without a transactional id."""
     producer_id(probe)
     for version in probe.range(ApiKey.INIT_PRODUCER_ID):
         probe.ask("new", InitProducerIdRequest(None, 60_000), version)

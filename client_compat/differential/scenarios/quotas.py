@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses: what can be set, and what a filter finds."""
+"""Quotas of users, client ids and addresses: altering them, and filters of DescribeClientQuotas."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LEFT: tuple[Entity, ...] = (
     {"ip": None},
     {"ip": "127.0.0.9"},
 )
-"""Those that have quotas in the end."""
+"""The entities that have quotas at the end."""
 MUCH = 1e15
-"""Nobody is throttled by it, as the scenario is not about that."""
+"""A quota so high that it throttles nobody, because the scenario does not test throttling."""
 
 
 def _entry(entity: Entity, *ops: tuple[str, float | None]) -> EntryData:
@@ -73,7 +73,7 @@ FILTERS: dict[str, list[tuple[str, int, str | None]]] = {
 
 
 def quotas(probe: Probe) -> None:
-    """AlterClientQuotas and DescribeClientQuotas."""
+    """Send AlterClientQuotas and DescribeClientQuotas."""
     for validate_only in (True, False):
         for label, entries in ALTERED.items():
             for version in probe.range(ApiKey.ALTER_CLIENT_QUOTAS):
@@ -91,7 +91,10 @@ def quotas(probe: Probe) -> None:
 
 
 def _wait_for(probe: Probe, names: set[str], without: set[str | None]) -> None:
-    """Until quotas of these names are told and of those not: Apache Kafka's controller answers before its broker has heard."""
+    """Wait until `names` have quotas and `without` have none.
+
+    Apache Kafka's controller responds before the broker has applied the change.
+    """
     for _ in until("quotas are known"):
         told = probe.quietly(DescribeClientQuotasRequest(), 1).entries
         found = {part.entity_name for entry in told for part in entry.entity}

@@ -1,6 +1,6 @@
-"""Telemetry of clients (KIP-714): who is asked for what, what may be pushed when, and what is refused.
+"""Client telemetry (KIP-714): subscriptions, the time limits for pushes, and rejections.
 
-Instances have ids of the scenarios' own, so that ids of subscriptions, which are computed over them, can be compared to the letter.
+Client instance ids are fixed by the scenarios, so that subscription ids, which are computed from them, are equal at both brokers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MANY = [
 
 
 def instance(name: str) -> bytes:
-    """The id of a client of the scenario's."""
+    """Return a fixed client instance id."""
     return hashlib.sha256(name.encode()).digest()[:16]
 
 
@@ -71,11 +71,11 @@ ASKED: Mapping[str, list[Mapping[str, str]]] = {
     "of another port": [{"metrics": "a", "match": "client_source_port=1"}],
     "of one parameter twice": [{"metrics": "a", "match": "client_id=nobody,client_id=differential"}],
 }
-"""By their labels subscriptions that there are at a time."""
+"""Sets of subscriptions that exist at the same time, by label."""
 
 
 def subscribe(probe: Probe, names: Mapping[str, Mapping[str, str] | None]) -> None:
-    """These subscriptions, or none, and nothing before the broker has heard of them."""
+    """Create these subscriptions, or delete those given as None, and wait until the broker has applied the changes."""
     for name, configs in names.items():
         wanted = [k33.AlterableConfig(key, value) for key, value in (configs or {}).items()]
         answer = probe.quietly(k33.AlterConfigsRequest([k33.AlterConfigsResource(CLIENT_METRICS, name, wanted)]), 2)
@@ -96,7 +96,7 @@ def push(probe: Probe, label: str, instance_id: bytes, subscription_id: int, **f
 
 
 def asked(probe: Probe) -> None:
-    """What clients are asked for, as subscriptions come and go; nobody has to wait for that."""
+    """Get the subscriptions after each change of them; without waiting for a push interval."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None})
@@ -121,7 +121,7 @@ def asked(probe: Probe) -> None:
 
 
 def times(probe: Probe) -> None:
-    """Who may ask and push when."""
+    """Get and push within and outside the permitted times."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None, "telemetry-times": {"metrics": "*", "interval.ms": "300000"}})
@@ -160,7 +160,7 @@ def times(probe: Probe) -> None:
 
 
 def gone(probe: Probe) -> None:
-    """An instance goes with its connection."""
+    """Close connections. The client instance that a connection used last is removed with it."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None})
@@ -184,7 +184,7 @@ def gone(probe: Probe) -> None:
 
 
 def mistakes(probe: Probe) -> None:
-    """What is refused, and what is taken though nobody could read it."""
+    """Push invalid data: rejected, or accepted although it cannot be decoded."""
     if not probe.knows(ApiKey.PUSH_TELEMETRY):
         return
     subscribe(probe, {"own-metrics": None})

@@ -1,4 +1,4 @@
-"""Topics: creating, growing, deleting and describing them, and every refusal."""
+"""Topics: creating, growing, deleting and describing them, and every rejection."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ottla.protocol.messages.k75_describe_topic_partitions import Cursor, Descri
 
 
 def creating(probe: Probe) -> None:
-    """Each version creates, refuses a name twice, and validates without creating."""
+    """Create a topic at each version, again with the same name, and with validate_only."""
     for version in probe.range(ApiKey.CREATE_TOPICS):
         name = f"created-{version}"
         topic = CreatableTopic(name, 2, 1, configs=[CreatableTopicConfig("retention.ms", "1000")])
@@ -28,7 +28,7 @@ def creating(probe: Probe) -> None:
 
 
 def creating_refused(probe: Probe) -> None:
-    """Names, counts, factors, assignments, configurations that no topic may have."""
+    """Create topics with invalid names, counts, replication factors, assignments and settings."""
     names = ["", ".", "..", "a b", "a" * 249, "a" * 250, "ä", "a/b", "__consumer_offsets", "__cluster_metadata", "__transaction_state"]
     for name in names:
         probe.ask(f"name {name[:20]!r}", CreateTopicsRequest([CreatableTopic(name, 1, 1)], 5_000, True))
@@ -81,7 +81,7 @@ def creating_refused(probe: Probe) -> None:
 
 
 def growing(probe: Probe) -> None:
-    """CreatePartitions and its refusals."""
+    """Send valid and invalid CreatePartitions requests."""
     create(probe, "grow", 2)
     for version in probe.range(ApiKey.CREATE_PARTITIONS):
         for label, topic in {
@@ -109,7 +109,7 @@ def growing(probe: Probe) -> None:
 
 
 def deleting(probe: Probe) -> None:
-    """By name and by id, once and again."""
+    """Delete topics by name and by id, each twice."""
     for version in probe.range(ApiKey.DELETE_TOPICS):
         topic_id = create(probe, f"doomed-{version}")
         for label in ("delete", "again"):
@@ -135,7 +135,7 @@ def deleting(probe: Probe) -> None:
 
 
 def metadata(probe: Probe) -> None:
-    """By name, by id, all, unknown, and with creation allowed."""
+    """Request metadata by name, by id, for all topics, for unknown ones, and with topic creation allowed."""
     topic_id = create(probe, "meta", 3)
     for version in probe.range(ApiKey.METADATA):
         named = [MetadataRequestTopic(name="meta")]
@@ -160,7 +160,7 @@ def metadata(probe: Probe) -> None:
 
 
 def creating_by_asking(probe: Probe) -> None:
-    """Metadata creates what it is asked for, and not in that answer; also after the topic was deleted."""
+    """Create a topic with a Metadata request. It is missing from that response, also after the topic was deleted once."""
     create(probe, "colliding.name")
     asked = MetadataRequest([MetadataRequestTopic(name="automatic")], True)
     for turn in ("first", "after its deletion"):
@@ -180,7 +180,7 @@ def creating_by_asking(probe: Probe) -> None:
 
 
 def partitions(probe: Probe) -> None:
-    """DescribeTopicPartitions: pages and cursors."""
+    """Send DescribeTopicPartitions with page limits and cursors."""
     if not probe.knows(ApiKey.DESCRIBE_TOPIC_PARTITIONS):
         return
     create(probe, "paged-a", 3)
@@ -205,7 +205,7 @@ def partitions(probe: Probe) -> None:
 
 
 def delete_records(probe: Probe) -> None:
-    """Below, at, beyond the end; unknown places."""
+    """Delete records before offsets below, at and beyond the end, and of unknown partitions."""
     create(probe, "shorten", 2)
     produce(probe, "ten records", "shorten", batch(*[b"x"] * 10))
     for version in probe.range(ApiKey.DELETE_RECORDS):

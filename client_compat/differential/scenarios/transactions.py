@@ -1,4 +1,4 @@
-"""Transactions: a whole life at each version of EndTxn, fencing, refusals, offsets inside a transaction, and what admins are told."""
+"""Transactions: full life cycles at each version of EndTxn, fencing, rejections, transactional offsets, and admin requests."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONCURRENT = 51
 
 
 def init(probe: Probe, label: str, name: str, version: int = 4, **fields: Any) -> tuple[int, int]:
-    """The producer's id and epoch, asked for again while an earlier transaction is still being ended."""
+    """Send InitProducerId once the previous transaction is complete; return the producer's id and epoch."""
     request = InitProducerIdRequest(name, 60_000, **fields)
     settled(probe, name)
     response = probe.ask(label, request, version)
@@ -41,7 +41,7 @@ def init(probe: Probe, label: str, name: str, version: int = 4, **fields: Any) -
 
 
 def settled(probe: Probe, name: str) -> None:
-    """Until no marker of the id's last transaction is still to be written."""
+    """Wait until the last transaction of this id has written all its markers."""
     for _ in until(f"{name} is settled"):
         (state,) = probe.quietly(DescribeTransactionsRequest([name]), 0).transaction_states
         if not state.transaction_state.startswith("Prepare"):
@@ -49,19 +49,19 @@ def settled(probe: Probe, name: str) -> None:
 
 
 def add(name: str, producer: tuple[int, int], topics: list[AddPartitionsToTxnTopic], *, verify: bool = False) -> AddPartitionsToTxnRequest:
-    """For every version: one transaction."""
+    """Return a request that adds partitions to one transaction, valid for every version."""
     one = AddPartitionsToTxnTransaction(name, *producer, verify, topics)
     return AddPartitionsToTxnRequest([one], name, *producer, topics)
 
 
 def send(probe: Probe, label: str, topic: str, name: str | None, producer: tuple[int, int], *, sequence: int, version: int = 11) -> None:
-    """A transactional batch of two."""
+    """Produce a transactional batch of two records."""
     records = batch(b"a", b"b", producer_id=producer[0], producer_epoch=producer[1], base_sequence=sequence, transactional=True)
     probe.ask(label, produce_request(probe, topic, bytes(16), records, version, transactional_id=name), version)
 
 
 def look(probe: Probe, label: str, topic: str) -> None:
-    """The partition as consumers and admins see it."""
+    """Fetch, list offsets and describe producers of the partition, to compare its visible state."""
     for isolation in (0, 1):
         probe.ask(f"{label}: fetch, isolation {isolation}", fetch_request(topic, bytes(16), part(), isolation_level=isolation), 12)
         ends = ListOffsetsRequest(-1, isolation, [ListOffsetsTopic(topic, [ListOffsetsPartition(0, -1, -1)])], 5_000)
@@ -70,7 +70,7 @@ def look(probe: Probe, label: str, topic: str) -> None:
 
 
 def lives(probe: Probe) -> None:
-    """Committed, aborted and empty transactions, at each version of EndTxn; retries of each step."""
+    """Run committed, aborted and empty transactions at each version of EndTxn, and repeat each step."""
     for version in probe.range(ApiKey.END_TXN):
         topic, name = f"txn-{version}", f"life-{version}"
         create(probe, topic, 2)
@@ -98,7 +98,7 @@ def lives(probe: Probe) -> None:
 
 
 def refused(probe: Probe) -> None:
-    """Wrong ids, epochs, topics, timeouts."""
+    """Send wrong producer ids, epochs, topics and timeouts."""
     create(probe, "refuse")
     producer = init(probe, "init", "refuse")
     stranger = (producer[0] + 900, 0)
@@ -138,7 +138,7 @@ def refused(probe: Probe) -> None:
 
 
 def fenced(probe: Probe) -> None:
-    """A second instance fences the first, and aborts what it left open."""
+    """Let a second instance fence the first and abort its open transaction."""
     create(probe, "fenced")
     first = init(probe, "first", "fence")
     probe.ask("add", add("fence", first, [AddPartitionsToTxnTopic("fenced", [0])]), 3)
@@ -169,7 +169,7 @@ def fenced(probe: Probe) -> None:
 
 
 def offsets(probe: Probe) -> None:
-    """Offsets in a transaction: pending, stable, dropped; refusals."""
+    """Commit offsets in a transaction: pending, committed, aborted and rejected."""
     create(probe, "txn-in")
     asked = [OffsetFetchRequestGroup("txn-group", topics=[OffsetFetchRequestTopics("txn-in", partition_indexes=[0])])]
 
@@ -206,7 +206,7 @@ def offsets(probe: Probe) -> None:
 
 
 def listing(probe: Probe) -> None:
-    """ListTransactions with each filter, DescribeTransactions."""
+    """Send ListTransactions with each filter, and DescribeTransactions."""
     create(probe, "listed")
     for name in ("list-a", "list-b"):
         producer = init(probe, "init", name)
@@ -227,7 +227,7 @@ def listing(probe: Probe) -> None:
 
 
 def markers(probe: Probe) -> None:
-    """WriteTxnMarkers, as an operator's tool sends it: of old, equal and later epochs, of each transaction version."""
+    """Send WriteTxnMarkers as an operator's tool does, with old, equal and later epochs, at each transaction version."""
     create(probe, "marked")
     for version in probe.range(ApiKey.WRITE_TXN_MARKERS):
         for level in (0, 1, 2) if version >= 2 else (0,):
@@ -237,10 +237,10 @@ def markers(probe: Probe) -> None:
             send(probe, "write", "marked", name, producer, sequence=0)
 
             def mark(label: str, more: int, topic: str = "marked", index: int = 0, **fields: Any) -> None:
-                epoch = producer[1] + more  # noqa: B023 # called within this turn of the loop only
+                epoch = producer[1] + more  # noqa: B023 # called only within this iteration
                 topics = [WritableTxnMarkerTopic(topic, [index])]
-                one = WritableTxnMarker(producer[0], epoch, False, topics, 0, level, **fields)  # noqa: B023 # as above
-                probe.ask(f"{label}, of version {level}", WriteTxnMarkersRequest([one]), version)  # noqa: B023 # as above
+                one = WritableTxnMarker(producer[0], epoch, False, topics, 0, level, **fields)  # noqa: B023 # called at once
+                probe.ask(f"{label}, of version {level}", WriteTxnMarkersRequest([one]), version)  # noqa: B023 # called at once
 
             mark("nowhere", 0, "nowhere")
             mark("no such partition", 0, index=9)
@@ -253,7 +253,7 @@ def markers(probe: Probe) -> None:
 
 
 def only_listed(probe: Probe, answer: Any) -> None:
-    """Leave out of the last answer what other scenarios left behind."""
+    """Remove transactions of other scenarios from the last recorded response."""
     if answer is not None:
         shown = probe.seen[-1].response
         shown["transaction_states"] = [state for state in shown["transaction_states"] if state["transactional_id"].startswith("list-")]

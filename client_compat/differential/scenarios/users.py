@@ -1,4 +1,4 @@
-"""SCRAM users, and log-ins where nobody logs in."""
+"""SCRAM credentials, and SASL requests on a plaintext listener."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ CHANGES = {
 
 
 def credentials(probe: Probe) -> None:
-    """AlterUserScramCredentials and what is told of it."""
+    """Alter SCRAM credentials and describe them after each change."""
     known: dict[tuple[str, int], int] = {}
     for label, (deletions, upsertions) in CHANGES.items():
         answer = probe.ask(label, AlterUserScramCredentialsRequest(deletions, upsertions), 0)
@@ -60,7 +60,10 @@ def credentials(probe: Probe) -> None:
 
 
 def _wait_for(probe: Probe, known: dict[tuple[str, int], int]) -> None:
-    """Until the iterations of these users and mechanisms are told: Apache Kafka's controller answers before its broker has heard."""
+    """Wait until DescribeUserScramCredentials shows `known`.
+
+    Apache Kafka's controller responds before the broker has applied the change.
+    """
     for _ in until("users are known"):
         told = probe.quietly(DescribeUserScramCredentialsRequest(None), 0).results
         if {(user.user, each.mechanism): each.iterations for user in told for each in user.credential_infos} == known:
@@ -68,13 +71,13 @@ def _wait_for(probe: Probe, known: dict[tuple[str, int], int]) -> None:
 
 
 def out_of_turn(probe: Probe) -> None:
-    """SaslHandshake and SaslAuthenticate on a connection where nobody logs in."""
+    """Send SaslHandshake and SaslAuthenticate on a plaintext connection."""
     probe.each_version("handshake", ApiKey.SASL_HANDSHAKE, lambda _: SaslHandshakeRequest("PLAIN"))
     probe.each_version("token", ApiKey.SASL_AUTHENTICATE, lambda _: SaslAuthenticateRequest(b"\0ann\0secret"))
 
 
 def tokens(probe: Probe) -> None:
-    """Of delegation tokens, where nobody is known; `client_compat.differential.tokens` has the rest."""
+    """Send delegation token requests on an unauthenticated connection; `client_compat.differential.tokens` compares the rest."""
     probe.each_version("create", ApiKey.CREATE_DELEGATION_TOKEN, lambda _: CreateDelegationTokenRequest())
     probe.each_version("renew", ApiKey.RENEW_DELEGATION_TOKEN, lambda _: RenewDelegationTokenRequest(b"x"))
     probe.each_version("expire", ApiKey.EXPIRE_DELEGATION_TOKEN, lambda _: ExpireDelegationTokenRequest(b"x"))

@@ -1,4 +1,4 @@
-"""All scenarios, by area: importing the modules registers them."""
+"""All scenarios by area. Importing the modules registers them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AREAS = (
     "security",
     "rights",
 )
-"""In the order of the report. A new area is a module here and a word in this line."""
+"""The areas in report order. A new area needs a module in this package and an entry here."""
 
 for _area in AREAS:
     importlib.import_module(f"{__name__}.{_area}")

@@ -16,7 +16,7 @@ STEP_MS = 1_000
 
 
 def _word(state: object) -> str:
-    """A state or a type as letters alone: clients write PreparingRebalance in several ways."""
+    """Return only the letters of a state or type, because clients spell PreparingRebalance differently."""
     return "".join(char for char in str(state or "") if char.isalpha()).lower()
 
 
@@ -26,7 +26,7 @@ def _code(results: Mapping[str, ClientError | None], name: str) -> str | None:
 
 
 def _refused(error: ClientError | None, *codes: str) -> None:
-    """It failed with one of these, or with a word of the client's own."""
+    """Check that the operation failed with one of these codes, or with a client-specific error."""
     expect(error is not None, f"it was done, where {codes[0]} was to be")
     assert error is not None
     expect(error.code in codes or error.code.startswith("CLIENT:"), f"it failed with {error}, where {codes[0]} was to be")
@@ -161,7 +161,7 @@ def admin_list_offsets(scene: Scene) -> None:
 
 
 def _busy_group(scene: Scene, topic: str, group: str) -> Members:
-    """A group with one member, that has committed."""
+    """Create a group with one member that has committed offsets."""
     consumer: Consumer = scene.another().consumer(group=group, reset="earliest", auto_commit=False)
     consumer.subscribe([topic])
     members = Members([consumer])

@@ -1,4 +1,4 @@
-"""Compression: each codec as this client writes and reads it, and between every pair of clients."""
+"""Compression: each codec as this client writes and reads it, and between each pair of clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.protocol.records.record import SimpleRecord
 
 COUNT = 40
 VALUES: list[bytes] = [b"%d: %s" % (number, b"the same words again and again, " * 30) for number in range(COUNT)]
-"""More than one block of 32 KiB all together, as some framings cut there."""
+"""Together more than one 32 KiB block, because some framings split there."""
 
 
 def _write(client: Client, topic: str, codec: Codec, partition: int = 0) -> None:
@@ -24,7 +24,7 @@ def _write(client: Client, topic: str, codec: Codec, partition: int = 0) -> None
 
 
 def _codec_both_ways(scene: Scene, codec: Codec) -> None:
-    """Write, and look at the log; read what this project's own code compressed."""
+    """Write with the client and inspect the log; then read with the client what Ottla's own code compressed."""
     written, given = scene.topic(), scene.topic()
     _write(scene.client, written, codec)
     batches = scene.truth.batches(written)
@@ -83,7 +83,7 @@ def codecs_read_by_all(scene: Scene) -> None:
         count += 1
         try:
             unread = ((codec, why) for codec in written if (why := _unread(reader, topic, codec)))
-            # The first alone: who reads nothing waits for each codec as long as for all.
+            # Stop at the first unreadable codec: a client that reads nothing would wait for the full time with each one.
             bad += [f"{name} with {codec.name.lower()}: {why}" for codec, why in itertools.islice(unread, 1)]
         except ProgramFailed as error:
             bad.append(f"{name}: {error}")
@@ -100,7 +100,10 @@ def _can_write(client: Client, topic: str, codec: Codec) -> bool:
 
 
 def _unread(reader: Client, topic: str, codec: Codec) -> str:
-    """Why `reader` does not read the partition of `codec`; empty where it does, or says that it cannot. Raises `ProgramFailed`."""
+    """Return why `reader` cannot read the partition of `codec`; empty if it can or reports the codec as unsupported.
+
+    Raises `ProgramFailed`.
+    """
     try:
         consumer = reader.consumer(reset="earliest")
         consumer.assign([(topic, codec)])

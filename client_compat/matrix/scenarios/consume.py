@@ -1,4 +1,4 @@
-"""Consuming without a group: positions, seeking, times, pausing, limits of a fetch, sessions."""
+"""Consuming without a group: positions, seeks, timestamps, pauses, fetch limits, sessions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEP_MS = 1_000
 
 
 def _filled(scene: Scene, partitions: int = 1, count: int = COUNT) -> list[Partition]:
-    """A topic with `count` records a partition, values `partition:number`, in batches of ten."""
+    """Create a topic with `count` records in each partition, with values `partition:number`, in batches of ten."""
     topic = scene.topic(partitions)
     for index in range(partitions):
         for start in range(0, count, 10):

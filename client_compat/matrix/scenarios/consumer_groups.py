@@ -1,4 +1,4 @@
-"""Groups of KIP-848: the broker assigns, and members learn of it by heartbeats."""
+"""Consumer groups of KIP-848: the broker assigns partitions and members receive them in heartbeat responses."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def consumer_group_pattern(scene: Scene) -> None:
 def classic_group_becomes_consumer_group(scene: Scene) -> None:
     topic, group = _filled(scene), scene.name("group")
     every = partitions_of(topic, count=PARTITIONS)
-    # Probed first: a client without the new protocol says so before anything is waited for.
+    # Opened first, so that a client without the new protocol is reported as unsupported at once.
     scene.consumer(**_options(scene.name("group"))).close()
     classic = scene.another().consumer(group=group, group_protocol="classic", reset="earliest", auto_commit=False, assignor="range")
     classic.subscribe([topic])

@@ -28,7 +28,7 @@ def _joining(group: str, **more: object) -> ConsumerOptions:
 
 
 def _member(scene: Scene, group: str, *topics: str, **more: object) -> Consumer:
-    """It commits as its client does by default."""
+    """Return a member that commits as its client does by default."""
     return member(scene, _joining(group, **more), topics)
 
 
@@ -101,7 +101,7 @@ def group_of_ones_own(scene: Scene) -> None:
 
 
 def _two_topics(scene: Scene, assignor: str, sizes: list[int]) -> tuple[set[Partition], list[set[Partition]], list[str]]:
-    """Two members of two topics of three partitions: all partitions, the shares, the topics in order."""
+    """Let two members share two topics of three partitions; return all partitions, the assignments, and the topics in order."""
     topics = sorted(_filled(scene, 3, 2) for _ in range(2))
     group, every = scene.name("group"), partitions_of(*topics, count=3)
     members = Members([_member(scene, group, *topics, assignor=assignor) for _ in range(2)])

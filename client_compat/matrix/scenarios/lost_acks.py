@@ -1,4 +1,4 @@
-"""Acknowledgements that get lost: a proxy passes requests on, and ends the connection instead of passing on some of the answers."""
+"""Lost acknowledgements: a proxy forwards all requests, and closes the connection instead of forwarding some of the responses."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from client_compat.matrix.scenario import Scene, expect, same, scenario
 from ottla.protocol.api_keys import ApiKey
 
 COUNT, ROUND, SIZE = 600, 50, 100
-"""Sent in rounds, for a client may put all that it has into one request; a round's batches are in flight together."""
+"""Records are sent in rounds, because a client may put everything into one request; the batches of a round are in flight together."""
 BATCH_BYTES = 2_000
 
 
@@ -17,7 +17,7 @@ def _some() -> Losses:
 
 
 def _send(scene: Scene, options: ProducerOptions) -> list[int]:
-    """Send through the proxy, and read the log without it."""
+    """Send through the proxy, and read the log directly from the broker."""
     topic = scene.topic()
     producer = scene.producer(**options)
     for start in range(0, COUNT, ROUND):

@@ -1,4 +1,4 @@
-"""Which partition a record goes to: default, named and custom partitioners. And the hooks that see a record on its way out."""
+"""The choice of a record's partition (default, named and custom partitioners), serializers and interceptors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OTHER_DEFAULT: Mapping[str, str] = {
     "sarama": "its default is a hash by FNV-1a",
     "kafka-go": "its default is round robin, whatever the key",
 }
-"""Clients whose default partitioner does not claim to be the Java client's."""
+"""Clients whose default partitioner differs from the Java client's by design."""
 KEYLESS_DEFAULT = frozenset({"kafka-go"})
 
 
 def _placed(scene: Scene, sent: list[Sent], topic: str) -> dict[bytes, int]:
-    """The partition of each key as acknowledged, after a look that the log agrees."""
+    """Return the acknowledged partition of each key, after checking it against the log."""
     stored = {record.key: index for index in range(PARTITIONS) for record in scene.truth.records(topic, index)}
     told = {key: one.partition for key, one in zip(KEYS, places(sent), strict=True)}
     same(told, stored, "partitions that were acknowledged, against the log")

@@ -1,4 +1,4 @@
-"""Producing: acknowledgements, ways of sending, batches, limits."""
+"""Producing: acknowledgements, synchronous and asynchronous sends, batches, limits."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from client_compat.matrix.truth import until
 
 COUNT = 100
 LARGE_BYTES = 900_000
-"""Below the megabyte that both clients and brokers allow without being told."""
+"""Below the default size limit of clients and brokers, one megabyte."""
 
 
 def _values(count: int, *, size: int = 0) -> list[bytes | None]:

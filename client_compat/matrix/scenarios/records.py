@@ -1,4 +1,4 @@
-"""What a record is made of: headers, nulls, empty bytes, timestamps of both types; both ways."""
+"""Parts of a record, written and read: headers, nulls, empty bytes, both timestamp types."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _now() -> int:
 
 
 def _both_ways(scene: Scene, records: list[Record]) -> None:
-    """The client's record as stored, and the same record, stored by somebody else, as the client reads it."""
+    """Check the client's records in the log, and then how the client reads the same records written by Ottla's own code."""
     written = scene.topic()
     producer = scene.producer(acks="all")
     producer.send_ok(written, [Record(one.value, one.key, one.headers, 0) for one in records])

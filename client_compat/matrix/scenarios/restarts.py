@@ -1,4 +1,4 @@
-"""Brokers that go away and come back, with and without a goodbye, while clients work."""
+"""Broker restarts, after a clean shutdown or SIGKILL, while clients work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SEND_TIMEOUT_MS = 60_000
 
 
 def _under_load(scene: Scene, *, kill: bool, options: ProducerOptions) -> tuple[list[tuple[Sent, int]], list[list[int]]]:
-    """Send in rounds while the broker goes and comes back; every send with the number that it carried, and the logs' numbers."""
+    """Send in rounds while the broker restarts; return each result with the number that its record carried, and the numbers in each log."""
     topic = scene.topic(PARTITIONS)
     producer = scene.producer(**options)
     producer.send_ok(topic, [Record(b"-1", partition=index) for index in range(PARTITIONS)])
@@ -41,7 +41,7 @@ def _under_load(scene: Scene, *, kill: bool, options: ProducerOptions) -> tuple[
 
 
 def _each_once(scene: Scene, *, kill: bool) -> None:
-    """Every record was acknowledged, stands where that said, once, and in order."""
+    """Check that every record was acknowledged and is stored once, in order, at the acknowledged offset."""
     sent, logs = _under_load(scene, kill=kill, options={"acks": "all", "idempotent": True, "retries": 1_000})
     places([one for one, _ in sent])
     for one, number in sent:
@@ -53,7 +53,7 @@ def _each_once(scene: Scene, *, kill: bool) -> None:
 
 
 def _none_lost(scene: Scene, *, kill: bool) -> None:
-    """What was acknowledged is there; what was not may be."""
+    """Check that every acknowledged record is stored; unacknowledged ones may be."""
     sent, logs = _under_load(scene, kill=kill, options={"acks": "all", "idempotent": False, "retries": 1_000})
     acknowledged = {number for one, number in sent if one.error is None}
     expect(len(acknowledged) > ROUNDS * PER_ROUND // 2, f"only {len(acknowledged)} of {ROUNDS * PER_ROUND} records were acknowledged")

@@ -1,7 +1,8 @@
-"""Who may do what, as clients are told it: refusals, and rights that are taken away and given back while they work.
+"""Authorization from the client's point of view: denied requests, and permissions that are revoked and granted again during work.
 
-Rules: every user is a scenario's own; what a client says of a refusal is noted, and has to be the same on Apache Kafka; a client that says
-nothing is noted, too.
+Rules:
+- Each scenario creates its own users.
+- The client's report of a denial is recorded, also if it reports nothing, and has to be the same on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from client_compat.matrix.scenario import Scene, expect, poll_until, same
 from client_compat.matrix.scenarios.security import COUNT, PASSWORD, scenario, user
 
 PATIENCE_S = 20.0
-"""A client may keep what it was told for a while: librdkafka asks again after `topic.metadata.refresh.interval`, or its backoff."""
+"""Clients may cache an error: librdkafka retries after `topic.metadata.refresh.interval` or its backoff."""
 POLL_MS = 3_000
 FETCH_MS = 6_000
-"""A Fetch may be under way that began with the right; no client here lets one wait longer."""
+"""A Fetch that was authorized before the change may still be pending; no client here uses a longer wait."""
 
 
 def _guest(scene: Scene, name: str) -> Client:
@@ -35,7 +36,7 @@ def _said(call: Callable[[], object]) -> ClientError | None:
 
 
 def _sent(producer: Producer, topic: str, timeout_ms: int = 10_000) -> ClientError | None:
-    """The error of one record."""
+    """Send one record and return its error."""
     try:
         (result,) = producer.send(topic, numbered(1, partition=0), mode="sync", timeout_ms=timeout_ms)
     except ClientError as error:
@@ -44,7 +45,7 @@ def _sent(producer: Producer, topic: str, timeout_ms: int = 10_000) -> ClientErr
 
 
 def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused: bool) -> ClientError | None:
-    """Ask until the answer is a refusal, or none is; the last one."""
+    """Retry until an error occurs, or until none does; return the last one."""
     until = time.monotonic() + PATIENCE_S
     while True:
         error = ask()
@@ -54,7 +55,7 @@ def _until_refused(what: str, ask: Callable[[], ClientError | None], *, refused:
 
 
 def _refused_write(scene: Scene, name: str, topic: str) -> None:
-    """`name`, who may write elsewhere, writes to `topic`: what is said, and nothing is stored."""
+    """Let `name`, who may write to another topic, write to `topic`; record the error and check that nothing is stored."""
     scene.rights.give(Right(name, Operation.WRITE, Resource.TOPIC, scene.topic()))
     producer = _guest(scene, name).producer()
     scene.note(_sent(producer, topic))

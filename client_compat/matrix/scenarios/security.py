@@ -1,7 +1,8 @@
-"""Coming in: certificates, users, tokens, log-ins that have to be renewed, and what keeps a client out.
+"""Authentication: certificates, users, tokens, sessions that expire, and rejected clients.
 
-Rules: who comes in shows it by a right that only that user has; what a client says of its refusal is noted, and has to be the same on
-Apache Kafka, word for word but for the run's own names.
+Rules:
+- An authenticated client uses a permission that only its user has, which proves its identity.
+- The client's report of a rejection is recorded and has to be the same on Apache Kafka, except for generated names.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ COUNT = 20
 PASSWORD = "s3cret; and more"
 RENEWALS = 3
 SECURED = frozenset({"java", "java-2.8", "aiokafka", "confluent-kafka", "kafka-python", "franz-go", "sarama", "kafkajs"})
-"""The clients whose programs bring certificates and users."""
+"""The clients whose programs support certificates and users."""
 CERTIFIED = SECURED - {"java-2.8"}
-"""It wants a password for the file of its key, in PEM, and the key here has none."""
+"""java-2.8 requires a password for a PEM key file, and this key has none."""
 OWN_TOKENS = frozenset({"java", "java-2.8"})
-"""They make the tokens that nobody signed by themselves."""
+"""These clients create their own unsigned tokens."""
 
 
 def scenario(promise: str, *, clients: frozenset[str] = SECURED, quick: bool = False) -> Callable[[Run], Run]:
-    """A scenario on a locked broker, for the clients that can come in there."""
+    """Register a scenario on a secured broker, for the clients that support it."""
     return any_scenario(promise, locked=True, clients=clients, quick=quick)
 
 
 def user(scene: Scene) -> str:
-    """A new user by SCRAM."""
+    """Create a SCRAM user."""
     name = scene.name("user")
     scene.rights.add_user(name, PASSWORD)
     return name
 
 
 def locked_topic(scene: Scene, name: str) -> str:
-    """A new topic that only this user may read and write, in any group."""
+    """Create a topic that only this user may read and write, in any group."""
     topic = scene.topic()
     scene.rights.give(Right(name, Operation.ALL, Resource.TOPIC, topic))
     scene.rights.give(Right(name, Operation.READ, Resource.GROUP, "*"))
@@ -62,7 +63,7 @@ def _there_and_back(scene: Scene, guest: Client, topic: str) -> None:
 
 
 def _kept_out(scene: Scene, guest: Client) -> None:
-    """Note what the client says. It must not come in."""
+    """Record the client's error; fail if the client can connect."""
     try:
         brokers = guest.connect()
     except ClientError as error:
@@ -129,7 +130,7 @@ def renewed_while_producing(scene: Scene) -> None:
                 errors[sent.error.code] += 1
     producer.close()
     expect(len(acknowledged) > RENEWALS, f"{len(acknowledged)} records were acknowledged in {RENEWALS} lifetimes")
-    stored = list(dict.fromkeys(scene.truth.values(topic)))  # who is cut off and sends again may have stored it before
+    stored = list(dict.fromkeys(scene.truth.values(topic)))  # a client that was disconnected and retries may store a record twice
     known = set(acknowledged)
     same([value for value in stored if value in known], acknowledged, "what is stored of what was acknowledged")
     scene.found.append(f"errors of records: {', '.join(sorted(errors)) or 'none'}")

@@ -1,4 +1,4 @@
-"""Topics that come, go and change under a client that keeps working."""
+"""Topics that are created, deleted and changed while a client uses them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from client_compat.matrix.scenario import Scene, expect, poll_until, same, scena
 from client_compat.matrix.truth import TruthFailed
 
 NONE_BY_ITSELF = {"auto.create.topics.enable": "false"}
-"""A client that asks for the metadata of a topic that is just being deleted would else make it again."""
+"""Otherwise a client that requests the metadata of a topic during its deletion would create the topic again."""
 UNKNOWN = "UNKNOWN_TOPIC_OR_PARTITION"
 
 

@@ -14,9 +14,9 @@ from ottla.protocol.records.control import ControlType
 COUNT = 20
 ABORT, COMMIT = ControlType.ABORT, ControlType.COMMIT
 FENCED = {"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
-"""How a broker says that there is a newer one; a client may have a word of its own for it."""
+"""The errors with which a broker reports a newer producer; a client may have its own error for it."""
 EXPIRY_S = 30.0
-"""Apache Kafka looks for transactions that are over their time every ten seconds."""
+"""Apache Kafka checks for expired transactions every ten seconds."""
 
 
 def _values(taken: list[Taken]) -> list[bytes | None]:
@@ -28,7 +28,7 @@ def _text(start: int, end: int) -> list[bytes]:
 
 
 def _read(scene: Scene, topic: str, count: int, isolation: str = "read_committed", *, partitions: int = 1) -> list[Taken]:
-    """What a consumer is given from the beginning on, after which nothing may come."""
+    """Return what a consumer reads from the beginning, and check that nothing follows."""
     consumer = scene.consumer(reset="earliest", isolation="read_committed" if isolation == "read_committed" else "read_uncommitted")
     consumer.assign([(topic, index) for index in range(partitions)])
     taken = poll_until(consumer, count) if count else []
@@ -38,13 +38,13 @@ def _read(scene: Scene, topic: str, count: int, isolation: str = "read_committed
 
 
 def _markers(scene: Scene, topic: str, partition: int = 0) -> list[ControlType]:
-    """The kinds of the markers of a partition's log, in order."""
+    """Return the types of the control records in a partition's log, in order."""
     control = [batch for batch in scene.truth.batches(topic, partition) if batch.header.is_control]
     return [ControlType(int.from_bytes((batch.records[0].key or b"")[2:4])) for batch in control]
 
 
 def _wait_for_markers(scene: Scene, topic: str, wanted: list[ControlType], timeout_s: float = EXPIRY_S) -> None:
-    """An EndTxn is answered before its markers are written."""
+    """Wait for the markers, because the coordinator answers EndTxn before it has written them."""
     for _ in until(f"the log's markers are {[one.name for one in wanted]}", timeout_s):
         if _markers(scene, topic) == wanted:
             return
@@ -147,8 +147,8 @@ def transaction_fence(scene: Scene) -> None:
     assert fenced is not None
     expect(fenced.code in FENCED or fenced.code.startswith("CLIENT:"), f"the older one failed with {fenced}")
     with suppress(ClientError):
-        # kafka-python's asks for a new epoch by itself. The coordinator knows it by the producer id, as Apache Kafka's: amid a transaction
-        # of the newer one it would abort that.
+        # kafka-python requests a new epoch when it closes. The coordinator finds the transaction by producer id, as Apache Kafka's does, so
+        # the request would abort an open transaction of the newer producer.
         older.close()
     newer.begin()
     newer.send_ok(topic, [Record(b"again", partition=0)])
@@ -158,7 +158,7 @@ def transaction_fence(scene: Scene) -> None:
 
 
 def _refusal(producer: Producer, topic: str) -> ClientError | None:
-    """The error that a fenced producer ends with, wherever its client raises it; None where it commits."""
+    """Return the error that a fenced producer gets, from whichever call raises it; None if it can commit."""
     try:
         (sent,) = producer.send(topic, [Record(b"zombie", partition=0)], timeout_ms=15_000)
         producer.commit()

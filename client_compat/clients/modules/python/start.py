@@ -1,8 +1,8 @@
-"""Starts Kafka by the Python module of testcontainers, as a test does, and produces and consumes through it.
+"""Start Kafka with the Python module of testcontainers, as a test does, and produce and consume a record.
 
-    start.py kraft|zookeeper IMAGE
+start.py kraft|zookeeper IMAGE
 
-It prints the seconds from the call to the broker that the module calls ready.
+Prints the seconds until the module reports the broker as ready.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""aiokafka, on the event loop that reads the requests."""
+"""aiokafka as a client program, on the event loop that reads the requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aiokafka's admin client, which answers with the broker's own responses: their error fields are read here."""
+"""aiokafka's admin client. It returns the broker's responses, whose error codes are checked here."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Admin:
         return {"configs": {name: value for name, value, *_ in entries}}
 
     async def alter_configs(self, request: Request) -> None:
-        """aiokafka has the older AlterConfigs only, which sets all of a resource's settings: `delete` is what is not in `set`."""
+        """Set a topic's settings with AlterConfigs, which replaces all of them, so `delete` needs no action."""
         if request["resource"] != "topic":
             raise Unsupported("aiokafka's alter_configs of a broker sends a second request, without resources, that it never needs")
         for told in await self._admin.alter_configs([ConfigResource("topic", request["name"], request.get("set") or {})]):
@@ -73,7 +73,7 @@ class Admin:
         return {"low": [[*partition, offset] for partition, offset in (await self._admin.delete_records(wanted)).items()]}
 
     async def list_groups(self, request: Request) -> Answer:
-        """aiokafka tells a group's protocol type, neither its kind nor its state."""
+        """List the groups. aiokafka reports neither type nor state."""
         return {"groups": [[row[0], None, None] for row in await self._admin.list_consumer_groups()]}
 
     async def describe_group(self, request: Request) -> Answer:

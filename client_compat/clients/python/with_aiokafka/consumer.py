@@ -1,4 +1,4 @@
-"""aiokafka's consumer."""
+"""The consumer operations of CONTROL.md with aiokafka."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Consumer:
         await task
 
     async def committed(self, request: Request) -> Answer:
-        """aiokafka tells the offset alone; the metadata is unknown."""
+        """Return committed offsets. aiokafka does not report their metadata."""
         return {"offsets": [[*partition, await self._consumer.committed(partition), None] for partition in _partitions(request)]}
 
     async def position(self, request: Request) -> Answer:

@@ -1,4 +1,4 @@
-"""What an exception of aiokafka's says, in CONTROL.md's words."""
+"""aiokafka's exceptions in CONTROL.md's form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from client_compat.clients.control import Answer, Failure, kafka_name
 
 
 def failure(error: BaseException) -> Failure | None:
-    """aiokafka tells a broker's error by its number, and of every error whether it is retriable; nothing else."""
+    """Translate an exception. aiokafka reports Kafka's error code and a retriable flag, but no other flags."""
     if not isinstance(error, KafkaError):
         return None
     name = kafka_name(getattr(error, "errno", None))
@@ -16,5 +16,5 @@ def failure(error: BaseException) -> Failure | None:
 
 
 def result(error: BaseException) -> Answer:
-    """The result of a record that failed."""
+    """Return the result of a failed record."""
     return {"error": (failure(error) or Failure(f"CLIENT:{type(error).__name__}", str(error))).as_json()}

@@ -1,4 +1,4 @@
-"""aiokafka's producer."""
+"""The producer operations of CONTROL.md with aiokafka."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SETTINGS: Mapping[str, Any] = {
     "partitioner": ("partitioner", {"default": OWN_DEFAULT, "murmur2": OWN_DEFAULT, "last": _last}),
     "serializer": ("value_serializer", {"json": compact_json}),
 }
-"""Its own default partitioner hashes keys with murmur2, so both words mean it."""
+"""aiokafka's default partitioner is murmur2, so both names select it."""
 
 
 class Producer:
@@ -64,7 +64,7 @@ class Producer:
         return {"results": [await self._settled(one) for one in sent]}
 
     async def _sent(self, topic: str, record: Mapping[str, Any]) -> asyncio.Future[Any] | Answer:
-        """The future of a record, or the error that kept it from being queued."""
+        """Return a record's future, or the error with which the client rejected it."""
         try:
             future: asyncio.Future[Any] = await self._producer.send(
                 topic,
@@ -74,7 +74,7 @@ class Producer:
                 record.get("timestamp"),
                 headers_from_wire(record) or None,
             )
-        except Exception as error:  # noqa: BLE001 -- a record that is refused is a result of its own
+        except Exception as error:  # noqa: BLE001 -- a rejected record is a result
             return errors.result(error)
         return future
 
@@ -84,10 +84,10 @@ class Producer:
             return sent
         try:
             told = await sent
-        except Exception as error:  # noqa: BLE001 -- a record that failed is a result of its own
+        except Exception as error:  # noqa: BLE001 -- a failed record is a result
             return errors.result(error)
         if told is None:
-            return {"partition": None, "offset": None}  # acks 0: nobody answered
+            return {"partition": None, "offset": None}  # acks=0: the broker sends no response
         return {"partition": told.partition, "offset": told.offset, "timestamp": told.timestamp}
 
     async def begin(self, request: Request) -> None:

@@ -1,4 +1,4 @@
-"""aiokafka's keywords for who comes in, and its way in."""
+"""Security settings and the operation `connect` for aiokafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""confluent-kafka: librdkafka under Python, with its own threads; a call here waits in librdkafka, for as long as its request may take."""
+"""confluent-kafka as a client program. librdkafka has its own threads; a call blocks for at most its request's time limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""confluent-kafka's admin client, which answers with a future per topic, group or partition."""
+"""confluent-kafka's admin client, which returns a future for each topic, group or partition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Admin:
         self._admin = AdminClient({"bootstrap.servers": bootstrap}, logger=logging.getLogger("confluent-kafka"))
 
     def close(self) -> None:
-        """An admin client has no close; it ends with its last reference."""
+        """Do nothing: an admin client has no close and ends with its last reference."""
 
     def create_topics(self, request: Request) -> Answer:
         wanted = [
@@ -135,7 +135,7 @@ def _all(futures: Mapping[Any, Future[Any]], request: Request) -> dict[Any, Any]
 
 
 def _results(futures: Mapping[str, Future[Any]], request: Request) -> Answer:
-    """A null or an error for each name."""
+    """Return None or an error for each name."""
     results: dict[str, Answer | None] = {}
     for name, future in futures.items():
         try:
@@ -155,5 +155,5 @@ def _spec(at: int | str) -> OffsetSpec:
 
 
 def _word(value: Any) -> str | None:
-    """An enum of its own in small letters: stable, preparing_rebalancing."""
+    """Return an enum's name in lower case: stable, preparing_rebalancing."""
     return None if value is None else value.name.lower()

@@ -1,4 +1,4 @@
-"""confluent-kafka's consumer."""
+"""The consumer operations of CONTROL.md with confluent-kafka."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ class Consumer:
         if "partition.assignment.strategy" in own:
             own.update(_assignor(request, own.pop("partition.assignment.strategy")))
         if "fetch.max.bytes" in own:
-            # It has to be at least what it calls the largest message, which a consumer has no other use for.
+            # librdkafka requires fetch.max.bytes >= message.max.bytes, which a consumer does not use otherwise.
             own["message.max.bytes"] = min(own["fetch.max.bytes"], DEFAULT_MESSAGE_MAX_BYTES)
         if "group.id" not in own:
-            # Its constructor demands a group. Without one nothing is to be committed, nor to be begun at what was.
+            # librdkafka requires a group id. Without a requested group, the consumer must neither commit nor start at committed offsets.
             own.update({"group.id": f"nobody-{request['handle']}", "enable.auto.commit": False})
             self._begin_at = BEGINNINGS.get(request.get("reset", "latest"), OFFSET_INVALID)
         self._consumer = PlainConsumer({"bootstrap.servers": request["bootstrap"], **come_in, **own, "logger": logging.getLogger(NAME)})
@@ -68,7 +68,7 @@ class Consumer:
         self._consumer.assign([TopicPartition(topic, index, self._begin_at) for topic, index in request["partitions"]])
 
     def poll(self, request: Request) -> Answer:
-        """What an error interrupts is kept for the next poll."""
+        """Poll for records. If an error occurs, the records received so far are kept for the next poll."""
         ends = time.monotonic() + request.timeout_s
         while len(self._pending) < request["count"] and (left := ends - time.monotonic()) > 0:
             found: KafkaError | None = None
@@ -102,7 +102,7 @@ class Consumer:
         return {"offsets": [[one.topic, one.partition, _offset(one)] for one in _checked(found)]}
 
     def seek(self, request: Request) -> None:
-        """librdkafka refuses to seek until its fetcher has taken the partition up, which comes a moment after the assignment."""
+        """Seek, with retries: librdkafka rejects seeks until its fetcher has started the partition, shortly after the assignment."""
         wanted = TopicPartition(request["topic"], request["partition"], _PLACES.get(request["offset"], request["offset"]))
         ends = time.monotonic() + request.timeout_s
         while True:
@@ -141,12 +141,12 @@ class Consumer:
         self._consumer.resume(_partitions(request))
 
     def metadata(self) -> Any:
-        """The group's metadata, for a producer's transaction."""
+        """Return the group metadata for a producer's transaction."""
         return self._consumer.consumer_group_metadata()
 
     @staticmethod
     def offsets(rows: Iterable[Sequence[Any]]) -> list[TopicPartition]:
-        """Rows of `[topic, partition, offset, metadata?]` as librdkafka takes them."""
+        """Convert rows of `[topic, partition, offset, metadata?]` for librdkafka."""
         return [TopicPartition(*row[:3], **({"metadata": row[3]} if row[3:] else {})) for row in rows]
 
     def close(self) -> None:
@@ -172,7 +172,7 @@ def _checked(found: list[TopicPartition]) -> list[TopicPartition]:
 
 
 def _offset(one: TopicPartition) -> int | None:
-    """Negative offsets are librdkafka's words for none."""
+    """Return the offset, or None for librdkafka's negative special values."""
     return one.offset if one.offset >= 0 else None
 
 

@@ -1,4 +1,4 @@
-"""What an exception of confluent-kafka's says, in CONTROL.md's words."""
+"""confluent-kafka's exceptions in CONTROL.md's form."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from client_compat.clients.control import Answer, Failure, kafka_name
 
 
 def of(error: KafkaError) -> Failure:
-    """librdkafka tells a broker's error by its number, its own by a name with an underscore, and every flag."""
+    """Translate an error. librdkafka reports Kafka's error codes, its own errors with a leading underscore, and all flags."""
     code = kafka_name(error.code()) or f"CLIENT:{error.name()}"
     return Failure(code, error.str(), error.retriable(), error.fatal(), error.txn_requires_abort())
 
@@ -20,11 +20,11 @@ def failure(error: BaseException) -> Failure | None:
 
 
 def result(error: KafkaError) -> Answer:
-    """The result of a record that failed."""
+    """Return the result of a failed record."""
     return {"error": of(error).as_json()}
 
 
 def check(error: KafkaError | None) -> None:
-    """Raises what a row of an answer carries as its own error."""
+    """Raise the error of one row of an answer, if it has one."""
     if error is not None:
         raise KafkaException(error)

@@ -1,4 +1,4 @@
-"""confluent-kafka's producer: SerializingProducer where a serializer is asked for, Producer otherwise."""
+"""confluent-kafka's producer: SerializingProducer if a serializer is requested, Producer otherwise."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SETTINGS: Mapping[str, Any] = {
 }
 KIB = 1024
 ROOM_POLL_S = 0.1
-"""How long to serve callbacks before a record that found the queue full is tried again."""
+"""Time to serve callbacks before a record is retried after a full queue."""
 
 
 class Producer:
@@ -71,7 +71,7 @@ class Producer:
         return {"results": [result or late for result in results]}
 
     def _send_one(self, topic: str, record: Mapping[str, Any], keep: Callable[[Any, Any], None], ends: float) -> None:
-        """Queue a record, and serve callbacks while the queue is full, as librdkafka's manual says to."""
+        """Queue a record. While the queue is full, serve callbacks, as librdkafka's manual requires."""
         given: dict[str, Any] = {name: record[name] for name in ("partition", "timestamp") if record.get(name) is not None}
         if headers := headers_from_wire(record):
             given["headers"] = headers

@@ -1,6 +1,6 @@
-"""librdkafka's settings for who comes in, and what keeps a client out.
+"""librdkafka's security settings, and the operation `connect`.
 
-librdkafka tries for ever to come in: what is sent ends in a timeout, and why it is so is told to the application's `error_cb` alone.
+librdkafka retries a failed authentication forever: requests time out, and only the application's `error_cb` gets the reason.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ POLL_S = 0.1
 
 @dataclass(slots=True)
 class Door:
-    """Why librdkafka is kept out, as long as it is."""
+    """Stores librdkafka's authentication or TLS error, if any."""
 
     error: KafkaError | None = None
 
     def told(self, error: KafkaError) -> None:
-        """The `error_cb`. That all brokers are down says less than what went before it."""
+        """Serve as `error_cb`. Other errors, such as "all brokers are down", only follow from the stored one."""
         if error.code() in (KafkaError._AUTHENTICATION, KafkaError._SSL):
             self.error = error
 
     def check(self) -> None:
-        """Raises what keeps the client out."""
+        """Raise the stored error, if any."""
         if self.error is not None:
             raise KafkaException(self.error)
 

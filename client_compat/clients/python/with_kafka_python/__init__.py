@@ -1,4 +1,4 @@
-"""kafka-python, whose own threads send and heartbeat while a call here waits."""
+"""kafka-python as a client program. Its own threads send records and heartbeats while a call blocks."""
 
 from __future__ import annotations
 

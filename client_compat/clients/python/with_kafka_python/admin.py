@@ -1,4 +1,4 @@
-"""kafka-python's admin client."""
+"""The admin operations of CONTROL.md with kafka-python."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SPECS = {"earliest": OffsetSpec.EARLIEST, "latest": OffsetSpec.LATEST, "max_time
 
 
 class Refused(KafkaError):  # type: ignore[misc]  # the library has no types
-    """What the client answers as text, and does not raise."""
+    """An error that the client returns as text instead of raising it."""
 
 
 class Admin:
@@ -83,7 +83,7 @@ class Admin:
         return {"groups": [[one["group_id"], one.get("group_type"), one.get("group_state")] for one in rows]}
 
     def describe_group(self, request: Request) -> Answer:
-        """kafka-python describes with the classic request only, which tells a KIP-848 group as dead."""
+        """Describe a group with DescribeGroups, the only request that kafka-python has; it reports a KIP-848 group as dead."""
         told = self._admin.describe_groups([request["group"]])[request["group"]]
         if told["error"]:
             raise Refused(told["error"])
@@ -109,7 +109,7 @@ class Admin:
                 raise kind()
 
     def delete_groups(self, request: Request) -> Answer:
-        """The client answers with the name of its own error class, or OK."""
+        """Delete groups. The client returns the name of its error class, or OK."""
         told = self._admin.delete_groups(request["groups"])
         return {"results": {group: None if said == "OK" else _named(said) for group, said in told.items()}}
 
@@ -141,7 +141,7 @@ class Admin:
         }
 
     def abort_transaction(self, request: Request) -> None:
-        """The client wants the producer of the open transaction, which is found by where that began."""
+        """Abort a transaction. The client requires the producer id, which is found by the transaction's start offset."""
         found = [one for one in self._producers(request) if one.current_transaction_start_offset == request["start_offset"]]
         if not found:
             raise Refused(f"no producer has a transaction that began at {request['start_offset']}")

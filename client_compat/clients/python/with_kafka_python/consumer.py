@@ -1,4 +1,4 @@
-"""kafka-python's consumer."""
+"""The consumer operations of CONTROL.md with kafka-python."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class Consumer:
         self._consumer.resume(*_partitions(request))
 
     def metadata(self) -> Any:
-        """The group's metadata, for a producer's transaction."""
+        """Return the group metadata for a producer's transaction."""
         return self._consumer.group_metadata()
 
     def close(self) -> None:

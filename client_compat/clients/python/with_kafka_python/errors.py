@@ -1,4 +1,4 @@
-"""What an exception of kafka-python's says, in CONTROL.md's words."""
+"""kafka-python's exceptions in CONTROL.md's form."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from client_compat.clients.control import Answer, Failure, kafka_name
 
 
 def failure(error: BaseException) -> Failure | None:
-    """kafka-python tells a broker's error by its number, and of every error whether it is retriable."""
+    """Translate an exception. kafka-python reports Kafka's error code and a retriable flag."""
     if not isinstance(error, KafkaError):
         return None
     name = kafka_name(getattr(error, "errno", None))
@@ -17,19 +17,19 @@ def failure(error: BaseException) -> Failure | None:
 
 
 def result(error: BaseException) -> Answer:
-    """The result of a record that failed."""
+    """Return the result of a failed record."""
     return {"error": (failure(error) or Failure(f"CLIENT:{type(error).__name__}", str(error))).as_json()}
 
 
 def of_code(code: int, message: str | None = None) -> Answer | None:
-    """Null, or the error of the number."""
+    """Return None, or the error for this code."""
     if not code:
         return None
     return of_class(errors.for_code(code), message)
 
 
 def of_class(kind: type[BaseException], message: str | None = None) -> Answer | None:
-    """Null for the client's class NoError, else what the class says."""
+    """Return None for the class NoError, else the error for this class."""
     if kind is errors.NoError:
         return None
     told = failure(kind(message) if message else kind())

@@ -1,4 +1,4 @@
-"""kafka-python's producer."""
+"""The producer operations of CONTROL.md with kafka-python."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NAME = "kafka-python"
 
 class Last(Partitioner):  # type: ignore[misc]  # the library has no types
     def partition(self, topic: str, *args: Any) -> int:
-        """Called with the key, the serialized key, the value, the serialized value and the cluster."""
+        """Return the last partition. The arguments are key, serialized key, value, serialized value and cluster."""
         return last_of(sorted(args[-1].partitions_for_topic(topic)))
 
 
@@ -47,7 +47,7 @@ SETTINGS: Mapping[str, Any] = {
     "partitioner": ("partitioner", {"default": DefaultPartitioner, "murmur2": DefaultPartitioner, "last": Last}),
     "serializer": ("value_serializer", {"json": CompactJson}),
 }
-"""Its own default partitioner hashes keys with murmur2, so both words mean it."""
+"""kafka-python's default partitioner is murmur2, so both names select it."""
 
 
 class Producer:
@@ -61,7 +61,7 @@ class Producer:
             self._producer.init_transactions()
 
     async def send(self, request: Request) -> Answer:
-        """In a thread, for send() itself waits for metadata, for as long as max_block_ms and not as its request says."""
+        """Send in a thread, because send() blocks for metadata up to max_block_ms, whatever the request's limit."""
         return await asyncio.to_thread(self._send, request)
 
     def _send(self, request: Request) -> Answer:
@@ -79,7 +79,7 @@ class Producer:
         return {"results": [_settled(one, ends) for one in sent]}
 
     def _sent(self, topic: str, record: Mapping[str, Any]) -> Any:
-        """The future of a record, or the error that kept it from being queued."""
+        """Return a record's future, or the error with which the client rejected it."""
         try:
             return self._producer.send(
                 topic,
@@ -89,7 +89,7 @@ class Producer:
                 partition=record.get("partition"),
                 timestamp_ms=record.get("timestamp"),
             )
-        except Exception as error:  # noqa: BLE001 -- a record that is refused is a result of its own
+        except Exception as error:  # noqa: BLE001 -- a rejected record is a result
             return errors.result(error)
 
     def begin(self, request: Request) -> None:
@@ -114,6 +114,6 @@ def _settled(sent: Any, ends: float) -> Answer:
         return sent
     try:
         told = sent.get(max(0.0, ends - time.monotonic()))
-    except Exception as error:  # noqa: BLE001 -- a record that failed is a result of its own
+    except Exception as error:  # noqa: BLE001 -- a failed record is a result
         return errors.result(error)
     return {"partition": told.partition, "offset": told.offset, "timestamp": told.timestamp}

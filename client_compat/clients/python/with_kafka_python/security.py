@@ -1,4 +1,4 @@
-"""kafka-python's keywords for who comes in, and its way in."""
+"""Security settings and the operation `connect` for kafka-python."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def keywords(request: Request) -> dict[str, Any]:
 
 
 async def connect(request: Request) -> int:
-    """In a thread, for its constructor waits as long as it is told; whatever keeps it out, it says only that it waited in vain."""
+    """Connect in a thread, because the constructor blocks. For every failure, kafka-python reports only a timeout."""
     return await asyncio.to_thread(_connect, request)
 
 
