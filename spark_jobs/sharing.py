@@ -57,7 +57,10 @@ class Work:
 
 
 def share_out(logs: Sequence[LogDirectory], question: Question, cores: int = 1) -> list[Task]:
-    """Distribute all partitions that the question covers over tasks of about equal size, the largest first."""
+    """Distribute all partitions that the question covers over tasks of about equal size, the largest first.
+
+    A log that is large enough gets three tasks for each of the cluster's `cores`.
+    """
     units = _units(logs, question)
     sizes = {key: sum(file.size_bytes + FILE_BYTES for found in task for file in found.segments) for key, task in units.items()}
     target = min(TASK_BYTES_MAX, max(TASK_BYTES_MIN, sum(sizes.values()) // max(TASKS_WANTED, 3 * cores)))

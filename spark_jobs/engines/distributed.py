@@ -49,20 +49,22 @@ class SparkJudge:
     def __init__(self, running: SparkContext | SparkSession, memory_mb: int) -> None:
         self._run = over_rdds if hasattr(running, "parallelize") else over_frames
         self._running: Any = running
+        self._cores: int = getattr(running, "defaultParallelism", 1)
+        """The cores of the cluster. Spark Connect does not report them."""
         self._memory_mb = memory_mb
 
     def judge(self, question: Question, logs: Sequence[LogDirectory]) -> Iterable[Answer]:
         """Run both steps as one Spark job."""
         work = Work(question, shares_of(logs, question), self._memory_mb)
         steps = (partial(judge_tasks, work), partial(judge_shares, work))
-        return self._answers(share_out(logs, question), steps, work.shares)
+        return self._answers(share_out(logs, question, self._cores), steps, work.shares)
 
     def draw(self, question: Question, logs: Sequence[LogDirectory], drawn: Sequence[Extent], found: Sequence[Where]) -> Iterable[Answer]:
         """Read the partitions with pictures again, and run `steps.draw` on them."""
         places = {place[:3] for place in (*drawn, *found)}
         some = [LogDirectory(each.path, [s for s in each.segments if (s.log_dir, s.topic, s.partition) in places]) for each in logs]
         work = Work(question, 1, self._memory_mb)
-        return self._answers(share_out(some, question), (partial(draw_tasks, work, drawn, found),), 1)
+        return self._answers(share_out(some, question, self._cores), (partial(draw_tasks, work, drawn, found),), 1)
 
     def _answers(self, tasks: Sequence[object], steps: Sequence[Step], shares: int) -> Iterable[Answer]:
         rows = [(i, pickle.dumps(task)) for i, task in enumerate(tasks)]

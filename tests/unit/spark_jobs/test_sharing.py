@@ -101,6 +101,14 @@ def test_a_task_has_whole_partitions_and_all_of_a_coordinators_topic(tmp_path: P
     assert apart == sorted([*coordinators, *([(broker, "t", index)] for broker in "ab" for index in (0, 1))])
 
 
+def test_a_cluster_with_more_cores_gets_more_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = logs_of(tmp_path, "a", "b")
+    monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
+    monkeypatch.setattr(sharing, "TASKS_WANTED", 1)
+    one, several = share_out(logs, QUESTION, cores=1), share_out(logs, QUESTION, cores=4)
+    assert len(one) < len(several) == 6
+
+
 def test_copies_of_a_partition_are_in_one_task_where_they_are_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sharing, "TASK_BYTES_MIN", 1)
     monkeypatch.setattr(sharing, "TASK_BYTES_MAX", 1)
