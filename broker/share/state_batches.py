@@ -1,0 +1,63 @@
+"""Combines batches of delivery states (KAFKA PersisterStateBatchCombiner)."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, StateBatch
+
+_Sorted = tuple[int, int, int, int]
+"""First offset, last offset, delivery count, delivery state: the order in which batches are compared."""
+
+
+def combine(so_far: Iterable[StateBatch], new: Iterable[StateBatch], start_offset: int) -> list[StateBatch]:
+    """Return batches that do not overlap, in order, without offsets below the start offset.
+
+    Of two states for an offset, the one with the higher delivery count is newer; with equal counts, that with the higher state. Batches
+    that touch and have the same state become one, unless a batch between them was replaced: the result equals Kafka's to the batch,
+    because it is written to the log.
+    """
+    heap = [_sorted(kept) for batch in chain(so_far, new) if (kept := _from(start_offset, batch)) is not None]
+    heapq.heapify(heap)
+    combined: list[StateBatch] = []
+    while heap:
+        batch = heapq.heappop(heap)
+        if heap and _meet(batch, heap[0]):
+            for piece in _merged(batch, heapq.heappop(heap)):
+                heapq.heappush(heap, piece)
+        else:
+            first, last, count, state = batch
+            combined.append(StateBatch(first, last, state, count))
+    return combined
+
+
+def _from(start_offset: int, batch: StateBatch) -> StateBatch | None:
+    if start_offset == UNINITIALIZED_START_OFFSET or batch.first_offset >= start_offset:
+        return batch
+    return batch._replace(first_offset=start_offset) if batch.last_offset >= start_offset else None
+
+
+def _sorted(batch: StateBatch) -> _Sorted:
+    return batch.first_offset, batch.last_offset, batch.delivery_count, batch.delivery_state
+
+
+def _meet(left: _Sorted, right: _Sorted) -> bool:
+    return right[0] <= left[1] + (left[2:] == right[2:])
+
+
+def _merged(left: _Sorted, right: _Sorted) -> Iterator[_Sorted]:
+    """Yield what two batches that meet become. `left` begins first, or both begin at one offset."""
+    if left[2:] == right[2:]:
+        yield left[0], max(left[1], right[1]), *left[2:]
+    elif right[2:] > left[2:]:
+        if left[0] < right[0]:
+            yield left[0], right[0] - 1, *left[2:]
+        yield right
+        if right[1] < left[1]:
+            yield right[1] + 1, left[1], *left[2:]
+    else:
+        yield left
+        if left[1] < right[1]:
+            yield left[1] + 1, right[1], *right[2:]
