@@ -55,6 +55,19 @@ NOT_IN_KAFKA_PYTHON = (
     "AddRaftVoter",
     "RemoveRaftVoter",
     "UpdateRaftVoter",
+    # Share groups.
+    "ShareGroupHeartbeat",
+    "ShareGroupDescribe",
+    "ShareFetch",
+    "ShareAcknowledge",
+    "InitializeShareGroupState",
+    "ReadShareGroupState",
+    "WriteShareGroupState",
+    "DeleteShareGroupState",
+    "ReadShareGroupStateSummary",
+    "DescribeShareGroupOffsets",
+    "AlterShareGroupOffsets",
+    "DeleteShareGroupOffsets",
 )
 LACKING = {("kafka-python", name + kind) for name in NOT_IN_KAFKA_PYTHON for kind in ("Request", "Response")}
 """(library, message) that has no version in the library."""

@@ -1,0 +1,39 @@
+"""The one request by which a member joins, stays in and leaves a share group (KIP-932).
+
+Version 1, flexible. Null means: not changed since the last heartbeat. The client makes the member id.
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Message, array, int16, int32, string, struct, uuid, wire_struct
+
+
+@wire_struct
+class ShareGroupHeartbeatRequest(Message, api_key=76, versions="1", flexible="0+"):
+    group_id: str = string()
+    member_id: str = string()
+    member_epoch: int = int32()
+    rack_id: str | None = string(nullable="0+", default=None)
+    subscribed_topic_names: list[str] | None = array(string, nullable="0+", default=None)
+
+
+@wire_struct
+class TopicPartitions:
+    topic_id: bytes = uuid()
+    partitions: list[int] = array(int32)
+
+
+@wire_struct
+class Assignment:
+    topic_partitions: list[TopicPartitions] = array(TopicPartitions)
+
+
+@wire_struct
+class ShareGroupHeartbeatResponse(Message, api_key=76, versions="1", flexible="0+"):
+    throttle_time_ms: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+    member_id: str | None = string(nullable="0+", default=None)
+    member_epoch: int = int32()
+    heartbeat_interval_ms: int = int32()
+    assignment: Assignment | None = struct(Assignment, nullable="0+")

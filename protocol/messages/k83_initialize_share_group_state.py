@@ -1,0 +1,45 @@
+"""Start the state of share partitions at an offset; the group coordinator sends it to the share coordinator (KIP-932).
+
+Version 0, flexible.
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Message, array, int16, int32, int64, string, uuid, wire_struct
+
+
+@wire_struct
+class PartitionData:
+    partition: int = int32()
+    state_epoch: int = int32()
+    start_offset: int = int64()
+
+
+@wire_struct
+class InitializeStateData:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+@wire_struct
+class InitializeShareGroupStateRequest(Message, api_key=83, versions="0", flexible="0+"):
+    group_id: str = string()
+    topics: list[InitializeStateData] = array(InitializeStateData)
+
+
+@wire_struct
+class PartitionResult:
+    partition: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+
+
+@wire_struct
+class InitializeStateResult:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionResult] = array(PartitionResult)
+
+
+@wire_struct
+class InitializeShareGroupStateResponse(Message, api_key=83, versions="0", flexible="0+"):
+    results: list[InitializeStateResult] = array(InitializeStateResult)

@@ -1,0 +1,58 @@
+"""Write changes to the state of share partitions; their leader sends it to the share coordinator (KIP-932).
+
+Versions 0-1, all flexible.
+
+* 1: `delivery_complete_count` (KIP-1226).
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Message, array, int8, int16, int32, int64, string, uuid, wire_struct
+
+
+@wire_struct
+class StateBatch:
+    first_offset: int = int64()
+    last_offset: int = int64()
+    delivery_state: int = int8()
+    delivery_count: int = int16()
+
+
+@wire_struct
+class PartitionData:
+    partition: int = int32()
+    state_epoch: int = int32()
+    leader_epoch: int = int32()
+    start_offset: int = int64()
+    delivery_complete_count: int = int32("1+", default=-1)
+    state_batches: list[StateBatch] = array(StateBatch)
+
+
+@wire_struct
+class WriteStateData:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+@wire_struct
+class WriteShareGroupStateRequest(Message, api_key=85, versions="0-1", flexible="0+"):
+    group_id: str = string()
+    topics: list[WriteStateData] = array(WriteStateData)
+
+
+@wire_struct
+class PartitionResult:
+    partition: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+
+
+@wire_struct
+class WriteStateResult:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionResult] = array(PartitionResult)
+
+
+@wire_struct
+class WriteShareGroupStateResponse(Message, api_key=85, versions="0-1", flexible="0+"):
+    results: list[WriteStateResult] = array(WriteStateResult)

@@ -1,0 +1,43 @@
+"""Delete the state of share partitions; the group coordinator sends it to the share coordinator (KIP-932).
+
+Version 0, flexible.
+"""
+
+from __future__ import annotations
+
+from ottla.protocol.schema import Message, array, int16, int32, string, uuid, wire_struct
+
+
+@wire_struct
+class PartitionData:
+    partition: int = int32()
+
+
+@wire_struct
+class DeleteStateData:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionData] = array(PartitionData)
+
+
+@wire_struct
+class DeleteShareGroupStateRequest(Message, api_key=86, versions="0", flexible="0+"):
+    group_id: str = string()
+    topics: list[DeleteStateData] = array(DeleteStateData)
+
+
+@wire_struct
+class PartitionResult:
+    partition: int = int32()
+    error_code: int = int16()
+    error_message: str | None = string(nullable="0+", default=None)
+
+
+@wire_struct
+class DeleteStateResult:
+    topic_id: bytes = uuid()
+    partitions: list[PartitionResult] = array(PartitionResult)
+
+
+@wire_struct
+class DeleteShareGroupStateResponse(Message, api_key=86, versions="0", flexible="0+"):
+    results: list[DeleteStateResult] = array(DeleteStateResult)
