@@ -6,6 +6,7 @@ exception, as in Kafka.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from itertools import groupby
@@ -121,11 +122,11 @@ class _Acknowledging:
         if not batch.is_split and batch.whole.state is not RecordState.ACQUIRED:
             raise _invalid_state("The batch cannot be acknowledged. The subset batch is not in the acquired state.")
         batch.is_split = True
-        for first, last, kind in segments:
-            first = max(first, self.partition.start_offset)
-            if first > batch.last_offset or last < max(first, batch.first_offset):
-                continue
-            for run in batch.part(first, last):
+        for at in range(bisect_left(segments, max(batch.first_offset, self.partition.start_offset), key=_last), len(segments)):
+            first, last, kind = segments[at]
+            if first > batch.last_offset:
+                break
+            for run in batch.part(max(first, self.partition.start_offset), last):
                 self._check_record(run.state)
                 self._change(run, kind)
 
@@ -142,6 +143,10 @@ class _Acknowledging:
             run.state.lock_deadline_ms = self.partition.lock(run.first_offset, run.last_offset, self.now_ms)
         elif not self.partition.begin(self.update, run, _STATES[kind]):
             raise _invalid_state(_UNABLE)
+
+
+def _last(segment: _Segment) -> int:
+    return segment.last_offset
 
 
 def _segments(acknowledged: AcknowledgementBatch) -> Iterator[_Segment]:

@@ -255,7 +255,10 @@ class _Acquiring:
         for base, last in aborted:
             batches = partition.in_flight.touching(base, last)
             partition.delivery_complete_count += partition.archive(batches, base, last, RecordState.ACQUIRED)
-        return without_aborted(self.acquired, aborted) if aborted else self.acquired
+        if not aborted:
+            return self.acquired
+        partition.trim()  # Kafka waits for the next acknowledgement, which never comes if aborted records alone fill the limit
+        return without_aborted(self.acquired, aborted)
 
 
 def _extend(acquired: list[AcquiredRecords], more: AcquiredRecords) -> None:

@@ -7,6 +7,7 @@ from typing import Final
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
+BY_DURATION: Final = "by_duration"
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +18,8 @@ class ShareSettings:
     record_lock_duration_ms: int = 30_000
     partition_max_record_locks: int = 2_000
     auto_offset_reset: str = LATEST
-    """`earliest`, `latest` or `by_duration:` with an ISO 8601 duration."""
+    """Where a new group starts: `EARLIEST`, `LATEST` or `BY_DURATION`, which is `reset_duration_ms` ago."""
+    reset_duration_ms: int = 0
     read_committed: bool = False
     renew_acknowledge_enable: bool = True
 
