@@ -39,6 +39,8 @@ from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import Beside, StartError, run_node
 from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.share_persister import SharePersister
+from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.runtime.coordination.txn_service import TxnService
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
@@ -209,6 +211,8 @@ class Broker:
         self.services.fetch_waits.release_all()
         self.services.groups.stop()
         self.services.txns.stop()
+        self.services.share_persister.end()
+        self.services.share_state.stop()
         late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
         if late:
             logger.warning("%d requests were not answered in time", late)
@@ -271,6 +275,17 @@ class Broker:
         catalog, partitions, topics = metadata.catalog, metadata.partitions, metadata.topics
         cluster = metadata.view
         overrides_of = partial(catalog.configs, ResourceType.GROUP)
+        others = metadata.other_brokers
+        share_state = ShareStateService(settings, clock, timers, partitions, create_topic=topics.ensure, catalog=catalog)
+        metadata.publisher.on_deleted.append(lambda topic: share_state.forget_topic(topic.topic_id))
+        share_state.shards.follow(metadata.publisher)
+        share_persister = SharePersister(
+            share_state,
+            catalog,
+            settings.node_id,
+            partial(pause, timers, clock),
+            None if others is None else others.share_coordinators(),
+        )
         groups = GroupService(
             settings,
             clock,
@@ -283,8 +298,9 @@ class Broker:
         metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         groups.shards.follow(metadata.publisher)
         await groups.load()
+        await share_state.load()
         producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._cluster is None)
-        markers, others = LocalMarkers(partitions, groups), metadata.other_brokers
+        markers = LocalMarkers(partitions, groups)
         txns = TxnService(
             settings,
             clock,
@@ -324,6 +340,8 @@ class Broker:
             txn_verification=TxnVerification(
                 txns if others is None else others.txns(txns), pause=partial(pause, timers, clock), alone=others is None
             ),
+            share_state=share_state,
+            share_persister=share_persister,
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._session_id),
             fetch_waits=FetchWaits(timers),

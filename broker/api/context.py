@@ -21,6 +21,8 @@ from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.share_persister import SharePersister
+from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.runtime.coordination.txn_service import TxnService
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
@@ -158,6 +160,8 @@ class Services:
     groups: GroupService
     markers: LocalMarkers
     txns: TxnService
+    share_state: ShareStateService
+    share_persister: SharePersister
     txn_verification: TxnVerification
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions

@@ -1,10 +1,9 @@
-"""FindCoordinator (key 10), versions 0-6: the coordinator of a group or of a transactional id.
+"""FindCoordinator (key 10), versions 0-6: the coordinator of a group, of a transactional id or of a share partition's state.
 
 Promises: on a standalone node the first request creates the coordinator's internal topic and still gets the coordinator (Kafka answers
 COORDINATOR_NOT_AVAILABLE meanwhile). The address is the advertised one, or else the one to which the client connected. An empty
-transactional id is INVALID_REQUEST.
-
-Deviation: share groups and unknown key types are INVALID_REQUEST.
+transactional id is INVALID_REQUEST. Share partitions are found from version 6 on, by brokers only (ClusterAction on the cluster); another
+key than `group:topic id:partition` is INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -13,17 +12,20 @@ from collections.abc import Awaitable, Callable, Set
 from enum import IntEnum
 from typing import Any
 
-from ottla.broker.api.access import NOBODY, denied
+from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
-from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.shards import Shards
+from ottla.broker.share.persister import SharePartitionKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 NO_NODE = -1
+SHARE_SINCE = 6
+"""The first version that finds the coordinators of share partitions."""
 
 
 class KeyType(IntEnum):
@@ -39,7 +41,7 @@ _DENIALS: dict[int, tuple[ErrorCode, str]] = {
     KeyType.GROUP: (ErrorCode.GROUP_AUTHORIZATION_FAILED, "Group authorization failed."),
     KeyType.TRANSACTION: (ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "Transactional Id authorization failed."),
 }
-_TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STATE}
+_TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STATE, KeyType.SHARE: SHARE_GROUP_STATE}
 
 
 def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
@@ -49,10 +51,15 @@ def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResp
         shards = ctx.services.groups.shards
     elif request.key_type == KeyType.TRANSACTION:
         shards = ctx.services.txns.shards
+    elif request.key_type == KeyType.SHARE and ctx.version >= SHARE_SINCE:
+        if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
+            return _refusal(ctx, request, NOBODY, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
+        shards = ctx.services.share_state.shards
     else:
         return _refusal(ctx, request, NOBODY, ErrorCode.INVALID_REQUEST, f"this broker has no coordinators of type {request.key_type}")
     keys = request.coordinator_keys if ctx.version >= 4 else [request.key]
-    hidden = denied(ctx, Operation.DESCRIBE, _RESOURCES[request.key_type], keys)
+    resource = _RESOURCES.get(request.key_type)
+    hidden = NOBODY if resource is None else denied(ctx, Operation.DESCRIBE, resource, keys)
     if shards.exist or all(key in hidden for key in keys):
         return _found(ctx, request, hidden)
     if ctx.services.cluster.decides:
@@ -95,10 +102,16 @@ def _response(
 def _coordinator(ctx: Context, key_type: int, key: str) -> Coordinator:
     if key_type == KeyType.TRANSACTION and not key:
         return Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    hashed = key
+    if key_type == KeyType.SHARE:
+        try:
+            hashed = SharePartitionKey.parse(key).coordinator_key
+        except ValueError:
+            return Coordinator(key, NO_NODE, "", -1, ErrorCode.INVALID_REQUEST, "the key is not a group, a topic id and a partition")
     services = ctx.services
     topic = services.topics.topic(_TOPICS[key_type])
     count = 0 if topic is None else len(topic.partitions)
-    found = services.cluster.coordinator(topic, partition_of(key, count), ctx.peer.dialled) if topic is not None and count else None
+    found = services.cluster.coordinator(topic, partition_of(hashed, count), ctx.peer.dialled) if topic is not None and count else None
     if found is None:
         return Coordinator(key, NO_NODE, "", -1, ErrorCode.COORDINATOR_NOT_AVAILABLE, "the coordinator's partition has no leader")
     # Kafka's message for "no error": "NONE" in versions with a single key, empty in versions with several.

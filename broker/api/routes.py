@@ -105,6 +105,11 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _route("k75_describe_topic_partitions", 0, 0),
     ApiKey.ADD_RAFT_VOTER: _route("k80_add_raft_voter", 0, 1),
     ApiKey.REMOVE_RAFT_VOTER: _route("k81_remove_raft_voter", 0, 0),
+    ApiKey.INITIALIZE_SHARE_GROUP_STATE: _route("k83_initialize_share_group_state", 0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE: _route("k84_read_share_group_state", 0, 0),
+    ApiKey.WRITE_SHARE_GROUP_STATE: _route("k85_write_share_group_state", 0, 1),
+    ApiKey.DELETE_SHARE_GROUP_STATE: _route("k86_delete_share_group_state", 0, 0),
+    ApiKey.READ_SHARE_GROUP_STATE_SUMMARY: _route("k87_read_share_group_state_summary", 0, 1),
 }
 """One line for each API, in the order of the keys."""
 

@@ -2,7 +2,7 @@
 
 Invariants:
 - A directory keeps the levels in its metadata log, whatever program wrote them; records are written for its `metadata.version`.
-- A feature that this broker does not implement (share and streams groups, eligible leader replicas) is not in SUPPORTED. A cluster broker
+- A feature that this broker does not implement (streams groups, eligible leader replicas) is not in SUPPORTED. A cluster broker
   nevertheless registers all of Kafka's features, reports them to clients, and rejects the requests that they would enable.
 - A feature that the log does not name is at level 0, except `group.version`: consumer groups of KIP-848 are always served.
 """
@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 METADATA_VERSION: Final = "metadata.version"
 GROUP_VERSION: Final = "group.version"
 TRANSACTION_VERSION: Final = "transaction.version"
+SHARE_VERSION: Final = "share.version"
 
 METADATA_LEVEL: Final = 30
 """4.3-IV0, the level of a new Kafka 4.3 cluster."""
@@ -22,9 +23,13 @@ METADATA_LEVEL: Final = 30
 GROUP_LEVEL: Final = 1
 """The level that enables the consumer groups of KIP-848."""
 
+SHARE_LEVEL: Final = 1
+"""The level that enables the share groups of KIP-932."""
+
 SUPPORTED: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, METADATA_LEVEL),
     GROUP_VERSION: (0, GROUP_LEVEL),
+    SHARE_VERSION: (0, SHARE_LEVEL),
     TRANSACTION_VERSION: (0, 2),
 }
 """The lowest and highest supported level by feature; 7 is 3.3-IV3."""
@@ -35,7 +40,7 @@ REGISTERED: Final[Mapping[str, tuple[int, int]]] = {
     "eligible.leader.replicas.version": (0, 1),
     GROUP_VERSION: (0, GROUP_LEVEL),
     "kraft.version": (0, 1),
-    "share.version": (0, 1),
+    SHARE_VERSION: (0, SHARE_LEVEL),
     "streams.version": (0, 1),
     TRANSACTION_VERSION: (0, 2),
 }
@@ -53,7 +58,12 @@ class Features(NamedTuple):
 
 def new_levels(transaction_level: int) -> dict[str, int]:
     """Return the levels of a new directory, in record order; level 0 is the absence of a record."""
-    levels = {METADATA_VERSION: METADATA_LEVEL, GROUP_VERSION: GROUP_LEVEL, TRANSACTION_VERSION: transaction_level}
+    levels = {
+        METADATA_VERSION: METADATA_LEVEL,
+        GROUP_VERSION: GROUP_LEVEL,
+        SHARE_VERSION: SHARE_LEVEL,
+        TRANSACTION_VERSION: transaction_level,
+    }
     return {name: level for name, level in levels.items() if level}
 
 
@@ -62,6 +72,17 @@ def transaction_level(stored: Mapping[str, int]) -> int:
     return min(stored.get(TRANSACTION_VERSION, 0), SUPPORTED[TRANSACTION_VERSION][1])
 
 
+def share_groups_enabled(stored: Mapping[str, int]) -> bool:
+    """Return whether share groups are served, given the levels of a metadata log."""
+    return stored.get(SHARE_VERSION, 0) >= SHARE_LEVEL
+
+
 def finalized(stored: Mapping[str, int]) -> dict[str, int]:
     """Return the levels in force, given the levels of a metadata log."""
-    return new_levels(transaction_level(stored)) | {name: stored[name] for name in (METADATA_VERSION, GROUP_VERSION) if name in stored}
+    levels = {
+        METADATA_VERSION: stored.get(METADATA_VERSION, METADATA_LEVEL),
+        GROUP_VERSION: stored.get(GROUP_VERSION, GROUP_LEVEL),
+        SHARE_VERSION: min(stored.get(SHARE_VERSION, 0), SHARE_LEVEL),
+        TRANSACTION_VERSION: transaction_level(stored),
+    }
+    return {name: level for name, level in levels.items() if level or name == GROUP_VERSION}

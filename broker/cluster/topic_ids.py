@@ -23,6 +23,14 @@ def id_text(topic_id: bytes) -> str:
     return base64.urlsafe_b64encode(topic_id).rstrip(b"=").decode("ascii")
 
 
+def id_of(text: str) -> bytes:
+    """Return the id of 22 characters. Raises ValueError."""
+    topic_id = base64.b64decode(text + "==", altchars=b"-_", validate=True)
+    if len(topic_id) != len(ZERO_ID):
+        raise ValueError(f"{text!r} is no topic id")
+    return topic_id
+
+
 def is_usable(topic_id: bytes) -> bool:
     """Return whether Kafka would accept a random id: it is not reserved, and its text does not look like an option."""
     return int.from_bytes(topic_id, "big") >= _RESERVED_BELOW and not id_text(topic_id).startswith("-")

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
-from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
+from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.broker.core.config_keys import InvalidConfig, Value
 from ottla.broker.core.log_config import LogConfig
 from ottla.broker.core.rejected import Rejected
@@ -87,16 +87,30 @@ def internal_topic_configs(name: str, settings: BrokerSettings) -> dict[str, str
             "segment.bytes": str(settings.transaction_state_log_segment_bytes),
             "unclean.leader.election.enable": "false",
         }
+    if name == SHARE_GROUP_STATE:
+        return {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": str(settings.share_coordinator_state_topic_min_isr),
+            "retention.ms": "-1",
+            "segment.bytes": str(settings.share_coordinator_state_topic_segment_bytes),
+        }
     return {}
 
 
 def internal_topic_partitions(name: str, settings: BrokerSettings) -> int:
     """Return the partition count with which the broker creates an internal topic."""
-    return settings.offsets_topic_num_partitions if name == CONSUMER_OFFSETS else settings.transaction_state_log_num_partitions
+    if name == CONSUMER_OFFSETS:
+        return settings.offsets_topic_num_partitions
+    if name == SHARE_GROUP_STATE:
+        return settings.share_coordinator_state_topic_num_partitions
+    return settings.transaction_state_log_num_partitions
 
 
 def internal_topic_replicas(name: str, settings: BrokerSettings) -> int:
     """Return the replication factor with which a cluster broker creates an internal topic."""
     if name == CONSUMER_OFFSETS:
         return settings.offsets_topic_replication_factor
+    if name == SHARE_GROUP_STATE:
+        return settings.share_coordinator_state_topic_replication_factor
     return settings.transaction_state_log_replication_factor

@@ -116,7 +116,7 @@ _BELOW_PREFIXES: Final[dict[str, str]] = {
     "performance.always.log.threshold.ms",
     "controller.quorum.": "bootstrap.servers fetch.max.bytes fetch.snapshot.max.bytes fetch.timeout.ms request.timeout.ms "
     "retry.backoff.ms voters",
-    "group.share.": "assignors max.share.sessions max.size",
+    "group.share.": "assignors",
     "group.streams.": "max.size",
     "kafka.metrics.": "polling.interval.secs reporters",
     "metadata.log.": "dir max.record.bytes.between.snapshots max.snapshot.interval.ms segment.bytes segment.ms",
@@ -130,9 +130,7 @@ _BELOW_PREFIXES: Final[dict[str, str]] = {
     "storage.system.enable",
     "replica.fetch.": "backoff.ms max.bytes min.bytes response.max.bytes wait.max.ms",
     "share.": "fetch.purgatory.purge.interval.requests",
-    "share.coordinator.": "append.linger.ms load.buffer.size snapshot.update.records.per.snapshot threads write.timeout.ms "
-    "cold.partition.snapshot.interval.ms",
-    "share.coordinator.state.topic.": "compression.codec min.isr num.partitions prune.interval.ms replication.factor segment.bytes",
+    "share.coordinator.": "append.linger.ms state.topic.compression.codec threads",
 }
 _DEFINED: Final = (IGNORED_NAMES | IGNORED_SECRETS) - _OF_OLDER_RELEASES | {
     prefix + rest for prefix, names in _BELOW_PREFIXES.items() for rest in names.split()

@@ -51,6 +51,8 @@ _OF_MEMBERS: Mapping[str, Value] = {
     "offsets.topic.replication.factor": 3,
     "transaction.state.log.replication.factor": 3,
     "transaction.state.log.min.isr": 2,
+    "share.coordinator.state.topic.replication.factor": 3,
+    "share.coordinator.state.topic.min.isr": 2,
 }
 """Kafka's defaults, for a cluster broker. A standalone node could not satisfy them."""
 
@@ -318,6 +320,60 @@ class BrokerSettings:
     offsets_topic_num_partitions: int = _key(_INT, 50, "Partitions of __consumer_offsets.", _POSITIVE)
     offsets_topic_replication_factor: int = _key(_SHORT, 1, "Replicas of __consumer_offsets (default in a cluster: 3).", _POSITIVE)
     offsets_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __consumer_offsets.", _POSITIVE)
+
+    # --- share groups (KIP-932) ----------------------------------------------------------------------------------------------
+    group_share_session_timeout_ms: int = _key(_INT, 45_000, "Session timeout of a share group's members.", _POSITIVE)
+    group_share_min_session_timeout_ms: int = _key(_INT, 45_000, "Lowest session timeout of a share group.", _POSITIVE)
+    group_share_max_session_timeout_ms: int = _key(_INT, 60_000, "Highest session timeout of a share group.", _POSITIVE)
+    group_share_heartbeat_interval_ms: int = _key(_INT, 5_000, "Heartbeat interval of a share group's members.", _POSITIVE)
+    group_share_min_heartbeat_interval_ms: int = _key(_INT, 5_000, "Lowest heartbeat interval of a share group.", _POSITIVE)
+    group_share_max_heartbeat_interval_ms: int = _key(_INT, 15_000, "Highest heartbeat interval of a share group.", _POSITIVE)
+    group_share_assignment_interval_ms: int = _key(
+        _INT, 1_000, "Minimum time between two assignments of a share group.", _NOT_NEGATIVE, dynamic=True
+    )
+    group_share_min_assignment_interval_ms: int = _key(_INT, 0, "Lowest assignment interval of a share group.", _NOT_NEGATIVE)
+    group_share_max_assignment_interval_ms: int = _key(_INT, 15_000, "Highest assignment interval of a share group.", _NOT_NEGATIVE)
+    group_share_max_size: int = _key(_INT, 200, "Maximum number of members of a share group.", between(1, 1_000))
+    group_share_initialize_retry_interval_ms: int = _key(
+        _INT, 30_000, "Time after which the state of a new share partition is initialized again, if that failed.", _POSITIVE, internal=True
+    )
+    group_share_max_share_sessions: int = _key(_INT, 2_000, "Maximum number of share sessions.", _POSITIVE)
+    group_share_record_lock_duration_ms: int = _key(
+        _INT, 30_000, "How long an acquired record stays locked for a share group's member.", between(1_000, 3_600_000)
+    )
+    group_share_min_record_lock_duration_ms: int = _key(_INT, 15_000, "Lowest lock duration of a share group.", between(1_000, 30_000))
+    group_share_max_record_lock_duration_ms: int = _key(_INT, 60_000, "Highest lock duration of a share group.", between(30_000, 3_600_000))
+    group_share_delivery_count_limit: int = _key(_INT, 5, "Maximum delivery attempts of a record in a share group.", between(2, 10))
+    group_share_min_delivery_count_limit: int = _key(_INT, 2, "Lowest delivery limit of a share group.", between(2, 5))
+    group_share_max_delivery_count_limit: int = _key(_INT, 10, "Highest delivery limit of a share group.", between(5, 25))
+    group_share_partition_max_record_locks: int = _key(
+        _INT, 2_000, "Maximum record locks of a share group in one partition.", between(100, 10_000)
+    )
+    group_share_min_partition_max_record_locks: int = _key(
+        _INT, 100, "Lowest number of record locks of a share group.", between(100, 2_000)
+    )
+    group_share_max_partition_max_record_locks: int = _key(
+        _INT, 4_000, "Highest number of record locks of a share group.", between(2_000, 10_000)
+    )
+    share_coordinator_load_buffer_size: int = _key(_INT, 5_242_880, "Bytes read at a time when share state is loaded.", _POSITIVE)
+    share_coordinator_snapshot_update_records_per_snapshot: int = _key(
+        _INT, 500, "Number of updates of a share partition's state between two snapshots of it.", between(0, 500)
+    )
+    share_coordinator_write_timeout_ms: int = _key(_INT, 5_000, "Longest wait until share state is committed.", _POSITIVE)
+    share_coordinator_cold_partition_snapshot_interval_ms: int = _key(
+        _INT, 300_000, "Time after which the state of an idle share partition is written as a snapshot.", _POSITIVE, internal=True
+    )
+    share_coordinator_state_topic_num_partitions: int = _key(_INT, 50, "Partitions of __share_group_state.", _POSITIVE)
+    share_coordinator_state_topic_replication_factor: int = _key(
+        _SHORT, 1, "Replicas of __share_group_state (default in a cluster: 3).", _POSITIVE
+    )
+    share_coordinator_state_topic_min_isr: int = _key(
+        _SHORT, 1, "Minimum in-sync replicas of __share_group_state (default in a cluster: 2).", _POSITIVE
+    )
+    share_coordinator_state_topic_segment_bytes: int = _key(_INT, 104_857_600, "Segment size of __share_group_state.", _POSITIVE)
+    share_coordinator_state_topic_prune_interval_ms: int = _key(
+        _INT, 300_000, "Interval at which superseded records of __share_group_state are deleted.", _POSITIVE, internal=True
+    )
 
     # --- delegation tokens (KIP-48) ------------------------------------------------------------------------------------------
     delegation_token_secret_key: str | None = _key(

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from ottla.broker.cluster.topic_ids import id_of, id_text
+
 UNINITIALIZED_START_OFFSET: Final = -1
 """The start offset of a share partition that no member has read yet: share.auto.offset.reset decides."""
 
@@ -20,6 +22,19 @@ class SharePartitionKey(NamedTuple):
     group_id: str
     topic_id: bytes
     partition: int
+
+    @property
+    def coordinator_key(self) -> str:
+        """The key that is hashed to a partition of `__share_group_state`, and that FindCoordinator takes."""
+        return f"{self.group_id}:{id_text(self.topic_id)}:{self.partition}"
+
+    @classmethod
+    def parse(cls, text: str) -> SharePartitionKey:
+        """Return the share partition of a coordinator key. The group id may contain colons. Raises ValueError."""
+        group_id, topic_id, partition = text.rsplit(":", 2)
+        if not group_id.strip():
+            raise ValueError("a share partition without a group id")
+        return cls(group_id, id_of(topic_id), int(partition))
 
 
 class StateBatch(NamedTuple):
@@ -54,6 +69,16 @@ class WrittenState:
     batches: Sequence[StateBatch]
 
 
+@dataclass(frozen=True, slots=True)
+class StateSummary:
+    """The epochs and the start offset of a share partition's state; the defaults are those of a share partition without state."""
+
+    state_epoch: int = 0
+    leader_epoch: int = 0
+    start_offset: int = UNINITIALIZED_START_OFFSET
+    delivery_complete_count: int = -1
+
+
 class Persister(Protocol):
     """Reads and writes share state. A call returns its result, or a future of it if it has to wait; either raises Rejected.
 
@@ -65,3 +90,12 @@ class Persister(Protocol):
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
         """Write the state. Returns None if it is durable already."""
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
+        """Begin a state epoch at a start offset, with no delivery state."""
+
+    def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
+        """Delete the state, if there is any."""
+
+    def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
+        """Return the start offset and the epochs."""

@@ -1,6 +1,6 @@
 """The requests that a cluster broker's coordinators and partitions send to other brokers.
 
-Markers and transaction verification use separate connections, so that neither waits for the other.
+Markers, transaction verification and share state use separate connections, so that none waits for another.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ class OtherBrokers:
         made = RemoteTxns(local, self._catalog, self._node_id, self._peers())
         self._made.append(made)
         return made
+
+    def share_coordinators(self) -> Peers:
+        """Return the links to brokers that coordinate share state."""
+        return self._peers()
 
     def end(self) -> None:
         """Send nothing more."""

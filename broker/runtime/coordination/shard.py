@@ -1,6 +1,6 @@
 """Runs a state machine on one partition: decide, append, apply, and respond when committed.
 
-Invariants, for groups and transactions alike:
+Invariants, for groups, transactions and share state alike:
 
 * Append comes first and apply follows without an `await` in between, so a failed append changes nothing and needs no rollback. The caller
   decides right before `run`, in the same turn of the loop, so no other operation comes between a decision and its effects.

@@ -1,4 +1,4 @@
-"""The partitions of one internal topic that this broker coordinates, for groups and transactions alike.
+"""The partitions of one internal topic that this broker coordinates, for groups, transactions and share state alike.
 
 Invariants:
 
@@ -81,7 +81,7 @@ class Shards(Generic[ShardT]):
         self._chunk_bytes = min(chunk_bytes, LOAD_CHUNK_BYTES)
         self._shards: dict[int, ShardT] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._sweep: TimerHandle | asyncio.Handle | None = None
+        self._sweeps: list[TimerHandle | asyncio.Handle] = []
 
     # --- life -----------------------------------------------------------------------------------------------------------------
 
@@ -121,25 +121,29 @@ class Shards(Generic[ShardT]):
 
         A shard whose sweep raises is already off the list when the timer continues with the others.
         """
+        number = len(self._sweeps)
 
         def begin() -> None:
-            self._sweep_in(0, partial(next_one, self.serving()))
+            sweep_in(0, partial(next_one, self.serving()))
 
         def next_one(shards: list[ShardT]) -> None:
             shard = shards.pop() if shards else None
             if shard is not None and shard.life is Life.SERVING and not shard.partition.removed:
                 sweep(shard)
             if shards:
-                self._sweep = asyncio.get_running_loop().call_soon(self._sweep_in, 0, partial(next_one, shards))
+                self._sweeps[number] = asyncio.get_running_loop().call_soon(sweep_in, 0, partial(next_one, shards))
             else:
-                self._sweep_in(interval_ms, begin)
+                sweep_in(interval_ms, begin)
 
-        self._sweep_in(interval_ms, begin)
+        def sweep_in(ms: int, callback: Callable[[], None]) -> None:
+            self._sweeps[number] = self._timer(ms, callback)
+
+        self._sweeps.append(self._timer(interval_ms, begin))
 
     def stop(self) -> None:
         """End all shards."""
-        if self._sweep is not None:
-            self._sweep.cancel()
+        for sweep in self._sweeps:
+            sweep.cancel()
         for task in self._tasks:
             task.cancel()
         for shard in self._shards.values():
@@ -188,8 +192,8 @@ class Shards(Generic[ShardT]):
 
     # --- internals ------------------------------------------------------------------------------------------------------------
 
-    def _sweep_in(self, ms: int, callback: Callable[[], None]) -> None:
-        self._sweep = self._timers.schedule(self._clock.mono_ms() + ms, callback)
+    def _timer(self, ms: int, callback: Callable[[], None]) -> TimerHandle:
+        return self._timers.schedule(self._clock.mono_ms() + ms, callback)
 
     def _is_current(self, partition: Partition) -> bool:
         shard = self._shards.get(partition.index)

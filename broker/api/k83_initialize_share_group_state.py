@@ -1,0 +1,36 @@
+"""InitializeShareGroupState (key 83), version 0: begins the state of share partitions at an offset.
+
+Promises:
+* Only brokers send it (ClusterAction on the cluster). Each share partition has its own error, and the response waits until every change is
+  committed.
+* The new state has no delivery states and a snapshot of its own. A state epoch below the current one is FENCED_STATE_EPOCH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import transform
+from ottla.broker.api.share_state import carry_out
+from ottla.protocol.messages.k83_initialize_share_group_state import (
+    InitializeShareGroupStateRequest,
+    InitializeShareGroupStateResponse,
+    InitializeStateResult,
+    PartitionResult,
+)
+
+
+def handle(
+    ctx: Context, request: InitializeShareGroupStateRequest
+) -> InitializeShareGroupStateResponse | Awaitable[InitializeShareGroupStateResponse]:
+    """Answer when all share partitions are done."""
+    service = ctx.services.share_state
+    results = carry_out(
+        ctx,
+        request,
+        lambda key, part: service.initialize(key, part.state_epoch, part.start_offset),
+        lambda index, _: PartitionResult(index),
+        PartitionResult,
+    )
+    return transform(results, lambda found: InitializeShareGroupStateResponse([InitializeStateResult(*each) for each in found.items()]))

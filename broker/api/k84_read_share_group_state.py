@@ -1,0 +1,35 @@
+"""ReadShareGroupState (key 84), version 0: returns the state of share partitions to their leaders.
+
+Promises:
+* Only brokers send it (ClusterAction on the cluster). Each share partition has its own error, and the response waits until every change is
+  committed.
+* The leader epoch of the request is recorded; a lower one than recorded is FENCED_LEADER_EPOCH. Without state: INVALID_REQUEST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import transform
+from ottla.broker.api.share_state import carry_out
+from ottla.broker.share.persister import ReadState
+from ottla.protocol.messages.k84_read_share_group_state import (
+    PartitionResult,
+    ReadShareGroupStateRequest,
+    ReadShareGroupStateResponse,
+    ReadStateResult,
+    StateBatch,
+)
+
+
+def handle(ctx: Context, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
+    """Answer when all share partitions are done."""
+    service = ctx.services.share_state
+    results = carry_out(ctx, request, lambda key, part: service.read(key, part.leader_epoch), _result, PartitionResult)
+    return transform(results, lambda found: ReadShareGroupStateResponse([ReadStateResult(*each) for each in found.items()]))
+
+
+def _result(index: int, state: ReadState) -> PartitionResult:
+    batches = [StateBatch(*batch) for batch in state.batches]
+    return PartitionResult(index, state_epoch=state.state_epoch, start_offset=state.start_offset, state_batches=batches)

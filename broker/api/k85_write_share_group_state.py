@@ -1,0 +1,38 @@
+"""WriteShareGroupState (key 85), versions 0-1: writes what leaders have changed in the state of share partitions.
+
+Promises:
+* Only brokers send it (ClusterAction on the cluster). Each share partition has its own error, and the response waits until every change is
+  committed.
+* A lower leader epoch than recorded is FENCED_LEADER_EPOCH, a lower state epoch FENCED_STATE_EPOCH. Without state: INVALID_REQUEST.
+* After share.coordinator.snapshot.update.records.per.snapshot updates a write becomes a snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import transform
+from ottla.broker.api.share_state import carry_out
+from ottla.broker.share.persister import StateBatch, WrittenState
+from ottla.protocol.messages.k85_write_share_group_state import (
+    PartitionData,
+    PartitionResult,
+    WriteShareGroupStateRequest,
+    WriteShareGroupStateResponse,
+    WriteStateResult,
+)
+
+
+def handle(ctx: Context, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
+    """Answer when all share partitions are done."""
+    service = ctx.services.share_state
+    results = carry_out(
+        ctx, request, lambda key, part: service.write(key, _state(part)), lambda index, _: PartitionResult(index), PartitionResult
+    )
+    return transform(results, lambda found: WriteShareGroupStateResponse([WriteStateResult(*each) for each in found.items()]))
+
+
+def _state(part: PartitionData) -> WrittenState:
+    batches = [StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in part.state_batches]
+    return WrittenState(part.state_epoch, part.leader_epoch, part.start_offset, part.delivery_complete_count, batches)

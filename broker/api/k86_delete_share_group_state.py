@@ -1,0 +1,28 @@
+"""DeleteShareGroupState (key 86), version 0: deletes the state of share partitions.
+
+Promises:
+* Only brokers send it (ClusterAction on the cluster). Each share partition has its own error, and the response waits until every change is
+  committed.
+* The deletion of state that does not exist succeeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import transform
+from ottla.broker.api.share_state import carry_out
+from ottla.protocol.messages.k86_delete_share_group_state import (
+    DeleteShareGroupStateRequest,
+    DeleteShareGroupStateResponse,
+    DeleteStateResult,
+    PartitionResult,
+)
+
+
+def handle(ctx: Context, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
+    """Answer when all share partitions are done."""
+    service = ctx.services.share_state
+    results = carry_out(ctx, request, lambda key, _: service.delete(key), lambda index, _: PartitionResult(index), PartitionResult)
+    return transform(results, lambda found: DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in found.items()]))

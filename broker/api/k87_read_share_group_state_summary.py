@@ -1,0 +1,41 @@
+"""ReadShareGroupStateSummary (key 87), versions 0-1: returns the start offsets and epochs of share partitions.
+
+Promises:
+* Only brokers send it (ClusterAction on the cluster). Each share partition has its own error, and the response waits until every change is
+  committed.
+* A share partition without state has the start offset -1. The leader epoch of the request is not used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from ottla.broker.api.context import Context
+from ottla.broker.api.deferred import transform
+from ottla.broker.api.share_state import carry_out
+from ottla.broker.share.persister import StateSummary
+from ottla.protocol.messages.k87_read_share_group_state_summary import (
+    PartitionResult,
+    ReadShareGroupStateSummaryRequest,
+    ReadShareGroupStateSummaryResponse,
+    ReadStateSummaryResult,
+)
+
+
+def handle(
+    ctx: Context, request: ReadShareGroupStateSummaryRequest
+) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
+    """Answer when all share partitions are done."""
+    service = ctx.services.share_state
+    results = carry_out(ctx, request, lambda key, _: service.summary(key), _result, PartitionResult)
+    return transform(results, lambda found: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in found.items()]))
+
+
+def _result(index: int, summary: StateSummary) -> PartitionResult:
+    return PartitionResult(
+        index,
+        state_epoch=summary.state_epoch,
+        leader_epoch=summary.leader_epoch,
+        start_offset=summary.start_offset,
+        delivery_complete_count=summary.delivery_complete_count,
+    )

@@ -1,0 +1,179 @@
+"""The persister: calls the coordinator of a share partition's state, on this broker or on another one.
+
+Invariants:
+
+* The coordinator is the leader of the `__share_group_state` partition that the share partition's key hashes to; it is looked up for each
+  attempt. The first operation creates the topic.
+* An operation that a coordinator cannot carry out at the moment is tried again, at growing intervals, a bounded number of times.
+* Operations of one kind that wait for the same broker are sent in one request, which carries one group's share partitions, each once.
+
+Source: Kafka's DefaultStatePersister, PersisterStateManager.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.metadata_records import NO_LEADER
+from ottla.broker.cluster.topic_names import SHARE_GROUP_STATE
+from ottla.broker.core.java_hash import partition_of
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.share_operations import (
+    Delete,
+    Initialize,
+    Operation,
+    Read,
+    Summarize,
+    Write,
+    parts_of,
+    request_for,
+)
+from ottla.broker.runtime.coordination.share_state_service import ShareStateService
+from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
+from ottla.broker.runtime.nodes.peers import Asked, Batches, Peers
+from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
+from ottla.protocol.error_codes import ErrorCode
+
+FIRST_PAUSE_MS: Final = 100
+ATTEMPTS: Final = 9
+"""With pauses that double from FIRST_PAUSE_MS on, an operation fails after 25 seconds."""
+
+_TRIED_AGAIN: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.REQUEST_TIMED_OUT,
+    }
+)
+_KINDS: Final = (Initialize, Read, Write, Delete, Summarize)
+
+ResultT = TypeVar("ResultT")
+
+
+class SharePersister:
+    """A `Persister` for all share partitions. `local` coordinates those of this broker, `node_id`; without `peers` there are no others."""
+
+    def __init__(
+        self,
+        local: ShareStateService,
+        catalog: Catalog,
+        node_id: int,
+        pause: Callable[[int], asyncio.Future[None]],
+        peers: Peers | None = None,
+    ) -> None:
+        self._local = local
+        self._catalog = catalog
+        self._node_id = node_id
+        self._pause = pause
+        self._peers = peers
+        self._batches: dict[type[Operation[Any]], Batches[Operation[Any], Any]] = {kind: Batches(self._carry) for kind in _KINDS}
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    # --- operations -----------------------------------------------------------------------------------------------------------
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
+        """Begin a state epoch at a start offset, with no delivery state."""
+        return self._begin(Initialize(key, state_epoch, start_offset))
+
+    def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
+        """Return the state, and make `leader_epoch` the one that may write it."""
+        return self._begin(Read(key, leader_epoch))
+
+    def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
+        """Write the state. Returns None if it is durable already."""
+        return self._begin(Write(key, state))
+
+    def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
+        """Delete the state, if there is any."""
+        return self._begin(Delete(key))
+
+    def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
+        """Return the start offset and the epochs."""
+        return self._begin(Summarize(key))
+
+    def end(self) -> None:
+        """Carry out nothing more; pending operations are cancelled."""
+        for batches in self._batches.values():
+            batches.end()
+        for task in self._tasks:
+            task.cancel()
+        if self._peers is not None:
+            self._peers.close()
+
+    # --- internals ------------------------------------------------------------------------------------------------------------
+
+    def _begin(self, operation: Operation[ResultT]) -> ResultT | asyncio.Future[ResultT]:
+        """Carry out the operation in this turn if this broker coordinates it; otherwise, or if it must be tried again, in a task."""
+        begun: asyncio.Future[ResultT] | None = None
+        if self._coordinator_of(operation.key) == self._node_id:
+            try:
+                result = operation.run(self._local)
+            except Rejected as rejected:
+                if rejected.code not in _TRIED_AGAIN:
+                    raise
+            else:
+                if not isinstance(result, asyncio.Future):
+                    return result
+                begun = result
+        task = asyncio.get_running_loop().create_task(self._carry_out(operation, begun))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _carry_out(self, operation: Operation[ResultT], begun: asyncio.Future[ResultT] | None) -> ResultT:
+        for attempt in range(ATTEMPTS):
+            try:
+                return await (begun if begun is not None else self._attempt(operation))
+            except Rejected as rejected:
+                if rejected.code not in _TRIED_AGAIN or attempt == ATTEMPTS - 1:
+                    raise
+            begun = None
+            await self._pause(FIRST_PAUSE_MS << attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt(self, operation: Operation[ResultT]) -> ResultT:
+        if not self._local.shards.exist:
+            with suppress(Rejected):  # the topic may exist at the next attempt
+                await self._local.shards.create_topic()
+        coordinator = self._coordinator_of(operation.key)
+        if coordinator == self._node_id:
+            result = operation.run(self._local)
+            return await result if isinstance(result, asyncio.Future) else result
+        if self._peers is None or not self._peers.has(coordinator):
+            raise Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        found: ResultT = await self._batches[type(operation)].put(coordinator, operation)
+        return found
+
+    def _coordinator_of(self, key: SharePartitionKey) -> int:
+        count = self._catalog.partition_count(SHARE_GROUP_STATE)
+        return self._catalog.leader_of((SHARE_GROUP_STATE, partition_of(key.coordinator_key, count))) if count else NO_LEADER
+
+    async def _carry(self, node: int, batch: Sequence[Asked[Operation[Any], Any]]) -> None:
+        """Send the operations of the first one's group in one request."""
+        assert self._peers is not None, "only a cluster broker asks others"
+        now: dict[SharePartitionKey, Asked[Operation[Any], Any]] = {}
+        for asked in batch:
+            if asked.question.key.group_id == batch[0].question.key.group_id:
+                now.setdefault(asked.question.key, asked)
+        try:
+            response = await self._peers.call(node, request_for([asked.question for asked in now.values()]))
+        except (LinkBroken, UnsupportedByPeer) as error:
+            for asked in now.values():
+                asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)))
+            return
+        parts = parts_of(batch[0].question.key.group_id, response.results)
+        for key, asked in now.items():
+            part = parts.get(key)
+            if part is None:
+                asked.fail(Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"broker {node} returns no state of {key.coordinator_key}"))
+            elif part.error_code != ErrorCode.NONE:
+                asked.fail(Rejected(ErrorCode.of(part.error_code), part.error_message or ""))
+            else:
+                asked.settle(asked.question.result(part))

@@ -1,0 +1,152 @@
+"""The share state that this broker coordinates: finds a share partition's state machine and applies its decisions.
+
+Invariants:
+
+* The state of a share partition lives in the partition of `__share_group_state` that its key hashes to.
+* The topic is not compacted. Records before the oldest snapshot that counts are deleted at intervals, and idle share partitions get new
+  snapshots, so that one of them does not keep the whole log.
+* A deleted topic's share partitions lose their state.
+
+Source: KIP-932; Kafka's ShareCoordinatorService.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.topic_names import SHARE_GROUP_STATE
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.runtime.coordination.shard import Shard
+from ottla.broker.runtime.coordination.shards import Shards
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
+from ottla.broker.share.state_coordinator import ShareStateCoordinator
+from ottla.broker.share.state_records import ShareRecord, decode_record, encode_record
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+
+class _Shard(Shard[ShareRecord, ShareStateCoordinator]):
+    """One partition of `__share_group_state`."""
+
+
+class ShareStateService:
+    """All share state of this broker. Its methods raise Rejected with the code of the coordinator's response."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        clock: Clock,
+        timers: Timers,
+        partitions: Partitions,
+        *,
+        create_topic: Callable[[str], Awaitable[object]],
+        catalog: Catalog,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._timers = timers
+        self._catalog = catalog
+        self.shards: Shards[_Shard] = Shards(
+            SHARE_GROUP_STATE,
+            partitions,
+            lambda: catalog.partition_count(SHARE_GROUP_STATE),
+            self._make_shard,
+            create_topic=create_topic,
+            clock=clock,
+            timers=timers,
+            loaded=lambda _: None,
+            chunk_bytes=settings.share_coordinator_load_buffer_size,
+        )
+
+    # --- life -----------------------------------------------------------------------------------------------------------------
+
+    async def load(self) -> None:
+        """Load all state. Return when it is loaded or after LOAD_BEFORE_SERVING_MS; the rest loads while clients are served."""
+        settings = self._settings
+        self.shards.sweep_every(settings.share_coordinator_state_topic_prune_interval_ms, self._prune)
+        self.shards.sweep_every(settings.share_coordinator_cold_partition_snapshot_interval_ms, self._snapshot_cold)
+        await self.shards.load()
+
+    def stop(self) -> None:
+        """Stop all work."""
+        self.shards.stop()
+
+    # --- requests -------------------------------------------------------------------------------------------------------------
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
+        """Begin a state epoch at a start offset, with no delivery state."""
+        shard = self._shard(key)
+        return shard.run(shard.machine.initialize(key, state_epoch, start_offset, self._clock.now_ms()))
+
+    def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
+        """Return the state, and make `leader_epoch` the one that may write it."""
+        shard = self._shard(key)
+        return shard.run(shard.machine.read(key, leader_epoch, self._clock.now_ms()))
+
+    def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
+        """Write the state. Returns None if it is durable already."""
+        shard = self._shard(key)
+        return shard.run(shard.machine.write(key, state, self._clock.now_ms()))
+
+    def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
+        """Return the start offset and the epochs."""
+        shard = self._shard(key)
+        return shard.run(Effects((), shard.machine.summary(key)))
+
+    def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
+        """Delete the state, if there is any."""
+        shard = self._shard(key)
+        return shard.run(shard.machine.delete(key))
+
+    def forget_topic(self, topic_id: bytes) -> None:
+        """Delete the state of a deleted topic's share partitions."""
+        for shard in self.shards.serving():
+            self._append(shard, shard.machine.of_deleted_topic(topic_id), "delete the share state of a deleted topic")
+
+    # --- internals ------------------------------------------------------------------------------------------------------------
+
+    def _make_shard(self, partition: Partition) -> _Shard:
+        machine = ShareStateCoordinator(self._settings.share_coordinator_snapshot_update_records_per_snapshot, self._has_partition)
+        return _Shard(partition, machine, encode_record, decode_record, self._overdue)
+
+    def _has_partition(self, topic_id: bytes, index: int) -> bool:
+        topic = self._catalog.topic_by_id(topic_id)
+        return topic is not None and index < len(topic.partitions)
+
+    def _shard(self, key: SharePartitionKey) -> _Shard:
+        return self.shards.of(key.coordinator_key)
+
+    def _overdue(self, callback: Callable[[], None]) -> TimerHandle:
+        return self._timers.schedule(self._clock.mono_ms() + self._settings.share_coordinator_write_timeout_ms, callback)
+
+    def _prune(self, shard: _Shard) -> None:
+        offset, log = shard.machine.redundant_before(), shard.partition.log
+        if offset is None or offset <= log.log_start_offset:
+            return
+        try:
+            log.delete_records_before(min(offset, log.high_watermark))
+        except Rejected as error:
+            logger.warning("Could not delete superseded records of %s-%d: %s", SHARE_GROUP_STATE, shard.partition.index, error)
+
+    def _snapshot_cold(self, shard: _Shard) -> None:
+        interval_ms = self._settings.share_coordinator_cold_partition_snapshot_interval_ms
+        self._append(shard, shard.machine.cold_snapshots(interval_ms, self._clock.now_ms()), "write snapshots of idle share partitions")
+
+    @staticmethod
+    def _append(shard: _Shard, records: list[ShareRecord], purpose: str) -> None:
+        try:
+            shard.append(records)
+        except Rejected as error:
+            logger.warning("Could not %s in %s-%d: %s", purpose, SHARE_GROUP_STATE, shard.partition.index, error)

@@ -1,0 +1,272 @@
+"""The state machine of the share partitions in one partition of `__share_group_state`.
+
+Invariants:
+
+* `apply` is the only way to change the state, live and while the log is loaded.
+* A share partition begins with a snapshot, which `initialize` writes; reads and writes before it are rejected.
+* After a number of updates a write becomes a snapshot. An idle share partition gets one too, so that the log before its oldest snapshot
+  can be deleted: every snapshot makes the earlier records of its share partition redundant.
+* A leader of the partition writes in its leader epoch only. A read announces a new leader epoch, and writes in older ones are rejected
+  from then on. A state epoch begins with `initialize`, and the leader rereads the state when its writes are rejected.
+
+Source: Kafka's ShareCoordinatorShard, ShareGroupOffset, ShareCoordinatorOffsetsManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, ReadState, SharePartitionKey, StateBatch, StateSummary, WrittenState
+from ottla.broker.share.state_batches import combine
+from ottla.broker.share.state_records import ShareRecord
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.share_log import LoggedBatch, ShareSnapshotValue, ShareUpdateValue
+
+_UNCHANGED = -1
+"""A start offset or an epoch that a write leaves as it is."""
+
+
+class ShareState(NamedTuple):
+    """The state of a share partition, and what decides about its next record.
+
+    `fencing_leader_epoch` and `fencing_state_epoch` are the highest epochs seen, and `updates` the number of updates since the snapshots
+    that updates made necessary. `created_ms` is the time of the last write, `written_ms` that of the last snapshot (wall clock).
+    """
+
+    snapshot_epoch: int
+    state_epoch: int
+    leader_epoch: int
+    start_offset: int
+    delivery_complete_count: int
+    batches: Sequence[StateBatch]
+    created_ms: int
+    written_ms: int
+    fencing_leader_epoch: int
+    fencing_state_epoch: int
+    updates: int = 0
+
+
+class ShareStateCoordinator:
+    """The share partitions and their state. A `Machine` of `ottla.broker.runtime.coordination.shard`.
+
+    `has_partition` tells whether a topic with this id and partition exists.
+    """
+
+    def __init__(self, updates_per_snapshot: int, has_partition: Callable[[bytes, int], bool]) -> None:
+        self.states: dict[SharePartitionKey, ShareState] = {}
+        self._updates_per_snapshot = updates_per_snapshot
+        self._has_partition = has_partition
+        self._snapshots: dict[SharePartitionKey, int] = {}
+        """The offset of each share partition's newest snapshot, in order of the offsets."""
+        self._redundant_before: int | None = None
+
+    # --- decisions ------------------------------------------------------------------------------------------------------------
+
+    def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int, now_ms: int) -> Effects[ShareRecord, None]:
+        """Begin a state epoch at a start offset, with no delivery state. Raises Rejected."""
+        found = self.states.get(key)
+        if found is not None and state_epoch != _UNCHANGED and found.fencing_state_epoch > state_epoch:
+            raise _fenced_state()
+        self._check_exists(key)
+        value = ShareSnapshotValue(
+            snapshot_epoch=0 if found is None else found.snapshot_epoch + 1,
+            state_epoch=state_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=-1 if start_offset == UNINITIALIZED_START_OFFSET else 0,
+            create_timestamp=now_ms,
+            write_timestamp=now_ms,
+        )
+        return Effects([ShareRecord(key, value)], None)
+
+    def read(self, key: SharePartitionKey, leader_epoch: int, now_ms: int) -> Effects[ShareRecord, ReadState]:
+        """Return the state, and record the leader epoch if it is a new one. Raises Rejected."""
+        found = self._initialized(key, "Read")
+        _check_leader(found, leader_epoch)
+        self._check_exists(key)
+        response = ReadState(found.state_epoch, found.start_offset, found.batches)
+        if leader_epoch in {_UNCHANGED, found.fencing_leader_epoch}:
+            return Effects((), response)
+        unchanged = WrittenState(found.state_epoch, leader_epoch, found.start_offset, found.delivery_complete_count, ())
+        return Effects([self._next_record(key, found, unchanged, leader_epoch, now_ms)], response)
+
+    def write(self, key: SharePartitionKey, state: WrittenState, now_ms: int) -> Effects[ShareRecord, None]:
+        """Write what has changed. Raises Rejected."""
+        found = self._initialized(key, "Write")
+        _check_leader(found, state.leader_epoch)
+        if state.state_epoch != _UNCHANGED and found.fencing_state_epoch > state.state_epoch:
+            raise _fenced_state()
+        self._check_exists(key)
+        return Effects([self._next_record(key, found, state, found.leader_epoch, now_ms)], None)
+
+    def summary(self, key: SharePartitionKey) -> StateSummary:
+        """Return the start offset and the epochs. Raises Rejected."""
+        self._check_exists(key)
+        found = self.states.get(key)
+        if found is None:
+            return StateSummary()
+        return StateSummary(found.state_epoch, found.leader_epoch, found.start_offset, found.delivery_complete_count)
+
+    def delete(self, key: SharePartitionKey) -> Effects[ShareRecord, None]:
+        """Delete the state, if there is any. Raises Rejected."""
+        self._check_exists(key)
+        return Effects([ShareRecord(key, None)] if key in self.states else (), None)
+
+    def of_deleted_topic(self, topic_id: bytes) -> list[ShareRecord]:
+        """Return the records that delete the state of a deleted topic's share partitions."""
+        return [ShareRecord(key, None) for key in self.states if key.topic_id == topic_id]
+
+    def cold_snapshots(self, interval_ms: int, now_ms: int) -> list[ShareRecord]:
+        """Return snapshots of the share partitions that had none for `interval_ms`.
+
+        There are none while every share partition has had such a snapshot: nothing writes then, and nothing has to be deleted.
+        """
+        if all(state.created_ms != state.written_ms for state in self.states.values()):
+            return []
+        return [
+            ShareRecord(key, _snapshot(state._replace(snapshot_epoch=state.snapshot_epoch + 1, written_ms=now_ms)))
+            for key, state in self.states.items()
+            if now_ms - state.written_ms >= interval_ms
+        ]
+
+    def redundant_before(self) -> int | None:
+        """Return the offset before which no record is needed; None if there is none to delete."""
+        return self._redundant_before or None
+
+    # --- state ----------------------------------------------------------------------------------------------------------------
+
+    def apply(self, record: ShareRecord, record_offset: int, producer_id: int = -1) -> None:
+        """Apply a record of the log."""
+        key, value = record.key, record.value
+        if isinstance(value, ShareUpdateValue):
+            self.states[key] = _updated(self.states.get(key), value)
+            return
+        self._snapshots.pop(key, None)
+        self._snapshots[key] = record_offset
+        self._redundant_before = next(iter(self._snapshots.values()))
+        if value is None:
+            self.states.pop(key, None)
+            del self._snapshots[key]
+        else:
+            self.states[key] = self._of_snapshot(self.states.get(key), value)
+
+    def end_transaction(self, producer_id: int, *, commit: bool) -> None:
+        """Do nothing: `__share_group_state` is never written inside a transaction, so a marker in it has no meaning."""
+
+    def _of_snapshot(self, before: ShareState | None, value: ShareSnapshotValue) -> ShareState:
+        updates = 0 if before is None or before.updates >= self._updates_per_snapshot else before.updates
+        return ShareState(
+            snapshot_epoch=value.snapshot_epoch,
+            state_epoch=value.state_epoch,
+            leader_epoch=value.leader_epoch,
+            start_offset=value.start_offset,
+            delivery_complete_count=value.delivery_complete_count,
+            batches=_state_batches(value.state_batches),
+            created_ms=value.create_timestamp,
+            written_ms=value.write_timestamp,
+            fencing_leader_epoch=value.leader_epoch if before is None else max(before.fencing_leader_epoch, value.leader_epoch),
+            fencing_state_epoch=value.state_epoch if before is None else max(before.fencing_state_epoch, value.state_epoch),
+            updates=updates,
+        )
+
+    # --- rules ----------------------------------------------------------------------------------------------------------------
+
+    def _initialized(self, key: SharePartitionKey, operation: str) -> ShareState:
+        _check_key(key)
+        found = self.states.get(key)
+        if found is None:
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"{operation} operation on uninitialized share partition not allowed.")
+        return found
+
+    def _check_exists(self, key: SharePartitionKey) -> None:
+        _check_key(key)
+        if not self._has_partition(key.topic_id, key.partition):
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "This server does not host this topic-partition.")
+
+    def _next_record(self, key: SharePartitionKey, found: ShareState, state: WrittenState, leader_epoch: int, now_ms: int) -> ShareRecord:
+        """Return the update that carries `state`, or the snapshot that includes it if there were enough updates."""
+        if found.updates < self._updates_per_snapshot:
+            update = ShareUpdateValue(
+                snapshot_epoch=found.snapshot_epoch,
+                leader_epoch=leader_epoch,
+                start_offset=state.start_offset,
+                delivery_complete_count=state.delivery_complete_count,
+                state_batches=_logged(combine((), state.batches, state.start_offset)),
+            )
+            return ShareRecord(key, update)
+        start_offset = found.start_offset if state.start_offset == _UNCHANGED else state.start_offset
+        whole = found._replace(
+            snapshot_epoch=found.snapshot_epoch + 1,
+            leader_epoch=leader_epoch,
+            start_offset=start_offset,
+            delivery_complete_count=state.delivery_complete_count,
+            batches=combine(found.batches, state.batches, start_offset),
+            created_ms=now_ms,
+            written_ms=now_ms,
+        )
+        return ShareRecord(key, _snapshot(whole))
+
+
+def _check_key(key: SharePartitionKey) -> None:
+    if key.partition < 0:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "The partition id cannot be a negative number.")
+
+
+def _check_leader(found: ShareState, leader_epoch: int) -> None:
+    if leader_epoch != _UNCHANGED and found.fencing_leader_epoch > leader_epoch:
+        raise Rejected(ErrorCode.FENCED_LEADER_EPOCH, "The leader epoch in the request is older than the epoch on the broker.")
+
+
+def _fenced_state() -> Rejected:
+    return Rejected(
+        ErrorCode.FENCED_STATE_EPOCH, "The share coordinator rejected the request because the share-group state epoch did not match."
+    )
+
+
+def _updated(before: ShareState | None, value: ShareUpdateValue) -> ShareState:
+    if before is None:
+        return ShareState(
+            snapshot_epoch=value.snapshot_epoch,
+            state_epoch=0,
+            leader_epoch=value.leader_epoch,
+            start_offset=value.start_offset,
+            delivery_complete_count=value.delivery_complete_count,
+            batches=_state_batches(value.state_batches),
+            created_ms=0,
+            written_ms=0,
+            fencing_leader_epoch=value.leader_epoch,
+            fencing_state_epoch=_UNCHANGED,
+            updates=1,
+        )
+    start_offset = before.start_offset if value.start_offset == _UNCHANGED else value.start_offset
+    return before._replace(
+        start_offset=start_offset,
+        delivery_complete_count=value.delivery_complete_count,
+        leader_epoch=before.leader_epoch if value.leader_epoch == _UNCHANGED else value.leader_epoch,
+        batches=combine(before.batches, _state_batches(value.state_batches), start_offset),
+        fencing_leader_epoch=max(before.fencing_leader_epoch, value.leader_epoch),
+        updates=before.updates + 1,
+    )
+
+
+def _snapshot(state: ShareState) -> ShareSnapshotValue:
+    return ShareSnapshotValue(
+        snapshot_epoch=state.snapshot_epoch,
+        state_epoch=state.state_epoch,
+        leader_epoch=state.leader_epoch,
+        start_offset=state.start_offset,
+        delivery_complete_count=state.delivery_complete_count,
+        create_timestamp=state.created_ms,
+        write_timestamp=state.written_ms,
+        state_batches=_logged(state.batches),
+    )
+
+
+def _state_batches(logged: Sequence[LoggedBatch]) -> list[StateBatch]:
+    return [StateBatch(each.first_offset, each.last_offset, each.delivery_state, each.delivery_count) for each in logged]
+
+
+def _logged(batches: Sequence[StateBatch]) -> list[LoggedBatch]:
+    return [LoggedBatch(*batch) for batch in batches]
