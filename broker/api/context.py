@@ -34,6 +34,8 @@ from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.share.share_fetch import ShareFetches
+from ottla.broker.runtime.share.share_partitions import SharePartitions
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.log_dir import LogDir
 
@@ -162,6 +164,8 @@ class Services:
     txns: TxnService
     share_state: ShareStateService
     share_persister: SharePersister
+    shares: SharePartitions
+    share_fetches: ShareFetches
     txn_verification: TxnVerification
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions

@@ -103,6 +103,8 @@ ROUTES: dict[ApiKey, Route] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: _route("k69_consumer_group_describe", 0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: _route("k74_list_config_resources", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: _route("k75_describe_topic_partitions", 0, 0),
+    ApiKey.SHARE_FETCH: _route("k78_share_fetch", 1, 2),
+    ApiKey.SHARE_ACKNOWLEDGE: _route("k79_share_acknowledge", 1, 2),
     ApiKey.ADD_RAFT_VOTER: _route("k80_add_raft_voter", 0, 1),
     ApiKey.REMOVE_RAFT_VOTER: _route("k81_remove_raft_voter", 0, 0),
     ApiKey.INITIALIZE_SHARE_GROUP_STATE: _route("k83_initialize_share_group_state", 0, 0),

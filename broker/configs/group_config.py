@@ -25,12 +25,21 @@ from ottla.broker.core.config_keys import (
 )
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings
+from ottla.broker.share.settings import LATEST, ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 
 SESSION_TIMEOUT_MS = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL_MS = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL_MS = "consumer.assignment.interval.ms"
 _OBEYED: Final = (SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS, ASSIGNMENT_INTERVAL_MS)
+
+OFFSET_RESET = "share.auto.offset.reset"
+RECORD_LOCK_DURATION_MS = "share.record.lock.duration.ms"
+DELIVERY_COUNT_LIMIT = "share.delivery.count.limit"
+MAX_RECORD_LOCKS = "share.partition.max.record.locks"
+_ISOLATION_LEVEL: Final = "share.isolation.level"
+_RENEW_ENABLE: Final = "share.renew.acknowledge.enable"
+_OF_SHARE_PARTITIONS: Final = (RECORD_LOCK_DURATION_MS, DELIVERY_COUNT_LIMIT, MAX_RECORD_LOCKS)
 
 _STANDBYS: Final = "streams.num.standby.replicas"
 _DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
@@ -45,7 +54,7 @@ def _of_broker(name: str, doc: str, low: int) -> ConfigKey:
 
 
 def _of_share(name: str, kind: ConfigType, default: Value, doc: str, allowed: Validator | None = None) -> ConfigKey:
-    return ConfigKey(name, kind, default, f"{doc} Stored, but not applied.", allowed)
+    return ConfigKey(name, kind, default, doc, allowed)
 
 
 GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
@@ -56,18 +65,18 @@ GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
         _of_broker(ASSIGNMENT_INTERVAL_MS, "The minimum time between two assignments of the group.", 0),
         _of_broker("share.session.timeout.ms", "A member without heartbeat for this long is removed. Stored, but not applied.", 1),
         _of_broker("share.heartbeat.interval.ms", "The interval of the members' heartbeats. Stored, but not applied.", 1),
-        _of_broker("share.record.lock.duration.ms", "How long a record is locked for a member. Stored, but not applied.", 1_000),
-        _of_broker("share.delivery.count.limit", "How often a record is delivered at most. Stored, but not applied.", 2),
-        _of_broker("share.partition.max.record.locks", "Locked records per partition. Stored, but not applied.", 100),
-        _of_share("share.auto.offset.reset", ConfigType.STRING, "latest", "Where a new group starts to read.", _OFFSET_RESET),
+        _of_broker(RECORD_LOCK_DURATION_MS, "How long an acquired record is locked for a member.", 1_000),
+        _of_broker(DELIVERY_COUNT_LIMIT, "How often a record is delivered at most.", 2),
+        _of_broker(MAX_RECORD_LOCKS, "The most records in flight in one partition.", 100),
+        _of_share(OFFSET_RESET, ConfigType.STRING, LATEST, "Where a new group starts to read.", _OFFSET_RESET),
         _of_share(
-            "share.isolation.level",
+            _ISOLATION_LEVEL,
             ConfigType.STRING,
             "read_uncommitted",
             "Whether the group reads records of open and aborted transactions.",
             one_of("read_committed", "read_uncommitted"),
         ),
-        _of_share("share.renew.acknowledge.enable", ConfigType.BOOLEAN, True, "Whether a member may renew a record lock."),
+        _of_share(_RENEW_ENABLE, ConfigType.BOOLEAN, True, "Whether a member may renew a record lock."),
         _of_broker("share.assignment.interval.ms", "The time between two assignments. Stored, but not applied.", 0),
         _of_broker("streams.session.timeout.ms", "A member without heartbeat for this long is removed. Stored, but not applied.", 1),
         _of_broker("streams.heartbeat.interval.ms", "The interval of the members' heartbeats. Stored, but not applied.", 1),
@@ -102,6 +111,28 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
 def effective_group_values(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
     """Return the values in force of a consumer group's applied settings."""
     return {name: _in_force(name, overrides.get(name), settings) for name in _OBEYED}
+
+
+def share_settings(overrides: Mapping[str, str], settings: BrokerSettings) -> ShareSettings:
+    """Return the settings in force of a share group, as far as its share partitions apply them."""
+    reset, _, duration = str(_parsed(OFFSET_RESET, overrides.get(OFFSET_RESET, LATEST))).partition(":")
+    values = {name: _in_force(name, overrides.get(name), settings) for name in _OF_SHARE_PARTITIONS}
+    return ShareSettings(
+        delivery_count_limit=values[DELIVERY_COUNT_LIMIT],
+        record_lock_duration_ms=values[RECORD_LOCK_DURATION_MS],
+        partition_max_record_locks=values[MAX_RECORD_LOCKS],
+        auto_offset_reset=reset,
+        reset_duration_ms=_duration_ms(duration),
+        read_committed=overrides.get(_ISOLATION_LEVEL) == "read_committed",
+        renew_acknowledge_enable=overrides.get(_RENEW_ENABLE, "true").strip().lower() == "true",
+    )
+
+
+def _duration_ms(text: str) -> int:
+    """Return an ISO 8601 duration of days, hours, minutes and seconds in milliseconds; 0 for an empty text."""
+    parts = {unit: float(number) for number, unit in re.findall(r"(\d+(?:\.\d+)?)([DHMS])", text)}
+    days, hours, minutes, seconds = (parts.get(unit, 0) for unit in "DHMS")
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000)
 
 
 def described_group_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> str:

@@ -248,7 +248,7 @@ class _Acquiring:
 
     def _add(self, acquired: AcquiredRecords) -> None:
         self.acquired.append(acquired)
-        self.count += acquired.count
+        self.count += acquired.record_count
 
     def _without_aborted(self, aborted: Sequence[Fetched]) -> list[AcquiredRecords]:
         partition = self.partition

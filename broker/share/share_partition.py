@@ -35,7 +35,8 @@ class AcquiredRecords(NamedTuple):
     delivery_count: int
 
     @property
-    def count(self) -> int:
+    def record_count(self) -> int:
+        """The number of offsets."""
         return self.last_offset - self.first_offset + 1
 
 
@@ -77,7 +78,7 @@ class SharePartition:
         expected, gap = start_offset, None
         for first, last, state, delivery_count in read.batches:
             if first < start_offset or last < first:
-                raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"the persisted state has a batch {first}-{last}, but starts at {start_offset}")
+                raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"state batch {first}-{last} is invalid: the state starts at {start_offset}")
             if gap is None and first > expected:
                 gap = expected
             expected = last + 1
@@ -185,8 +186,7 @@ class SharePartition:
         state.lock_deadline_ms = NO_LOCK
         expired.append(_persisted(run))
         self._count_if_terminal(run)
-        if state.state is RecordState.AVAILABLE:
-            self.may_have_available = True
+        self.may_have_available = True
 
     # --- transitions -------------------------------------------------------------------------------------------------------------
 

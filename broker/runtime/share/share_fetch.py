@@ -271,7 +271,7 @@ class ShareFetches:
             aborted = aborted_batches(chunk.records, chunk.batches, chunk.aborted) if chunk.aborted else ()
             acquired = acquire(shared.state, acquisition, chunk.offset, batches, aborted)
             if acquired:
-                left -= sum(part.count for part in acquired)
+                left -= sum(part.record_count for part in acquired)
                 self._shares.watch_locks(shared)
                 results[chunk.key] = FetchResult(records=_slice(chunk, acquired), acquired=acquired)
         return results

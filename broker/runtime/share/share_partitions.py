@@ -46,7 +46,8 @@ _OF_COORDINATOR: Final = {
     ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
     ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
 }
-"""What a client is told for the share coordinator's errors (KAFKA SharePartition.fetchPersisterError); any other is UNKNOWN_SERVER_ERROR."""
+"""The errors that clients get for those of the share coordinator (KAFKA SharePartition.fetchPersisterError). Any other error is
+UNKNOWN_SERVER_ERROR."""
 
 _FENCING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 """Errors after which the share partition has to be loaded again."""
@@ -260,7 +261,8 @@ class SharePartitions:
 
         def trim(failure: Rejected | None) -> None:
             if failure is not None:
-                logger.warning("The expired locks of %s-%d could not be written: %s", shared.partition.topic, shared.partition.index, failure)
+                partition = shared.partition
+                logger.warning("The expired locks of %s-%d could not be written: %s", partition.topic, partition.index, failure)
             if shared.state.trim():
                 shared.wake()
 
