@@ -93,11 +93,12 @@ class _Acquiring:
         if self.max_records <= 0:
             return []
         self._archive_missing(fetch_offset, base)
+        if partition.open_gap is not None and partition.open_gap < base:
+            partition.fetched_to(base)  # Kafka does not: if compaction has emptied the gap, it fetches the same offset for ever
         floor = partition.in_flight.floor(base)
-        if floor is None:
-            base = max(base, partition.start_offset)
-        elif floor.last_offset >= base:
-            base = floor.first_offset
+        base = floor.first_offset if floor is not None and floor.last_offset >= base else max(base, partition.start_offset)
+        if base > last:
+            return []
         overlapping = partition.in_flight.beginning_in(min(self.batches[0].base_offset, base), last)
         if not overlapping:
             self._acquire_new(base, last)
@@ -128,6 +129,7 @@ class _Acquiring:
         partition.delivery_complete_count += archived
         if archived:
             partition.may_have_available = True
+            partition.trim()
 
     # --- records in flight -------------------------------------------------------------------------------------------------------
 
@@ -149,10 +151,12 @@ class _Acquiring:
             self._acquire_new(behind, last)
         if self.acquired:
             partition.fetched_to(self.acquired[-1].last_offset + 1)
+        elif self.left > 0:
+            partition.fetched_to(last + 1)  # Kafka does not move the gap then, and may fetch the same offset for ever
 
     def _acquire_again(self, batch: InFlightBatch, last: int) -> bool:
         """Acquire what is available of a batch in flight. Return False if nothing more may be delivered together with it."""
-        first = self.batches[0].base_offset
+        first = max(self.batches[0].base_offset, self.partition.start_offset)
         throttled = self._is_throttled(batch, first, last)
         if throttled and self.count:
             return False
@@ -210,8 +214,9 @@ class _Acquiring:
     def _acquire_new(self, first: int, last: int) -> None:
         """Acquire records that are not in flight, up to the end of the batch in which the limit is reached."""
         partition = self.partition
-        if not partition.in_flight:
-            first = max(first, partition.end_offset)
+        first = max(first, partition.start_offset if partition.in_flight else partition.end_offset)
+        if first > last:
+            return
         if self.left < last - first + 1:
             end = _end_of_batch(self.batches, first + self.left - 1)
             last = end if partition.open_gap is None else min(end, last)

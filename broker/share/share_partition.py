@@ -119,7 +119,10 @@ class SharePartition:
             if offset is not None:
                 return offset
             self.may_have_available = False
-        return self.end_offset + 1
+            if self._gap is not None:  # Kafka keeps it open, and then neither trims nor fetches if the settled records fill the limit
+                self._gap = None
+                self.trim()
+        return self.end_offset + 1 if self.in_flight else self.end_offset
 
     def _first_available(self) -> int | None:
         missing = self.open_gap
@@ -215,6 +218,9 @@ class SharePartition:
                 self.delivery_complete_count -= self._count_in_flight(run.first_offset, run.last_offset)
             if run.state.state is RecordState.AVAILABLE:
                 self.may_have_available = True
+        if self.in_flight and self.in_flight.first.first_offset < self.start_offset:  # the log may have deleted them meanwhile
+            below = self.in_flight.beginning_in(self.in_flight.first.first_offset, self.start_offset - 1)
+            self.archive(below, self.in_flight.first.first_offset, self.start_offset - 1, RecordState.AVAILABLE)
 
     def _changing(self, update: Update) -> Iterator[Run]:
         for first, last, _, _ in update.batches:
@@ -258,6 +264,8 @@ class SharePartition:
         self.delivery_complete_count -= counted
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
+        if self._gap is not None:  # Kafka leaves it, and then fetches from below the log's start again and again
+            self._gap = max(self._gap[0], log_start_offset), self._gap[1]
 
     def archive(self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state: RecordState) -> int:
         """Archive the records in the range that are in `state`. Return their number."""
@@ -299,10 +307,15 @@ class SharePartition:
         return True
 
     def _can_move_start(self) -> bool:
-        """Return whether the record at the start offset is settled. It is unknown while the start offset lies in a gap."""
+        """Return whether the record at the start offset is settled. It is unknown while the start offset lies in a gap.
+
+        If nothing is left to fetch before the first batch, the log has no record there. (Kafka does not move the start offset then.)
+        """
         batch = self.in_flight.floor(self.start_offset)
         if batch is None:
-            return False
+            if not self.in_flight or (self.open_gap is not None and self.open_gap < self.in_flight.first.first_offset):
+                return False
+            batch = self.in_flight.first
         run = next((run for run in batch.runs if run.last_offset >= self.start_offset), batch.runs[-1])
         return run.state.is_settled
 

@@ -1,0 +1,311 @@
+"""A share partition under random members, time, failing writes and crashes, beside a model that knows each record's fate."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.share.acknowledgement import AcknowledgementBatch, AcknowledgeType, acknowledge
+from ottla.broker.share.acquisition import Acquisition, Fetched, acquire
+from ottla.broker.share.in_flight import InFlightState, RecordState
+from ottla.broker.share.persister import ReadState, StateBatch, WrittenState
+from ottla.broker.share.settings import ShareSettings
+from ottla.broker.share.share_partition import SharePartition, Update
+from ottla.broker.share.state_batches import combine
+
+MEMBERS = ["a", "b", "c"]
+ACCEPT, RELEASE, REJECT, RENEW = (
+    AcknowledgeType.ACCEPT,
+    AcknowledgeType.RELEASE,
+    AcknowledgeType.REJECT,
+    AcknowledgeType.RENEW,
+)
+LOCK_MS = 1_000
+
+
+@dataclass
+class Write:
+    """A write that is under way. `update` is None for expired locks. `acknowledged` are the types by offset."""
+
+    written: WrittenState
+    update: Update | None
+    member: str = ""
+    acknowledged: dict[int, AcknowledgeType] = field(default_factory=dict)
+
+
+class SharedPartition:
+    """The share partition under test, its log, its persisted state, and the model: who has which record, and what was answered."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.settings = ShareSettings(
+            delivery_count_limit=self.random.choice([2, 3, 5, 10]),
+            record_lock_duration_ms=LOCK_MS,
+            partition_max_record_locks=self.random.choice([20, 100]),
+        )
+        self.now_ms = 0
+        self.log: list[Fetched] = []
+        self.existing: set[int] = set()
+        self.log_start = self.log_end = 0
+        self.aborted: set[Fetched] = set()
+        self.persisted_start = 0
+        self.persisted: list[StateBatch] = []
+        self.writes: list[Write] = []
+        self.owners: dict[int, tuple[str, int]] = {}
+        """Member and deadline of each record that was acquired and is not acknowledged, released or expired."""
+        self.pending: dict[int, AcknowledgeType | None] = {}
+        """Records whose acknowledgement or release is under way; None for a release with the session."""
+        self.counts: dict[int, int] = {}
+        """The deliveries of each record that this leader knows of."""
+        self.settled: dict[int, AcknowledgeType] = {}
+        """Records that were accepted or rejected, and this is persisted. No member is told earlier."""
+        self.given_up: set[int] = set()
+        """Records that were archived because they were delivered too often."""
+        self.partition = self._elected()
+
+    # --- steps -------------------------------------------------------------------------------------------------------------------
+
+    def step(self) -> None:
+        """Do one random thing, and check everything."""
+        steps = [
+            (6, self.append),
+            (12, self.fetch),
+            (12, self.acknowledge),
+            (8, self.finish_write),
+            (3, self.pass_time),
+            (1, self.leave),
+            (1, self.crash),
+            (1, self.delete_records),
+            (1, self.compact),
+        ]
+        self.random.choices([step for _, step in steps], [weight for weight, _ in steps])[0]()
+        self.check()
+
+    def append(self) -> None:
+        base = self.log_end + self.random.choice([0, 0, 0, 2])
+        batch = Fetched(base, base + self.random.choice([0, 0, 1, 4, 15]))
+        self.log_end = batch.last_offset + 1
+        self.log.append(batch)
+        if self.random.random() < 0.1:
+            self.aborted.add(batch)
+        else:
+            self.existing |= set(range(batch.base_offset, batch.last_offset + 1))
+
+    def fetch(self) -> None:
+        partition = self.partition
+        offset = partition.next_fetch_offset()
+        if not partition.can_acquire:
+            return
+        if offset < self.log_start:
+            partition.log_starts_at(self.log_start)
+            return
+        read = [batch for batch in self.log if batch.last_offset >= offset][: self.random.choice([1, 2, 5])]
+        member = self.random.choice(MEMBERS)
+        asked = Acquisition(member, self.random.choice([1, 3, 10, 50]), self.random.choice([1, 5, 50]), self.random.random() < 0.3, self.now_ms)
+        acquired = acquire(partition, asked, offset, read, [batch for batch in read if batch in self.aborted])
+        before = -1
+        for first, last, count in acquired:
+            assert before < first <= last, "acquired records ascend"
+            before = last
+            for each in range(first, last + 1):
+                self._acquired(each, member, count)
+        if asked.record_limit:
+            assert sum(part.record_count for part in acquired) <= asked.max_records
+
+    def _acquired(self, offset: int, member: str, count: int) -> None:
+        assert offset not in self.owners, f"{offset} is delivered to {member} while {self.owners[offset]} has it"
+        assert offset not in self.pending, f"{offset} is delivered while its acknowledgement is under way"
+        assert offset not in self.settled, f"{offset} is delivered again after {self.settled[offset]}"
+        there = (batch for batch in self.log if batch.base_offset <= offset <= batch.last_offset)
+        assert not any(batch in self.aborted for batch in there), f"{offset} was aborted"
+        assert count == self.counts.get(offset, 0) + 1, f"{offset} was delivered {self.counts.get(offset, 0)} times before, not {count - 1}"
+        assert count <= self.settings.delivery_count_limit
+        self.counts[offset] = count
+        self.owners[offset] = member, self.now_ms + LOCK_MS
+
+    def acknowledge(self) -> None:
+        member = self.random.choice(MEMBERS)
+        own = self._held_by(member)
+        if not own:
+            return
+        begin = self.random.randrange(len(own))
+        chosen = own[begin : begin + self.random.choice([1, 3, 20])]
+        kinds = {offset: self.random.choices([ACCEPT, RELEASE, REJECT, RENEW], [8, 3, 1, 1])[0] for offset in chosen}
+        same = self.random.random() < 0.5
+        batches = []
+        for offset in chosen:
+            kind = kinds[chosen[0]] if same else kinds[offset]
+            kinds[offset] = kind
+            if batches and batches[-1][1] + 1 == offset:
+                batches[-1] = (batches[-1][0], offset, [*batches[-1][2], kind])
+            else:
+                batches.append((offset, offset, [kind]))
+        asked = [AcknowledgementBatch(first, last, types[:1] if same else types) for first, last, types in batches]
+        if self.random.random() < 0.1:
+            asked.append(AcknowledgementBatch(self.partition.end_offset + 5, self.partition.end_offset + 6, [ACCEPT]))
+            kinds = {offset: kind for offset, kind in kinds.items() if kind is RENEW}
+            try:
+                acknowledge(self.partition, member, asked, self.now_ms)
+            except Rejected:
+                self._renewed(member, kinds)
+                return
+            raise AssertionError("records that were never acquired were acknowledged")
+        update = acknowledge(self.partition, member, asked, self.now_ms)
+        self._renewed(member, kinds)
+        changed = {offset: kind for offset, kind in kinds.items() if kind is not RENEW and offset >= self.partition.start_offset}
+        self.pending |= changed
+        self._begin(update, member, changed)
+
+    def _held_by(self, member: str) -> list[int]:
+        return sorted(offset for offset, (owner, _) in self.owners.items() if owner == member and offset not in self.pending)
+
+    def _renewed(self, member: str, kinds: dict[int, AcknowledgeType]) -> None:
+        for offset, kind in kinds.items():
+            if kind is RENEW and offset >= self.partition.start_offset:
+                self.owners[offset] = member, self.now_ms + LOCK_MS
+
+    def _begin(self, update: Update, member: str, acknowledged: dict[int, AcknowledgeType]) -> None:
+        if update.batches:
+            self.writes.append(Write(self.partition.to_write(update.batches), update, member, acknowledged))
+
+    def finish_write(self) -> None:
+        """Let the oldest write succeed or fail."""
+        if not self.writes:
+            return
+        write = self.writes.pop(0)
+        succeeded = self.random.random() < 0.8
+        if succeeded:
+            self._persist(write)
+        if write.update is None:
+            self.partition.trim()
+            return
+        if succeeded:
+            self.partition.written(write.update)
+        else:
+            self.partition.not_written(write.update, self.now_ms)
+        for first, last, _, _ in write.update.batches:
+            for offset in range(first, last + 1):
+                kind = self.pending.pop(offset, None)
+                _, deadline = self.owners.get(offset, ("", -1))
+                compacted = kind in {RELEASE, None} and offset not in self.existing and not self._is_acquired(offset)
+                if succeeded or compacted or deadline <= self.now_ms:
+                    self.owners.pop(offset, None)
+
+    def _is_acquired(self, offset: int) -> bool:
+        return any(run.state.state is RecordState.ACQUIRED for run in self.partition.runs(offset, offset))
+
+    def _persist(self, write: Write) -> None:
+        self.persisted_start = max(self.persisted_start, write.written.start_offset)
+        self.persisted = combine(self.persisted, write.written.batches, self.persisted_start)
+        self.settled |= {offset: kind for offset, kind in write.acknowledged.items() if kind is not RELEASE}
+
+    def pass_time(self) -> None:
+        self.now_ms += self.random.choice([10, 300, LOCK_MS])
+        expired = self.partition.expire_locks(self.now_ms)
+        for offset, (_, deadline) in list(self.owners.items()):
+            if deadline <= self.now_ms and offset not in self.pending:
+                del self.owners[offset]
+        for first, last, state, count in expired:
+            if state == RecordState.ARCHIVED:
+                assert count >= self.settings.delivery_count_limit or last < self.partition.start_offset, "archived too early"
+        if expired:
+            self.writes.append(Write(self.partition.to_write(expired), None))
+
+    def leave(self) -> None:
+        member = self.random.choice(MEMBERS)
+        update = self.partition.release(member)
+        start = self.partition.start_offset
+        released = {offset for first, last, _, _ in update.batches for offset in range(max(first, start), last + 1)}
+        assert sorted(released) == self._held_by(member), (sorted(released), self._held_by(member))
+        self.pending |= dict.fromkeys(released)
+        self._begin(update, member, {})
+
+    def crash(self) -> None:
+        """Elect another leader. Writes that are under way may have reached the log."""
+        for write in self.writes:
+            if self.random.random() < 0.5:
+                break
+            self._persist(write)
+        self.writes.clear()
+        self.owners.clear()
+        self.pending.clear()
+        self.partition = self._elected()
+
+    def _elected(self) -> SharePartition:
+        partition = SharePartition(lambda: self.settings, leader_epoch=0)
+        partition.load(ReadState(0, self.persisted_start, self.persisted), self.persisted_start)
+        self.counts = {offset: count for first, last, _, count in self.persisted for offset in range(first, last + 1)}
+        return partition
+
+    def delete_records(self) -> None:
+        if self.log:
+            self.log_start = max(self.log_start, min(self.log[-1].last_offset + 1, self.log_start + self.random.randrange(10)))
+            self.log = [batch for batch in self.log if batch.last_offset >= self.log_start]
+            self.existing = {offset for offset in self.existing if offset >= self.log_start}
+
+    def compact(self) -> None:
+        """Remove a batch from the log."""
+        if len(self.log) > 2:
+            base, last = self.log.pop(self.random.randrange(1, len(self.log) - 1))
+            self.existing -= set(range(base, last + 1))
+
+    # --- checks ------------------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Check the structure: each offset in flight has one state, and what is counted is there.
+
+        Records that the log has deleted belong to nobody who matters; they leave with the next acknowledgement.
+        """
+        partition, complete, end = self.partition, 0, -1
+        self.owners = {offset: owner for offset, owner in self.owners.items() if offset >= partition.start_offset}
+        for batch in partition.in_flight:
+            assert batch.first_offset > end, "batches overlap"
+            end = batch.first_offset - 1
+            for run in batch.runs:
+                assert run.first_offset == end + 1 <= run.last_offset, "runs have gaps or overlap"
+                end = run.last_offset
+                if run.state.state.is_terminal:
+                    complete += max(0, run.last_offset - max(run.first_offset, partition.start_offset) + 1)
+                for offset in range(max(run.first_offset, partition.start_offset), run.last_offset + 1):
+                    self._check_state(offset, run.state)
+            assert end == batch.last_offset, "runs cover the batch"
+        assert partition.delivery_complete_count == complete
+
+    def _check_state(self, offset: int, found: InFlightState) -> None:
+        owned = offset in self.owners and offset not in self.pending
+        state = found.state
+        assert (state is RecordState.ACQUIRED) == owned, f"{offset} is {state.name}, and its owner is {self.owners.get(offset)}"
+        if owned:
+            assert found.member_id == self.owners[offset][0]
+        if offset in self.settled:
+            assert state.is_terminal
+        if state is RecordState.ARCHIVED and found.delivery_count >= self.settings.delivery_count_limit:
+            self.given_up.add(offset)
+
+    def settle(self) -> None:
+        """Let a healthy member accept all that is left; then each record that exists has been accepted, rejected or given up."""
+        while self.writes:
+            self.finish_write()
+        self.now_ms += LOCK_MS
+        self.partition.expire_locks(self.now_ms)
+        self.owners.clear()
+        self.pending.clear()
+        idle = 0
+        while idle < 3:
+            before = dict(self.counts), self.partition.start_offset
+            self.partition.trim()
+            self.fetch()
+            for member in MEMBERS:
+                own = self._held_by(member)
+                batches = [AcknowledgementBatch(offset, offset, [ACCEPT]) for offset in own]
+                update = acknowledge(self.partition, member, batches, self.now_ms)
+                self._persist(Write(self.partition.to_write(update.batches), update, member, dict.fromkeys(own, ACCEPT)))
+                self.partition.written(update)
+                for offset in own:
+                    del self.owners[offset]
+            idle = 0 if before != (self.counts, self.partition.start_offset) else idle + 1
+        limit = self.settings.delivery_count_limit
+        known = self.given_up | self.settled.keys() | {offset for offset, count in self.counts.items() if count >= limit}
+        lost = sorted(self.existing - known)
+        assert not lost, f"never delivered or given up too early: {lost}"
