@@ -245,6 +245,7 @@ class Broker:
             self._cluster.crash()
         if self._controller is not None:
             self._controller.crash()
+        self.services.shares.stop()
         self._server.abort()
         self._flusher.close()
         self.log_dir.close(clean=False)

@@ -1,0 +1,122 @@
+"""Short forms of ShareFetch and ShareAcknowledge, for a member without a group coordinator's assignment: the leader does not ask for one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ottla.broker.cluster.topic_ids import id_text
+from ottla.protocol.client import Client
+from ottla.protocol.messages.k10_find_coordinator import FindCoordinatorRequest
+from ottla.protocol.messages.k44_incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from ottla.protocol.messages.k78_share_fetch import AcknowledgementBatch as FetchAcknowledgement
+from ottla.protocol.messages.k78_share_fetch import FetchPartition, FetchTopic, ForgottenTopic, ShareFetchRequest, ShareFetchResponse
+from ottla.protocol.messages.k79_share_acknowledge import (
+    AcknowledgementBatch,
+    AcknowledgePartition,
+    AcknowledgeTopic,
+    ShareAcknowledgeRequest,
+    ShareAcknowledgeResponse,
+)
+from ottla.protocol.messages.k83_initialize_share_group_state import InitializeShareGroupStateRequest, InitializeStateData
+from ottla.protocol.messages.k83_initialize_share_group_state import PartitionData as InitializedPartition
+from tests.support.topic_calls import describe
+
+GROUP = 32
+SHARE = 2
+ACCEPT, RELEASE, REJECT, RENEW = 1, 2, 3, 4
+Given = tuple[int, int, list[int]]
+"""First offset, last offset, and the types of an acknowledgement."""
+
+
+def configure(client: Client, group_id: str, **settings: str) -> None:
+    """Set group settings; dots are written as two underscores."""
+    configs = [AlterableConfig(name.replace("__", "."), 0, value) for name, value in settings.items()]
+    request = IncrementalAlterConfigsRequest([AlterConfigsResource(GROUP, group_id, configs)])
+    (answer,) = client.call(request).responses
+    assert answer.error_code == 0, answer.error_message
+
+
+def initialize(client: Client, topic: str = "t", *partitions: int, group_id: str = "g", start_offset: int = -1) -> None:
+    """Let the share coordinator know the partitions, as the group coordinator does when a member subscribes."""
+    topic_id = describe(client, topic)[0].topic_id
+    key = f"{group_id}:{id_text(topic_id)}:0"
+    (found,) = client.call(FindCoordinatorRequest(key_type=SHARE, coordinator_keys=[key]), version=6).coordinators
+    assert found.error_code == 0, found.error_message
+    asked = [InitializedPartition(index, 0, start_offset) for index in partitions or (0,)]
+    response = client.call(InitializeShareGroupStateRequest(group_id, [InitializeStateData(topic_id, asked)]))
+    results = [partition.error_code for result in response.results for partition in result.partitions]
+    assert not any(results), results
+
+
+@dataclass
+class ShareMember:
+    """A member of share group "g" that fetches partitions of one topic in a share session."""
+
+    client: Client
+    member_id: str
+    topic: str = "t"
+    partitions: tuple[int, ...] = (0,)
+    group_id: str | None = "g"
+    version: int = 2
+    epoch: int = 0
+    topic_id: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.topic_id = describe(self.client, self.topic)[0].topic_id
+
+    def fetch(self, given: list[Given] | None = None, *, max_wait_ms: int = 0, **changes: Any) -> ShareFetchResponse:
+        """Fetch in the session, and acknowledge records of partition 0. The first fetch of a session names the partitions."""
+        batches = [FetchAcknowledgement(*one) for one in given or ()]
+        listed = [FetchPartition(index) for index in self.partitions] if self.epoch == 0 else []
+        if batches:
+            listed = [FetchPartition(0, batches)]
+        fields: dict[str, Any] = {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "share_session_epoch": self.epoch,
+            "max_wait_ms": max_wait_ms,
+            "min_bytes": 1,
+            "max_records": 500,
+            "batch_size": 500,
+            "topics": [FetchTopic(self.topic_id, listed)] if listed else [],
+        }
+        response: ShareFetchResponse = self.client.call(ShareFetchRequest(**(fields | changes)), version=self.version)
+        if response.error_code == 0 and self.epoch >= 0:
+            self.epoch += 1
+        return response
+
+    def forget(self, *partitions: int) -> ShareFetchResponse:
+        return self.fetch(forgotten_topics_data=[ForgottenTopic(self.topic_id, list(partitions))])
+
+    def acknowledge(self, *given: Given, partition: int = 0, **changes: Any) -> ShareAcknowledgeResponse:
+        """Acknowledge records in the session."""
+        batches = [AcknowledgementBatch(*one) for one in given]
+        fields: dict[str, Any] = {
+            "group_id": self.group_id,
+            "member_id": self.member_id,
+            "share_session_epoch": self.epoch,
+            "topics": [AcknowledgeTopic(self.topic_id, [AcknowledgePartition(partition, batches)])] if given else [],
+        }
+        response: ShareAcknowledgeResponse = self.client.call(ShareAcknowledgeRequest(**(fields | changes)), version=self.version)
+        if response.error_code == 0 and self.epoch >= 0:
+            self.epoch += 1
+        return response
+
+
+def acquired(response: ShareFetchResponse) -> list[tuple[int, int, int]]:
+    """Return (first offset, last offset, delivery count) of what was acquired."""
+    assert response.error_code == 0, response.error_code
+    partitions = [partition for topic in response.responses for partition in topic.partitions]
+    assert all(partition.error_code == 0 for partition in partitions), partitions
+    return [(one.first_offset, one.last_offset, one.delivery_count) for partition in partitions for one in partition.acquired_records]
+
+
+def acknowledged(response: ShareAcknowledgeResponse) -> list[int]:
+    """Return the error of each partition."""
+    assert response.error_code == 0, response.error_code
+    return [partition.error_code for topic in response.responses for partition in topic.partitions]
