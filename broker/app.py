@@ -295,7 +295,7 @@ class Broker:
             cluster=cluster,
             overrides_of=overrides_of,
         )
-        metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
+        metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name, topic.topic_id))
         groups.shards.follow(metadata.publisher)
         await groups.load()
         await share_state.load()

@@ -308,10 +308,10 @@ class GroupService:
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_group(group_id))
 
-    def forget_topic(self, topic: str) -> None:
+    def forget_topic(self, topic: str, topic_id: bytes) -> None:
         """Delete the offsets that groups committed for a deleted topic."""
         for shard in self.shards.serving():
-            self._append_in_pieces(shard, shard.machine.forget_topic(topic))
+            self._append_in_pieces(shard, shard.machine.forget_topic(topic, topic_id))
 
     # --- internals ------------------------------------------------------------------------------------------------------------
 
