@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Listener, Services, Traffic
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
-from ottla.broker.api.routes import Route, served
+from ottla.broker.api.routes import Routes, broker_routes
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
@@ -121,8 +121,8 @@ class Broker:
         ) + ("" if self.tell is None else f"\n{self.tell(at)}")
 
     @property
-    def _routes(self) -> Mapping[int, Route]:
-        return served(in_cluster=self._cluster is not None, telemetry=self.settings.client_telemetry_enable)
+    def _routes(self) -> Routes:
+        return broker_routes(in_cluster=self._cluster is not None, telemetry=self.settings.client_telemetry_enable)
 
     @property
     def connection_count(self) -> int:

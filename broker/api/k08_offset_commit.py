@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered, transform
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.core.acl import Operation, Resource
@@ -28,12 +29,15 @@ from ottla.protocol.messages.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+API = Api(OffsetCommitRequest)
+
 BY_ID_SINCE = 10
 
 Known = list[TopicImage | None]
 """The topics of a request in order; None for an unknown topic."""
 
 
+@API.on_broker()
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Store the offsets; return one error for each partition."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

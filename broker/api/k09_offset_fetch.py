@@ -14,6 +14,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.core.acl import Operation, Resource
@@ -31,9 +32,12 @@ from ottla.protocol.messages.k09_offset_fetch import (
 )
 from ottla.protocol.messages.k09_offset_fetch import OffsetFetchResponseGroup as Group
 
+API = Api(OffsetFetchRequest)
+
 BY_ID_SINCE = 10
 
 
+@API.on_broker()
 def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Fetch the offsets of one group, or from version 8 on of several."""
     return _many(ctx, request) if ctx.version >= 8 else _one(ctx, request)

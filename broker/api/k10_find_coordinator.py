@@ -15,6 +15,7 @@ from typing import Any
 
 from ottla.broker.api.access import NOBODY, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of
@@ -22,6 +23,8 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.shards import Shards
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+API = Api(FindCoordinatorRequest)
 
 NO_NODE = -1
 
@@ -42,6 +45,7 @@ _DENIALS: dict[int, tuple[ErrorCode, str]] = {
 _TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STATE}
 
 
+@API.on_broker()
 def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Return the coordinators; create the internal topic if there is none."""
     shards: Shards[Any]

@@ -9,15 +9,19 @@ from __future__ import annotations
 
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+API = Api(ListGroupsRequest)
+
 CLASSIC = "classic"
 CONSUMER = "consumer"
 
 
+@API.on_broker()
 def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups that match the filters."""
     states = {state.lower() for state in request.states_filter}

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Collection
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import Topics
@@ -21,7 +22,10 @@ from ottla.protocol.messages.k47_offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
+API = Api(OffsetDeleteRequest)
 
+
+@API.on_broker()
 def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Delete the offsets; respond when the deletions are durable."""
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):
