@@ -12,11 +12,11 @@ table in docs/apis.md. `make apis` writes the declarations to `api_table`, becau
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from ottla.broker.api.access import allowed_of_cluster, refused
-from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi
+from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi, Split
 from ottla.broker.core.acl import Operation
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
@@ -43,6 +43,8 @@ class Api(Generic[RequestT]):
         throttled: bool = True,
         needs_telemetry: bool = False,
         advertised_min: int | None = None,
+        splits: Sequence[Split] = (),
+        array_limits: Mapping[str, int] | None = None,
     ) -> None:
         self.key: Final = ApiKey(request.API_KEY)
         self.handlers: Final[dict[ListenerType, Handler]] = {}
@@ -52,6 +54,8 @@ class Api(Generic[RequestT]):
         self._forwarded = forwarded
         self._throttled = throttled
         self._needs_telemetry = needs_telemetry
+        self._splits = splits
+        self._array_limits = array_limits or {}
         self._advertised_min = request.MIN_VERSION if advertised_min is None else advertised_min
 
     def on_broker(self, *, requires: Operation | None = None) -> Callable[[HandlerT], HandlerT]:
@@ -77,6 +81,8 @@ class Api(Generic[RequestT]):
             self._forwarded,
             self._throttled,
             self._needs_telemetry,
+            self._splits,
+            self._array_limits,
         )
 
     def _serve(self, listener: ListenerType, handle: HandlerT, requires: Operation | None) -> HandlerT:

@@ -25,6 +25,7 @@ from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
@@ -61,7 +62,11 @@ from ottla.protocol.records.batch import (
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.errors import CorruptBatch, UnknownCodec
 
-API = Api(ProduceRequest, advertised_min=0)
+API = Api(
+    ProduceRequest,
+    advertised_min=0,
+    splits=(Split("topic_data.partition_data", "responses.partition_responses", ("name topic_id", "index")),),
+)
 
 Buffer = bytes | bytearray | memoryview
 

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     Waiting = asyncio.Future[bool]
 
-API = Api(FetchRequest)
+API = Api(FetchRequest, array_limits={"topics.partitions": 30_000, "forgotten_topics_data.partitions": 100_000})
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Errors of partitions that were not read. Their list of aborted transactions is empty instead of null, as in Kafka."""

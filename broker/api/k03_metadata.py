@@ -20,6 +20,7 @@ from ottla.broker.api.access import allowed_of_cluster, denied, operations, oper
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import is_internal
@@ -36,7 +37,7 @@ from ottla.protocol.messages.k03_metadata import (
 )
 from ottla.protocol.topic_names import name_problem
 
-API = Api(MetadataRequest)
+API = Api(MetadataRequest, splits=(Split("topics", "topics", ("name topic_id",)),))
 
 LISTENER_NOT_FOUND_SINCE = 6
 """Clients of older versions get LEADER_NOT_AVAILABLE instead."""

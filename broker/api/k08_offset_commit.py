@@ -17,6 +17,7 @@ from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered, transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -29,7 +30,7 @@ from ottla.protocol.messages.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 
-API = Api(OffsetCommitRequest)
+API = Api(OffsetCommitRequest, splits=(Split("topics.partitions", "topics.partitions"),))
 
 BY_ID_SINCE = 10
 

@@ -16,6 +16,7 @@ from typing import Any
 from ottla.broker.api.access import NOBODY, denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, TRANSACTION_STATE
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of
@@ -24,7 +25,7 @@ from ottla.broker.runtime.coordination.shards import Shards
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
-API = Api(FindCoordinatorRequest)
+API = Api(FindCoordinatorRequest, splits=(Split("coordinator_keys", "coordinators"),))
 
 NO_NODE = -1
 

@@ -15,7 +15,7 @@ from ottla.broker.groups.classic import Leaving
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
-API = Api(LeaveGroupRequest)
+API = Api(LeaveGroupRequest, array_limits={"members": 10_000})
 
 
 @API.on_broker()

@@ -18,7 +18,7 @@ from ottla.broker.groups.classic import Syncing
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
-API = Api(SyncGroupRequest)
+API = Api(SyncGroupRequest, array_limits={"assignments": 50_000})
 
 PROTOCOL_SAID_SINCE = 5
 

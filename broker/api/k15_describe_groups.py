@@ -10,6 +10,7 @@ from __future__ import annotations
 from ottla.broker.api.access import NOT_REQUESTED, allowed, operations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicGroup
@@ -17,7 +18,7 @@ from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 
-API = Api(DescribeGroupsRequest)
+API = Api(DescribeGroupsRequest, splits=(Split("groups", "groups"),))
 
 
 @API.on_broker()

@@ -15,7 +15,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-API = Api(ListGroupsRequest)
+API = Api(ListGroupsRequest, array_limits={"states_filter": 1_000, "types_filter": 1_000})
 
 CLASSIC = "classic"
 CONSUMER = "consumer"

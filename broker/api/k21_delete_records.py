@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -34,7 +35,7 @@ from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsTopicResult,
 )
 
-API = Api(DeleteRecordsRequest)
+API = Api(DeleteRecordsRequest, splits=(Split("topics.partitions", "topics.partitions"),))
 
 HIGH_WATERMARK = -1
 

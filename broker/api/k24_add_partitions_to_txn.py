@@ -31,7 +31,7 @@ from ottla.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
-API = Api(AddPartitionsToTxnRequest)
+API = Api(AddPartitionsToTxnRequest, array_limits={"transactions.topics.partitions": 10_000, "v3_and_below_topics.partitions": 10_000})
 
 Errors = Mapping[TopicPartition, ErrorCode]
 

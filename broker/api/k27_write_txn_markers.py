@@ -22,6 +22,7 @@ from collections.abc import Awaitable
 from ottla.broker.api.access import allowed_of_cluster, refused
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.shard import failure_of
@@ -37,7 +38,7 @@ from ottla.protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
-API = Api(WriteTxnMarkersRequest, throttled=False)
+API = Api(WriteTxnMarkersRequest, throttled=False, splits=(Split("markers.topics.partition_indexes", "markers.topics.partitions"),))
 
 Waiting = list[tuple[asyncio.Future[None], WritableTxnMarkerPartitionResult]]
 

@@ -22,7 +22,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k30_create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
-API = Api(CreateAclsRequest, forwarded=Forwarded.ALWAYS)
+API = Api(CreateAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"creations": 10_000})
 
 
 @API.on_broker()

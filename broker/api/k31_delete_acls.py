@@ -19,7 +19,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
-API = Api(DeleteAclsRequest, forwarded=Forwarded.ALWAYS)
+API = Api(DeleteAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"filters": 10_000})
 
 
 @API.on_broker()

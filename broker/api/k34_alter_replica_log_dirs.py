@@ -14,6 +14,7 @@ from typing import Final
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -24,7 +25,7 @@ from ottla.protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-API = Api(AlterReplicaLogDirsRequest)
+API = Api(AlterReplicaLogDirsRequest, splits=(Split("dirs.topics.partitions", "results.partitions"),))
 
 _NAME_BYTES_MAX: Final = 255
 _SUFFIX_BYTES: Final = len("-.-future") + 32

@@ -26,7 +26,7 @@ from ottla.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-API = Api(DescribeLogDirsRequest)
+API = Api(DescribeLogDirsRequest, array_limits={"topics.partitions": 100_000})
 
 
 @API.on_broker()

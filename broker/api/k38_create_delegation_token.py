@@ -19,7 +19,7 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
-API = Api(CreateDelegationTokenRequest, forwarded=Forwarded.IN_PART)
+API = Api(CreateDelegationTokenRequest, forwarded=Forwarded.IN_PART, array_limits={"renewers": 1_000})
 
 
 @API.on_broker()

@@ -26,7 +26,7 @@ from ottla.protocol.messages.k41_describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 
-API = Api(DescribeDelegationTokenRequest)
+API = Api(DescribeDelegationTokenRequest, array_limits={"owners": 10_000})
 
 
 @API.on_broker()

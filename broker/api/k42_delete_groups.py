@@ -12,11 +12,12 @@ from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
-API = Api(DeleteGroupsRequest)
+API = Api(DeleteGroupsRequest, splits=(Split("groups_names", "results", ("",)),))
 
 
 @API.on_broker()

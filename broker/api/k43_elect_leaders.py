@@ -10,13 +10,17 @@ from functools import partial
 
 from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.controller.elect_leaders import elect_leaders
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
 
-API = Api(ElectLeadersRequest, forwarded=Forwarded.ALWAYS)
+API = Api(
+    ElectLeadersRequest,
+    forwarded=Forwarded.ALWAYS,
+    splits=(Split("topic_partitions.partitions", "replica_election_results.partition_result", ("topic", "")),),
+)
 
 
 @API.on_broker(requires=Operation.ALTER)

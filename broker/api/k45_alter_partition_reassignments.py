@@ -9,7 +9,7 @@ from functools import partial
 
 from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.controller.reassign_partitions import alter_partition_reassignments
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -20,7 +20,7 @@ from ottla.protocol.messages.k45_alter_partition_reassignments import (
     ReassignableTopicResponse,
 )
 
-API = Api(AlterPartitionReassignmentsRequest, forwarded=Forwarded.ALWAYS)
+API = Api(AlterPartitionReassignmentsRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topics.partitions", "responses.partitions"),))
 
 
 @API.on_broker(requires=Operation.ALTER)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.controller.reassign_partitions import list_partition_reassignments
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.effects import Effects
 from ottla.protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 
-API = Api(ListPartitionReassignmentsRequest, forwarded=Forwarded.ALWAYS)
+API = Api(
+    ListPartitionReassignmentsRequest,
+    forwarded=Forwarded.ALWAYS,
+    splits=(Split("topics.partition_indexes", "topics.partitions", ("name", "")),),
+)
 
 
 @API.on_broker(requires=Operation.DESCRIBE)

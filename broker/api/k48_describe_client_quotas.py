@@ -26,7 +26,7 @@ from ottla.protocol.messages.k48_describe_client_quotas import (
     ValueData,
 )
 
-API = Api(DescribeClientQuotasRequest)
+API = Api(DescribeClientQuotasRequest, array_limits={"components": 1_000})
 
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 _TYPES: Final = frozenset({"user", "client-id", "ip"})

@@ -22,7 +22,7 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 
-API = Api(AlterUserScramCredentialsRequest, forwarded=Forwarded.ALWAYS)
+API = Api(AlterUserScramCredentialsRequest, forwarded=Forwarded.ALWAYS, array_limits={"deletions": 10_000, "upsertions": 10_000})
 
 
 @API.on_broker()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from ottla.broker.api.context import Context
 from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.serving import not_the_metadata
@@ -23,7 +23,7 @@ from ottla.protocol.messages.k55_describe_quorum import (
     TopicResult,
 )
 
-API = Api(DescribeQuorumRequest, forwarded=Forwarded.ALWAYS)
+API = Api(DescribeQuorumRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topics.partitions", "topics.partitions"),))
 
 
 @API.on_controller(requires=Operation.DESCRIBE)

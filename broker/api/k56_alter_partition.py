@@ -6,12 +6,13 @@ from functools import partial
 
 from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.controller.alter_partition import alter_partition
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k56_alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
-API = Api(AlterPartitionRequest, throttled=False)
+API = Api(AlterPartitionRequest, throttled=False, splits=(Split("topics.partitions", "topics.partitions"),))
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)

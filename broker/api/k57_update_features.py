@@ -16,7 +16,7 @@ from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k57_update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
 
-API = Api(UpdateFeaturesRequest, forwarded=Forwarded.ALWAYS)
+API = Api(UpdateFeaturesRequest, forwarded=Forwarded.ALWAYS, array_limits={"feature_updates": 1_000})
 _REFUSED = "The update failed for all features since the following feature had an error: "
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -21,7 +22,7 @@ from ottla.protocol.messages.k61_describe_producers import (
 )
 from ottla.protocol.topic_names import name_problem
 
-API = Api(DescribeProducersRequest)
+API = Api(DescribeProducersRequest, splits=(Split("topics.partition_indexes", "topics.partitions", ("name", "")),))
 
 
 @API.on_broker()

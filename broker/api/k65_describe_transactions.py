@@ -11,6 +11,7 @@ from itertools import groupby
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -21,7 +22,7 @@ from ottla.protocol.messages.k65_describe_transactions import (
     TransactionState,
 )
 
-API = Api(DescribeTransactionsRequest)
+API = Api(DescribeTransactionsRequest, splits=(Split("transactional_ids", "transaction_states"),))
 
 
 @API.on_broker()

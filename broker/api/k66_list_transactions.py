@@ -19,7 +19,7 @@ from ottla.broker.txns.transaction import Transaction
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
-API = Api(ListTransactionsRequest)
+API = Api(ListTransactionsRequest, array_limits={"state_filters": 1_000, "producer_id_filters": 10_000})
 
 _STATES = {state.wire_name: state for state in TxnState}
 

@@ -34,7 +34,7 @@ from ottla.protocol.messages.k68_consumer_group_heartbeat import (
     TopicPartitions,
 )
 
-API = Api(ConsumerGroupHeartbeatRequest)
+API = Api(ConsumerGroupHeartbeatRequest, array_limits={"subscribed_topic_names": 20_000, "topic_partitions.partitions": 50_000})
 
 MESSAGE_MAX = 1_000
 """The longest error message. It may quote ids and expressions that are longer than a string field allows."""

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from ottla.broker.api.access import NOT_REQUESTED, allowed, denied, operations
 from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer import ConsumerGroup
@@ -28,7 +29,7 @@ from ottla.protocol.messages.k69_consumer_group_describe import (
     TopicPartitions,
 )
 
-API = Api(ConsumerGroupDescribeRequest)
+API = Api(ConsumerGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
 
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1

@@ -6,12 +6,13 @@ from functools import partial
 
 from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.controller.assign_directories import assign_directories
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k73_assign_replicas_to_dirs import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 
-API = Api(AssignReplicasToDirsRequest, throttled=False)
+API = Api(AssignReplicasToDirsRequest, throttled=False, splits=(Split("directories.topics.partitions", "directories.topics.partitions"),))
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)

@@ -25,7 +25,7 @@ from ottla.protocol.messages.k75_describe_topic_partitions import (
 )
 from ottla.protocol.topic_names import name_problem
 
-API = Api(DescribeTopicPartitionsRequest)
+API = Api(DescribeTopicPartitionsRequest, array_limits={"topics": 25_000})
 
 PARTITIONS_MAX = 2000
 """Kafka's default of max.request.partition.size.limit. It also limits the topics of one page, for which Kafka has no limit."""

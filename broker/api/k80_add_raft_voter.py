@@ -10,7 +10,7 @@ from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added
 from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
-API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS)
+API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listeners": 1_000})
 
 
 @API.on_controller(requires=Operation.ALTER)

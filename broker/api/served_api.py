@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from enum import Enum, Flag, auto
 from typing import NamedTuple
 
@@ -26,6 +27,17 @@ class Forwarded(Enum):
     """A cluster broker forwards every request. A handler for the broker's listener is used on a standalone node only."""
 
 
+class Split(NamedTuple):
+    """How a request with many elements is handled in parts (`ottla.broker.api.request_parts`)."""
+
+    asked: str
+    """The path of the request's elements: `topics.partitions`."""
+    answers: str
+    """The path of their results in the response."""
+    keys: Sequence[str] = ()
+    """If duplicates are significant, for each array of the path the fields that identify an element: `name topic_id`; none for a value."""
+
+
 class ServedApi(NamedTuple):
     """One API. Versions are inclusive. `advertised_min` is below `min_version` only for Produce (`k00_produce` has the reason)."""
 
@@ -39,6 +51,12 @@ class ServedApi(NamedTuple):
     """Whether a request counts against the client's quota; not if only other nodes send it (KAFKA ApiKeys.clusterAction)."""
     needs_telemetry: bool = False
     """Whether the API is served only with `client.telemetry.enable`."""
+    splits: Sequence[Split] = ()
+    """How a large request is split; the first that applies is used, because older versions may have their elements elsewhere."""
+    array_limits: Mapping[str, int] = {}
+    """The maximum sizes of arrays that are handled in one step; of a request that is split, the maximum for one element. Kafka's controller
+    accepts 10,000 records in one request (MAX_RECORDS_PER_USER_OP).
+    """
 
     @property
     def module(self) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from ottla.broker.api.declaration import Api
-from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi
+from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi, Split
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 HANDLERS: Final = sorted((ROOT / "broker" / "api").glob("k[0-9][0-9]_*.py"))
@@ -20,11 +20,14 @@ BEGIN: Final = "<!-- served APIs: written by `make apis` -->\n"
 END: Final = "<!-- end of served APIs -->\n"
 _HEAD: Final = '''"""The served APIs by key. `make apis` writes this file from the declarations in the handlers' files."""
 
+# ruff: noqa: E501 # one line for each API
+# fmt: off
+
 from __future__ import annotations
 
 from typing import Final
 
-from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi
+from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi, Split
 from ottla.protocol.api_keys import ApiKey
 
 APIS: Final = (
@@ -58,7 +61,15 @@ def _row(served: ServedApi) -> str:
         row += ", throttled=False"
     if served.needs_telemetry:
         row += ", needs_telemetry=True"
+    if served.splits:
+        row += f", splits=({''.join(f'{_split(each)}, ' for each in served.splits)})"
+    if served.array_limits:
+        row += f", array_limits={served.array_limits}"
     return row + ")"
+
+
+def _split(split: Split) -> str:
+    return f"Split({split.asked!r}, {split.answers!r}, {split.keys!r})" if split.keys else f"Split({split.asked!r}, {split.answers!r})"
 
 
 def _line(api: Api[Any]) -> str:
