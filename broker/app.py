@@ -55,6 +55,9 @@ from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.runtime.share.group_settings import GroupSettings
+from ottla.broker.runtime.share.share_fetch import ShareFetches
+from ottla.broker.runtime.share.share_partitions import SharePartitions
 from ottla.broker.runtime.upkeep.background import expire_tokens, start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
@@ -211,6 +214,8 @@ class Broker:
         self.accept_no_more()
         self._housekeeping.stop()
         self.services.fetch_waits.release_all()
+        self.services.share_fetches.release_all()
+        self.services.shares.stop()
         self.services.groups.stop()
         self.services.txns.stop()
         self.services.share_groups.stop()
@@ -314,13 +319,23 @@ class Broker:
         metadata.publisher.on_quotas.append(self._obey_quotas)
         self._publisher = metadata.publisher
         await txns.load()
+        turns = Turns(clock)
+        shares = SharePartitions(
+            partitions,
+            share_persister,
+            clock,
+            timers,
+            settings_of=GroupSettings(catalog, metadata.broker_configs),
+            max_sessions=settings.group_share_max_share_sessions,
+        )
+        metadata.publisher.on_resigned.append(shares.resigned)
         traffic = Traffic()
         metadata.publisher.on_deleted.append(traffic.forget)
         return Services(
             settings=settings,
             clock=clock,
             timers=timers,
-            turns=Turns(clock),
+            turns=turns,
             node_id=settings.node_id,
             cluster_id=self.log_dir.cluster_id,
             log_dir=self.log_dir,
@@ -341,6 +356,8 @@ class Broker:
             share_state=share_state,
             share_persister=share_persister,
             share_groups=ShareGroupService(groups, share_persister, EndOffsets(partitions, catalog, settings.node_id, peers)),
+            shares=shares,
+            share_fetches=ShareFetches(shares, timers, turns),
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._session_id),
             fetch_waits=FetchWaits(timers),

@@ -85,6 +85,8 @@ APIS: Final = (
     ServedApi(ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0, 0, ListenerType.BROKER, array_limits={'topics': 25000}),
     ServedApi(ApiKey.SHARE_GROUP_HEARTBEAT, 1, 1, 1, ListenerType.BROKER, array_limits={'subscribed_topic_names': 10000}),
     ServedApi(ApiKey.SHARE_GROUP_DESCRIBE, 1, 1, 1, ListenerType.BROKER, splits=(Split('group_ids', 'groups'), )),
+    ServedApi(ApiKey.SHARE_FETCH, 1, 2, 1, ListenerType.BROKER),
+    ServedApi(ApiKey.SHARE_ACKNOWLEDGE, 1, 2, 1, ListenerType.BROKER),
     ServedApi(ApiKey.ADD_RAFT_VOTER, 0, 1, 0, ListenerType.BROKER | ListenerType.CONTROLLER, forwarded=Forwarded.ALWAYS, array_limits={'listeners': 1000}),
     ServedApi(ApiKey.REMOVE_RAFT_VOTER, 0, 0, 0, ListenerType.BROKER | ListenerType.CONTROLLER, forwarded=Forwarded.ALWAYS),
     ServedApi(ApiKey.UPDATE_RAFT_VOTER, 0, 0, 0, ListenerType.CONTROLLER, throttled=False),

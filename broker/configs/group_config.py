@@ -24,13 +24,21 @@ from ottla.broker.core.config_keys import (
 )
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.core.settings import BROKER_KEYS, STORED_SETTINGS, BrokerSettings
+from ottla.broker.share.settings import LATEST, ShareSettings
 from ottla.protocol.error_codes import ErrorCode
 
 SESSION_TIMEOUT_MS = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL_MS = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL_MS = "consumer.assignment.interval.ms"
 _COMMON: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
-_OF_SHARE_GROUPS: Final = (*_COMMON, "record.lock.duration.ms", "delivery.count.limit", "partition.max.record.locks")
+
+OFFSET_RESET = "share.auto.offset.reset"
+RECORD_LOCK_DURATION_MS = "share.record.lock.duration.ms"
+DELIVERY_COUNT_LIMIT = "share.delivery.count.limit"
+MAX_RECORD_LOCKS = "share.partition.max.record.locks"
+_ISOLATION_LEVEL: Final = "share.isolation.level"
+_RENEW_ENABLE: Final = "share.renew.acknowledge.enable"
+_OF_SHARE_PARTITIONS: Final = (RECORD_LOCK_DURATION_MS, DELIVERY_COUNT_LIMIT, MAX_RECORD_LOCKS)
 
 _STANDBYS: Final = "streams.num.standby.replicas"
 _DURATION: Final = re.compile(r"by_duration:P(?=.)(\d+D)?(T(?=\d)(\d+H)?(\d+M)?(\d+(\.\d+)?S)?)?")
@@ -52,18 +60,18 @@ GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
         _of_broker(ASSIGNMENT_INTERVAL_MS, "The minimum time between two assignments of the group.", 0),
         _of_broker("share.session.timeout.ms", "A member without heartbeat for this long is removed.", 1),
         _of_broker("share.heartbeat.interval.ms", "The interval of the members' heartbeats.", 1),
-        _of_broker("share.record.lock.duration.ms", "How long a record is locked for a member.", 1_000),
-        _of_broker("share.delivery.count.limit", "How often a record is delivered at most.", 2),
-        _of_broker("share.partition.max.record.locks", "Locked records per partition.", 100),
-        ConfigKey("share.auto.offset.reset", ConfigType.STRING, "latest", "Where a new group starts to read.", _OFFSET_RESET),
+        _of_broker(RECORD_LOCK_DURATION_MS, "How long an acquired record is locked for a member.", 1_000),
+        _of_broker(DELIVERY_COUNT_LIMIT, "How often a record is delivered at most.", 2),
+        _of_broker(MAX_RECORD_LOCKS, "The most records in flight in one partition.", 100),
+        ConfigKey(OFFSET_RESET, ConfigType.STRING, LATEST, "Where a new group starts to read.", _OFFSET_RESET),
         ConfigKey(
-            "share.isolation.level",
+            _ISOLATION_LEVEL,
             ConfigType.STRING,
             "read_uncommitted",
             "Whether the group reads records of open and aborted transactions.",
             one_of("read_committed", "read_uncommitted"),
         ),
-        ConfigKey("share.renew.acknowledge.enable", ConfigType.BOOLEAN, True, "Whether a member may renew a record lock."),
+        ConfigKey(_RENEW_ENABLE, ConfigType.BOOLEAN, True, "Whether a member may renew a record lock."),
         _of_broker("share.assignment.interval.ms", "The minimum time between two assignments of the group.", 0),
         _of_broker("streams.session.timeout.ms", "A member without heartbeat for this long is removed. Stored, but not applied.", 1),
         _of_broker("streams.heartbeat.interval.ms", "The interval of the members' heartbeats. Stored, but not applied.", 1),
@@ -96,9 +104,30 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
 
 
 def effective_group_values(kind: str, overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
-    """Return the values in force of a group's numeric settings, under their names without `kind`, which is `consumer` or `share`."""
-    names = _OF_SHARE_GROUPS if kind == "share" else _COMMON
-    return {name: _in_force(f"{kind}.{name}", overrides.get(f"{kind}.{name}"), settings) for name in names}
+    """Return the values in force of the settings that all kinds of group have, under their names without `kind`: `consumer` or `share`."""
+    return {name: _in_force(f"{kind}.{name}", overrides.get(f"{kind}.{name}"), settings) for name in _COMMON}
+
+
+def share_settings(overrides: Mapping[str, str], settings: BrokerSettings) -> ShareSettings:
+    """Return the settings in force of a share group, as far as its share partitions apply them."""
+    reset, _, duration = str(_parsed(OFFSET_RESET, overrides.get(OFFSET_RESET, LATEST))).partition(":")
+    values = {name: _in_force(name, overrides.get(name), settings) for name in _OF_SHARE_PARTITIONS}
+    return ShareSettings(
+        delivery_count_limit=values[DELIVERY_COUNT_LIMIT],
+        record_lock_duration_ms=values[RECORD_LOCK_DURATION_MS],
+        partition_max_record_locks=values[MAX_RECORD_LOCKS],
+        auto_offset_reset=reset,
+        reset_duration_ms=_duration_ms(duration),
+        read_committed=overrides.get(_ISOLATION_LEVEL) == "read_committed",
+        renew_acknowledge_enable=overrides.get(_RENEW_ENABLE, "true").strip().lower() == "true",
+    )
+
+
+def _duration_ms(text: str) -> int:
+    """Return an ISO 8601 duration of days, hours, minutes and seconds in milliseconds; 0 for an empty text."""
+    parts = {unit: float(number) for number, unit in re.findall(r"(\d+(?:\.\d+)?)([DHMS])", text)}
+    days, hours, minutes, seconds = (parts.get(unit, 0) for unit in "DHMS")
+    return int((((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000)
 
 
 def described_group_value(name: str, overrides: Mapping[str, str], settings: BrokerSettings) -> str:

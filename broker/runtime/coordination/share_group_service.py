@@ -202,7 +202,13 @@ class ShareGroupService:
                 begun.append(rejected)
             if count % CALLS_PER_TURN == 0:
                 await asyncio.sleep(0)
-        return [each if isinstance(each, Rejected) else await _result(each) for each in begun]
+        results: list[T | Rejected] = []
+        for each in begun:
+            try:
+                results.append(await each if isinstance(each, asyncio.Future) else each)
+            except Rejected as rejected:
+                results.append(rejected)
+        return results
 
     def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
@@ -216,13 +222,6 @@ class ShareGroupService:
         error = None if task.cancelled() else task.exception()
         if error is not None and not isinstance(error, Rejected):
             logger.error("Bug in an operation on a share group", exc_info=error)
-
-
-async def _result(begun: T | asyncio.Future[T]) -> T | Rejected:
-    try:
-        return await begun if isinstance(begun, asyncio.Future) else begun
-    except Rejected as rejected:
-        return rejected
 
 
 def _by_topic(places: Iterable[Place]) -> dict[bytes, frozenset[int]]:

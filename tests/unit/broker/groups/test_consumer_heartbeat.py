@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.modern import ModernState
 from ottla.broker.groups.consumer_member import MemberState
+from ottla.broker.groups.modern import ModernState
 from ottla.broker.groups.regexes import REFRESH_MIN_INTERVAL_MS
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, topic_id

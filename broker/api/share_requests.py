@@ -1,0 +1,184 @@
+"""What ShareFetch and ShareAcknowledge have in common: who may ask, acknowledgements, and where the leader is.
+
+Source: KAFKA KafkaApis.handleAcknowledgements, validateAcknowledgementBatches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeVar
+
+from ottla.broker.api.access import allowed, denied
+from ottla.broker.api.context import Context
+from ottla.broker.cluster.features import share_groups_enabled
+from ottla.broker.core.acl import Operation, Resource
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.share.acknowledgement import AcknowledgementBatch, AcknowledgeType
+from ottla.broker.share.persister import SharePartitionKey
+from ottla.broker.share.sessions import TopicPartition
+from ottla.protocol.error_codes import ErrorCode
+
+RENEW_SINCE: Final = 2
+"""The first version with renewed locks (KIP-1222) and acquire modes (KIP-1206)."""
+_MEMBER_ID_CHARS: Final = 36
+"""A member id is a UUID as text."""
+_REDIRECTING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH}
+
+T = TypeVar("T")
+
+
+class _Batch(Protocol):
+    first_offset: int
+    last_offset: int
+    acknowledge_types: list[int]
+
+
+class _Partition(Protocol):
+    partition_index: int
+
+    @property
+    def acknowledgement_batches(self) -> Sequence[_Batch]: ...
+
+
+class _Topic(Protocol):
+    topic_id: bytes
+
+    @property
+    def partitions(self) -> Sequence[_Partition]: ...
+
+
+class _Request(Protocol):
+    group_id: str | None
+    member_id: str | None
+    is_renew_ack: bool
+
+    @property
+    def topics(self) -> Sequence[_Topic]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """The result of a partition's acknowledgements."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+
+
+Acknowledgements = dict[TopicPartition, Acknowledged]
+
+
+def check_member(ctx: Context, request: _Request) -> tuple[str, str]:
+    """Return the group id and the member id of a request. Raises Rejected if it is not allowed at all."""
+    if not share_groups_enabled(ctx.services.topics.features):
+        raise Rejected(ErrorCode.UNSUPPORTED_VERSION)
+    if request.group_id is None:
+        raise Rejected(ErrorCode.INVALID_REQUEST)
+    if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):
+        raise Rejected(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    if not request.member_id or len(request.member_id) > _MEMBER_ID_CHARS:
+        raise Rejected(ErrorCode.INVALID_REQUEST)
+    return request.group_id, request.member_id
+
+
+def topic_name(ctx: Context, topic_id: bytes) -> str | None:
+    """Return the name of a topic, or None for an unknown id."""
+    topic = ctx.services.topics.topic_by_id(topic_id)
+    return None if topic is None else topic.name
+
+
+def unreadable(ctx: Context, names: Iterable[str | None]) -> Callable[[str, TopicPartition], ErrorCode | None]:
+    """Return a function from a topic's name and a partition to the error of a client that may not read it, or None."""
+    hidden = denied(ctx, Operation.READ, Resource.TOPIC, {name for name in names if name is not None})
+
+    def error_of(name: str, key: TopicPartition) -> ErrorCode | None:
+        if name in hidden:
+            return ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topic = ctx.services.topics.topic(name)
+        return None if topic is not None and key.partition in topic.partitions else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+    return error_of
+
+
+def acknowledge(ctx: Context, request: _Request) -> Acknowledgements | Awaitable[Acknowledgements]:
+    """Apply the acknowledgements of a request. Return the results when they are persisted."""
+    batches: dict[TopicPartition, Sequence[_Batch]] = {
+        TopicPartition(topic.topic_id, partition.partition_index): partition.acknowledgement_batches
+        for topic in request.topics
+        for partition in topic.partitions
+    }
+    names = {topic.topic_id: topic_name(ctx, topic.topic_id) for topic in request.topics}
+    error_of = unreadable(ctx, names.values())
+    results: Acknowledgements = {}
+    for key, acknowledged in batches.items():
+        name = names[key.topic_id]
+        if name is None:
+            results[key] = Acknowledged(ErrorCode.UNKNOWN_TOPIC_ID)
+        elif not _are_valid(ctx, request, acknowledged):
+            results[key] = Acknowledged(ErrorCode.INVALID_REQUEST)
+        elif (error := error_of(name, key)) is not None:
+            results[key] = Acknowledged(error)
+    valid = {key: acknowledged for key, acknowledged in batches.items() if key not in results}
+    if not any(valid.values()):
+        return results  # as in Kafka, which then also omits the partitions without acknowledgements
+    return _apply(ctx, request, valid, results)
+
+
+def _apply(
+    ctx: Context, request: _Request, batches: Mapping[TopicPartition, Sequence[_Batch]], results: Acknowledgements
+) -> Acknowledgements | Awaitable[Acknowledgements]:
+    assert request.group_id is not None, "the request was checked"
+    assert request.member_id is not None, "the request was checked"
+    pending: dict[TopicPartition, asyncio.Future[None]] = {}
+    for key, acknowledged in batches.items():
+        results[key] = Acknowledged()
+        given = [AcknowledgementBatch(batch.first_offset, batch.last_offset, batch.acknowledge_types) for batch in acknowledged]
+        if not given:
+            continue
+        try:
+            durable = ctx.services.shares.acknowledge(SharePartitionKey(request.group_id, *key), request.member_id, given)
+        except Rejected as rejected:
+            results[key] = _refused(rejected)
+            continue
+        if durable is not None:
+            pending[key] = durable
+    return _persisted(results, pending) if pending else results
+
+
+def _are_valid(ctx: Context, request: _Request, batches: Sequence[_Batch]) -> bool:
+    """Return whether the batches ascend, and have one type for all their offsets or one for each."""
+    types = len(AcknowledgeType) if ctx.version >= RENEW_SINCE else AcknowledgeType.RENEW
+    end = -1
+    for batch in batches:
+        count, kinds = batch.last_offset - batch.first_offset + 1, batch.acknowledge_types
+        if count < 1 or batch.first_offset < end or len(kinds) not in {1, count}:
+            return False
+        if any(not 0 <= kind < types for kind in kinds) or (AcknowledgeType.RENEW in kinds and not request.is_renew_ack):
+            return False
+        end = batch.last_offset
+    return True
+
+
+async def _persisted(results: Acknowledgements, pending: Mapping[TopicPartition, asyncio.Future[None]]) -> Acknowledgements:
+    for key, durable in pending.items():
+        try:
+            await durable
+        except Rejected as rejected:
+            results[key] = _refused(rejected)
+    return results
+
+
+def _refused(rejected: Rejected) -> Acknowledged:
+    return Acknowledged(rejected.code, rejected.message or None)
+
+
+def leader_of(ctx: Context, key: TopicPartition, error: int, make: Callable[[int, int], T]) -> T | None:
+    """Return the partition's current leader and its epoch, if the error sends the client there."""
+    return make(*ctx.services.cluster.current_leader(*key)) if error in _REDIRECTING else None
+
+
+def endpoints(ctx: Context, leaders: Iterable[int], make: Callable[[int, str, int, str | None], T]) -> list[T]:
+    """Return the endpoints of the leaders that are alive."""
+    nodes = (ctx.services.cluster.alive(leader, ctx.peer.dialled) for leader in dict.fromkeys(leaders) if leader >= 0)
+    return [make(node.node_id, node.host, node.port, node.rack) for node in nodes if node is not None]

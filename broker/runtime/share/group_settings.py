@@ -1,0 +1,30 @@
+"""The settings of share groups, as they change with the metadata."""
+
+from __future__ import annotations
+
+from ottla.broker.cluster.catalog import Catalog
+from ottla.broker.cluster.image import MetadataImage, ResourceType
+from ottla.broker.configs.broker_config import BrokerConfigs
+from ottla.broker.configs.group_config import share_settings
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.share.settings import ShareSettings
+
+
+class GroupSettings:
+    """Returns a share group's settings in force. They are computed once for each metadata image, because each acquisition needs them."""
+
+    def __init__(self, catalog: Catalog, broker_configs: BrokerConfigs) -> None:
+        self._catalog = catalog
+        self._broker_configs = broker_configs
+        self._known: dict[str, ShareSettings] = {}
+        self._image: MetadataImage | None = None
+        self._settings: BrokerSettings | None = None
+
+    def __call__(self, group_id: str) -> ShareSettings:
+        image, settings = self._catalog.image, self._broker_configs.settings
+        if image is not self._image or settings is not self._settings:
+            self._known, self._image, self._settings = {}, image, settings
+        known = self._known.get(group_id)
+        if known is None:
+            known = self._known[group_id] = share_settings(self._catalog.configs(ResourceType.GROUP, group_id), settings)
+        return known

@@ -1,0 +1,300 @@
+"""Share fetches: read, acquire, and wait for records (KAFKA DelayedShareFetch, ShareFetchUtils).
+
+Rules:
+* A fetch waits until the partitions from which it may acquire have `min_bytes`, counted from each one's next offset to fetch; at the
+  deadline it acquires what there is. A share partition that is loading, or at its limit of record locks, has nothing. An error ends the
+  wait if the log could not be read or no partition is left.
+* A change of a partition (an append, another leader) or of a share partition (an acknowledgement, an expired lock) resumes the fetch. It
+  resumes through a future, so that one attempt covers all changes of an event loop turn.
+* Reading and acquiring happen in one turn of the loop, so no other member comes between. Only a fetch of very many partitions yields while
+  it reads; the share partition then passes over what others have acquired meanwhile.
+* The log is read only as far as the member's `max_records` may reach.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from ottla.broker.core import limits
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.share.share_partitions import SharePartitionInUse, SharePartitions
+from ottla.broker.runtime.upkeep.turns import Turns
+from ottla.broker.share.aborted import aborted_batches
+from ottla.broker.share.acquisition import Acquisition, Fetched, acquire
+from ottla.broker.share.persister import SharePartitionKey
+from ottla.broker.share.sessions import TopicPartition
+from ottla.broker.share.share_partition import AcquiredRecords
+from ottla.broker.storage.partition_log import Isolation
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.records.batch import BatchHeader, split_batches
+
+_FIRST_READ_BYTES: Final = 128 * limits.KIB
+"""What is read first of a partition. If it holds too few records, four times as much is read, and so on."""
+
+_AT_ONCE: Final = 50
+"""The number of partitions that a large fetch reads before it yields to other requests."""
+
+Buffer = bytes | memoryview
+Callbacks = dict[object, Callable[[], object]]
+
+
+@dataclass(frozen=True, slots=True)
+class ShareFetch:
+    """One member's fetch. `partitions` are in the order in which they are read."""
+
+    group_id: str
+    member_id: str
+    partitions: Sequence[TopicPartition]
+    max_wait_ms: int
+    min_bytes: int
+    max_bytes: int
+    max_records: int
+    batch_size: int
+    record_limit: bool
+    isolation: Isolation
+
+
+@dataclass(frozen=True, slots=True)
+class FetchResult:
+    """The result for one partition: an error, or acquired records with the batches that contain them."""
+
+    error: ErrorCode = ErrorCode.NONE
+    message: str | None = None
+    records: Buffer = b""
+    acquired: Sequence[AcquiredRecords] = ()
+
+
+Results = dict[TopicPartition, FetchResult]
+EMPTY: Final = FetchResult()
+
+
+@dataclass(slots=True)
+class _Chunk:
+    """What was read of one partition for a fetch, from `offset` on."""
+
+    key: TopicPartition
+    shared: SharePartitionInUse
+    offset: int
+    records: bytes = b""
+    batches: list[tuple[int, BatchHeader]] = field(default_factory=list)
+    aborted: list[tuple[int, int]] = field(default_factory=list)
+
+
+class _Attempt:
+    """One pass over the partitions of a fetch."""
+
+    __slots__ = ("bytes", "chunks", "is_enough")
+
+    def __init__(self) -> None:
+        self.chunks: list[_Chunk] = []
+        self.bytes = 0
+        self.is_enough = False
+        """Whether a response is due, however few bytes there are."""
+
+
+class _Fetch:
+    """A fetch with the share partitions that it reads, and the errors of others."""
+
+    __slots__ = ("asked", "deadline", "errors", "in_use", "on_closed")
+
+    def __init__(self, asked: ShareFetch, deadline: int, on_closed: Callbacks) -> None:
+        self.asked = asked
+        self.deadline = deadline
+        self.on_closed = on_closed
+        self.in_use: dict[TopicPartition, SharePartitionInUse] = {}
+        self.errors: Results = {}
+
+    def fail(self, key: TopicPartition, error: Rejected) -> None:
+        """Answer a partition with this error."""
+        self.in_use.pop(key, None)
+        self.errors[key] = FetchResult(error.code, error.message or None)
+
+
+class ShareFetches:
+    """Carries out share fetches, and has those that wait."""
+
+    def __init__(self, shares: SharePartitions, timers: Timers, turns: Turns) -> None:
+        self._shares = shares
+        self._timers = timers
+        self._turns = turns
+        self._waiting: dict[asyncio.Future[bool], None] = {}
+
+    @property
+    def waiting(self) -> int:
+        """The number of waiting fetches."""
+        return len(self._waiting)
+
+    def release_all(self) -> None:
+        """Complete every waiting fetch with the records that there are, because the broker is shutting down."""
+        for future in list(self._waiting):
+            _resolve(future, changed=False)
+
+    def fetch(self, asked: ShareFetch, on_closed: Callbacks) -> Results | Awaitable[Results]:
+        """Return the results, or an awaitable of them if the fetch has to wait. `on_closed` holds callbacks for the connection's close."""
+        if not asked.partitions or asked.max_records == 0 or asked.max_bytes == 0:
+            return {}
+        fetch = _Fetch(asked, self._shares.clock.mono_ms() + asked.max_wait_ms, on_closed)
+        for key in asked.partitions:
+            try:
+                fetch.in_use[key] = self._shares.get(SharePartitionKey(asked.group_id, *key))
+            except Rejected as error:
+                fetch.fail(key, error)
+        if not fetch.in_use:
+            return fetch.errors
+        if len(fetch.in_use) > limits.FETCHED_AT_ONCE:
+            return self._fetch_slowly(fetch)
+        attempt = self._read(fetch)
+        if attempt.is_enough or asked.max_wait_ms <= 0:
+            return self._acquire(fetch, attempt)
+        return self._wait(fetch, self._park(fetch))
+
+    async def _wait(self, fetch: _Fetch, waiting: asyncio.Future[bool]) -> Results:
+        """Try again after a change or at the deadline. A closed connection cancels the wait."""
+        while True:
+            changed = await waiting
+            attempt = self._read(fetch)
+            if attempt.is_enough or not changed:
+                return self._acquire(fetch, attempt)
+            waiting = self._park(fetch)
+
+    async def _fetch_slowly(self, fetch: _Fetch) -> Results:
+        """Fetch from very many partitions. The wait begins before each pass, so that a change in the meantime ends it."""
+        while True:
+            waiting = self._park(fetch)
+            try:
+                attempt = await self._read_slowly(fetch)
+                if attempt.is_enough or self._shares.clock.mono_ms() >= fetch.deadline:
+                    return self._acquire(fetch, attempt)
+                await waiting
+            finally:
+                waiting.cancel()
+
+    # --- waiting -----------------------------------------------------------------------------------------------------------------
+
+    def _park(self, fetch: _Fetch) -> asyncio.Future[bool]:
+        """Return a future that is True after a change and False at the deadline."""
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        watched = list(fetch.in_use.values())
+        timer = self._timers.schedule(fetch.deadline, lambda: _resolve(future, changed=False))
+        for shared in watched:
+            shared.waiting[future] = lambda: _resolve(future, changed=True)
+            shared.partition.watchers[future] = lambda size: _resolve(future, changed=True) if size >= 0 else None
+        self._waiting[future] = None
+        fetch.on_closed[future] = future.cancel
+
+        def ended(_: object) -> None:
+            timer.cancel()
+            fetch.on_closed.pop(future, None)
+            del self._waiting[future]
+            for shared in watched:
+                shared.waiting.pop(future, None)
+                shared.partition.watchers.pop(future, None)
+
+        future.add_done_callback(ended)
+        return future
+
+    # --- reading -----------------------------------------------------------------------------------------------------------------
+
+    def _read(self, fetch: _Fetch) -> _Attempt:
+        attempt = _Attempt()
+        acquirable = self._acquirable(fetch)
+        self._read_some(fetch, attempt, acquirable, len(acquirable))
+        return _judged(fetch, attempt)
+
+    async def _read_slowly(self, fetch: _Fetch) -> _Attempt:
+        attempt = _Attempt()
+        acquirable = self._acquirable(fetch)
+        for begin in range(0, len(acquirable), _AT_ONCE):
+            await self._turns.mine()
+            self._read_some(fetch, attempt, acquirable[begin : begin + _AT_ONCE], len(acquirable))
+        return _judged(fetch, attempt)
+
+    def _acquirable(self, fetch: _Fetch) -> list[TopicPartition]:
+        for key, shared in list(fetch.in_use.items()):
+            if shared.failure is not None:
+                fetch.fail(key, shared.failure)
+        return [key for key, shared in fetch.in_use.items() if shared.loaded and shared.state.can_acquire]
+
+    def _read_some(self, fetch: _Fetch, attempt: _Attempt, keys: Sequence[TopicPartition], sharing: int) -> None:
+        """Read these of `sharing` partitions, each of which gets an equal part of the response."""
+        for key in keys:
+            try:
+                self._read_one(fetch, attempt, key, max(1, fetch.asked.max_bytes // sharing))
+            except Rejected as error:
+                self._shares.fence(fetch.in_use[key], error)
+                fetch.fail(key, error)
+                attempt.is_enough = True
+
+    def _read_one(self, fetch: _Fetch, attempt: _Attempt, key: TopicPartition, most: int) -> None:
+        asked, shared = fetch.asked, fetch.in_use[key]
+        log, state = shared.partition.log, shared.state
+        shared.partition.replica.check_leads()
+        chunk = _Chunk(key, shared, state.next_fetch_offset())
+        attempt.chunks.append(chunk)
+        bound = log.bound(asked.isolation)
+        if chunk.offset < log.log_start_offset or chunk.offset > bound:
+            attempt.is_enough = True
+        if not log.log_start_offset <= chunk.offset < bound:
+            return
+        last = max(chunk.offset, state.end_offset) + asked.max_records
+        most = min(most, limits.FETCH_PARTITION_READ_BYTES)
+        size = min(most, _FIRST_READ_BYTES)
+        while True:
+            read = log.read(chunk.offset, size, isolation=asked.isolation, min_one_batch=not attempt.bytes)
+            batches = list(split_batches(read.records))
+            reaches = bool(batches) and batches[-1][1].last_offset >= last and len(read.records) >= asked.min_bytes
+            if reaches or size >= most or read.on_older_segment or len(read.records) < size // 2:
+                break
+            size = min(most, 4 * size)
+        chunk.records, chunk.batches, chunk.aborted = read.records, batches, read.aborted
+        attempt.bytes += len(read.records)
+        attempt.is_enough = attempt.is_enough or read.on_older_segment
+
+    # --- acquiring ---------------------------------------------------------------------------------------------------------------
+
+    def _acquire(self, fetch: _Fetch, attempt: _Attempt) -> Results:
+        asked, results, left = fetch.asked, fetch.errors, fetch.asked.max_records
+        for chunk in attempt.chunks:
+            shared = chunk.shared
+            if chunk.key in results or shared.failure is not None:
+                continue
+            results[chunk.key] = EMPTY
+            if chunk.offset < shared.partition.log.log_start_offset:
+                shared.state.log_starts_at(shared.partition.log.log_start_offset)
+                continue
+            acquisition = Acquisition(asked.member_id, left, asked.batch_size, asked.record_limit, self._shares.clock.mono_ms())
+            batches = [Fetched(header.base_offset, header.last_offset) for _, header in chunk.batches]
+            aborted = aborted_batches(chunk.records, chunk.batches, chunk.aborted) if chunk.aborted else ()
+            acquired = acquire(shared.state, acquisition, chunk.offset, batches, aborted)
+            if acquired:
+                left -= sum(part.record_count for part in acquired)
+                self._shares.watch_locks(shared)
+                results[chunk.key] = FetchResult(records=_slice(chunk, acquired), acquired=acquired)
+        return results
+
+
+def _judged(fetch: _Fetch, attempt: _Attempt) -> _Attempt:
+    has_enough_bytes = bool(attempt.chunks) and attempt.bytes >= fetch.asked.min_bytes
+    attempt.is_enough = attempt.is_enough or has_enough_bytes or not fetch.in_use
+    return attempt
+
+
+def _slice(chunk: _Chunk, acquired: Sequence[AcquiredRecords]) -> Buffer:
+    """Return the batches from the one with the first acquired record to the one with the last."""
+    begin = end = 0
+    for position, header in chunk.batches:
+        if header.base_offset <= acquired[0].first_offset:
+            begin = position
+        if header.base_offset > acquired[-1].last_offset:
+            break
+        end = position + header.size_bytes
+    return memoryview(chunk.records)[begin:end]
+
+
+def _resolve(future: asyncio.Future[bool], *, changed: bool) -> None:
+    if not future.done():
+        future.set_result(changed)

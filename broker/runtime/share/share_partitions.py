@@ -1,0 +1,314 @@
+"""The share partitions of the partitions that this broker leads (KAFKA SharePartitionManager, SharePartitionCache).
+
+Invariants:
+* A share partition is loaded by the first fetch that names it, and dropped when this broker no longer leads the partition, when the group
+  has no session here, or when the share coordinator fences it. What it had acquired is available again where it is loaded next, because an
+  acquisition is never persisted.
+* An acknowledgement is answered when its state is persisted. If the write fails, the records belong to their member again.
+* Each share partition has at most one timer, never later than its next expiring lock. It runs on the broker's clock.
+* Whatever may let a waiting fetch complete calls `SharePartitionInUse.wake`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final
+
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.core.timers import TimerHandle, Timers
+from ottla.broker.runtime.coordination.shard import failure_of
+from ottla.broker.runtime.replicas.partition import Partition
+from ottla.broker.runtime.replicas.partitions import Partitions
+from ottla.broker.share.acknowledgement import AcknowledgementBatch, acknowledge
+from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, Persister, ReadState, SharePartitionKey, StateBatch
+from ottla.broker.share.sessions import ShareSession, ShareSessions
+from ottla.broker.share.settings import EARLIEST, LATEST, ShareSettings
+from ottla.broker.share.share_partition import SharePartition, Update
+from ottla.broker.storage.log_values import EARLIEST as EARLIEST_TIMESTAMP
+from ottla.broker.storage.log_values import LATEST as LATEST_TIMESTAMP
+from ottla.protocol.error_codes import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+Durable = asyncio.Future[None] | None
+"""Done when the state is persisted; None if it already is. Fails with Rejected."""
+
+_OF_COORDINATOR: Final = {
+    ErrorCode.NOT_COORDINATOR: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.GROUP_ID_NOT_FOUND: ErrorCode.GROUP_ID_NOT_FOUND,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.FENCED_LEADER_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.FENCED_STATE_EPOCH: ErrorCode.NOT_LEADER_OR_FOLLOWER,
+}
+"""The errors that clients get for those of the share coordinator (KAFKA SharePartition.fetchPersisterError). Any other error is
+UNKNOWN_SERVER_ERROR."""
+
+_FENCING: Final = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
+"""Errors after which the share partition has to be loaded again."""
+
+
+class SharePartitionInUse:
+    """A share partition with its log's partition, its timer and the fetches that wait for it."""
+
+    __slots__ = ("failure", "key", "loaded", "partition", "state", "timer", "waiting")
+
+    def __init__(self, key: SharePartitionKey, partition: Partition, settings: Callable[[], ShareSettings]) -> None:
+        self.key = key
+        self.partition = partition
+        self.state = SharePartition(settings, partition.leader_epoch)
+        self.loaded = False
+        self.failure: Rejected | None = None
+        """Why it can be used no longer."""
+        self.timer: TimerHandle | None = None
+        self.waiting: dict[object, Callable[[], object]] = {}
+
+    def wake(self) -> None:
+        """Let the waiting fetches try again."""
+        for woken in list(self.waiting.values()):
+            woken()
+
+
+class SharePartitions:
+    """All share partitions in use, with the share sessions. `settings_of` returns a group's current settings."""
+
+    def __init__(
+        self,
+        partitions: Partitions,
+        persister: Persister,
+        clock: Clock,
+        timers: Timers,
+        *,
+        settings_of: Callable[[str], ShareSettings],
+        max_sessions: int,
+    ) -> None:
+        self.sessions = ShareSessions(max_sessions)
+        self.settings_of = settings_of
+        self.clock = clock
+        self._partitions = partitions
+        self._persister = persister
+        self._timers = timers
+        self._in_use: dict[SharePartitionKey, SharePartitionInUse] = {}
+        self._groups: dict[str, dict[SharePartitionKey, None]] = {}
+        """The keys in use by group."""
+
+    def __len__(self) -> int:
+        return len(self._in_use)
+
+    def in_use(self) -> list[SharePartitionInUse]:
+        """Return the share partitions in use."""
+        return list(self._in_use.values())
+
+    # --- loading -----------------------------------------------------------------------------------------------------------------
+
+    def get(self, key: SharePartitionKey) -> SharePartitionInUse:
+        """Return the share partition, which may still be loading. Raises Rejected if this broker cannot serve it."""
+        found = self._in_use.get(key)
+        if found is not None:
+            return found
+        partition = self._partitions.get(key.topic_id, key.partition)
+        partition.replica.check_leads()
+        shared = SharePartitionInUse(key, partition, partial(self.settings_of, key.group_id))
+        self._in_use[key] = shared
+        self._groups.setdefault(key.group_id, {})[key] = None
+        try:
+            read = self._persister.read(key, shared.state.leader_epoch)
+            if isinstance(read, asyncio.Future):
+                read.add_done_callback(partial(self._read, shared))
+            else:
+                self._load(shared, read)
+        except Rejected as error:
+            raise self._failed(shared, _as_told(error)) from error
+        return shared
+
+    def _read(self, shared: SharePartitionInUse, done: asyncio.Future[ReadState]) -> None:
+        if shared.failure is not None:
+            return
+        try:
+            self._load(shared, done.result())
+        except Rejected as error:
+            self._failed(shared, _as_told(error))
+        except asyncio.CancelledError:
+            self._failed(shared, Rejected(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+
+    def _load(self, shared: SharePartitionInUse, read: ReadState) -> None:
+        start = read.start_offset
+        if start == UNINITIALIZED_START_OFFSET:
+            try:
+                start = self._reset_offset(shared)
+            except Rejected as error:
+                raise self._failed(shared, error) from error
+        shared.state.load(read, start)
+        shared.loaded = True
+        shared.wake()
+
+    def _reset_offset(self, shared: SharePartitionInUse) -> int:
+        """Return the offset at which a new group starts."""
+        partition, settings = shared.partition, shared.state.settings()
+        partition.replica.check_leads()
+        if settings.auto_offset_reset == EARLIEST:
+            return partition.log.offset_for_timestamp(EARLIEST_TIMESTAMP).offset
+        if settings.auto_offset_reset == LATEST:
+            return partition.log.offset_for_timestamp(LATEST_TIMESTAMP).offset
+        timestamp = max(0, self.clock.now_ms() - settings.reset_duration_ms)
+        offset = partition.log.offset_for_timestamp(timestamp).offset
+        if offset < 0:
+            name = f"{partition.topic}-{partition.index}"
+            raise Rejected(ErrorCode.OFFSET_NOT_AVAILABLE, f"Offset for timestamp {timestamp} not found for topic partition: {name}")
+        return offset
+
+    def _failed(self, shared: SharePartitionInUse, error: Rejected) -> Rejected:
+        """Drop a share partition that failed. Return the error that its fetches get."""
+        if shared.failure is None:
+            shared.failure = error
+            self._forget(shared)
+            shared.wake()
+        return shared.failure
+
+    def _forget(self, shared: SharePartitionInUse) -> None:
+        if self._in_use.get(shared.key) is shared:
+            del self._in_use[shared.key]
+            keys = self._groups[shared.key.group_id]
+            del keys[shared.key]
+            if not keys:
+                del self._groups[shared.key.group_id]
+        if shared.timer is not None:
+            shared.timer.cancel()
+
+    def fence(self, shared: SharePartitionInUse, error: Rejected) -> None:
+        """Drop a share partition after an error of its log, if it has to be loaded again."""
+        if error.code in _FENCING:
+            self._failed(shared, error)
+
+    # --- acknowledgements --------------------------------------------------------------------------------------------------------
+
+    def acknowledge(self, key: SharePartitionKey, member_id: str, batches: Sequence[AcknowledgementBatch]) -> Durable:
+        """Apply a member's acknowledgements. Raises Rejected, or returns a future that may."""
+        shared = self._in_use.get(key)
+        if shared is None:
+            raise Rejected(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        update = acknowledge(shared.state, member_id, batches, self.clock.mono_ms())
+        self.watch_locks(shared)
+        return self._persist(shared, update)
+
+    def _persist(self, shared: SharePartitionInUse, update: Update) -> Durable:
+        if not update.batches:
+            return None
+        try:
+            written = self._persister.write(shared.key, shared.state.to_write(update.batches))
+        except Rejected as error:
+            raise self._undo(shared, update, error) from error
+        if written is None:
+            self._written(shared, update)
+            return None
+        answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def finish(done: asyncio.Future[None]) -> None:
+            error = failure_of(done)
+            if error is None:
+                self._written(shared, update)
+                told = None
+            else:
+                told = self._undo(shared, update, error)
+            if not answer.done():
+                if told is None:
+                    answer.set_result(None)
+                else:
+                    answer.set_exception(told)
+                    answer.exception()  # a release has no caller who waits
+
+        written.add_done_callback(finish)
+        return answer
+
+    def _written(self, shared: SharePartitionInUse, update: Update) -> None:
+        shared.state.written(update)
+        shared.wake()
+
+    def _undo(self, shared: SharePartitionInUse, update: Update, error: Rejected) -> Rejected:
+        shared.state.not_written(update, self.clock.mono_ms())
+        shared.wake()
+        told = _as_told(error)
+        self.fence(shared, told)
+        return told
+
+    # --- locks -------------------------------------------------------------------------------------------------------------------
+
+    def watch_locks(self, shared: SharePartitionInUse) -> None:
+        """Schedule the timer for the next lock to expire."""
+        deadline = shared.state.next_lock_deadline_ms
+        timer = shared.timer
+        if deadline is None or shared.failure is not None or (timer is not None and timer.active and timer.deadline_ms <= deadline):
+            return
+        if timer is not None:
+            timer.cancel()
+        shared.timer = self._timers.schedule(deadline, partial(self._expire_locks, shared))
+
+    def _expire_locks(self, shared: SharePartitionInUse) -> None:
+        shared.timer = None
+        expired = shared.state.expire_locks(self.clock.mono_ms())
+        if expired:
+            self._persist_expired(shared, expired)
+            shared.wake()
+        self.watch_locks(shared)
+
+    def _persist_expired(self, shared: SharePartitionInUse, expired: list[StateBatch]) -> None:
+        """Write what has already happened. If the write fails, the next one for these records makes up for it."""
+
+        def trim(failure: Rejected | None) -> None:
+            if failure is not None:
+                partition = shared.partition
+                logger.warning("The expired locks of %s-%d could not be written: %s", partition.topic, partition.index, failure)
+            if shared.state.trim():
+                shared.wake()
+
+        try:
+            written = self._persister.write(shared.key, shared.state.to_write(expired))
+        except Rejected as error:
+            trim(error)
+            return
+        if written is None:
+            trim(None)
+        else:
+            written.add_done_callback(lambda done: trim(failure_of(done)))
+
+    # --- sessions and leadership -------------------------------------------------------------------------------------------------
+
+    def release(self, session: ShareSession) -> None:
+        """End a session and release the records of its member."""
+        self.sessions.remove(session.group_id, session.member_id)
+        for topic_id, index in session.partitions:
+            shared = self._in_use.get(SharePartitionKey(session.group_id, topic_id, index))
+            if shared is None:
+                continue
+            try:
+                self._persist(shared, shared.state.release(session.member_id))
+            except Rejected as error:
+                logger.warning("The records of a member of share group %s could not be released: %s", session.group_id, error)
+
+    def disconnected(self, session: ShareSession) -> None:
+        """End the session of a connection that was closed. Drop the group's share partitions if that was its last session."""
+        if self.sessions.get(session.group_id, session.member_id) is session:
+            self.release(session)
+        if not self.sessions.has_members(session.group_id):
+            for key in list(self._groups.get(session.group_id, ())):
+                self._failed(self._in_use[key], Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def resigned(self, topic: str, index: int, _epoch: int | None) -> None:
+        """Drop the share partitions of a partition that this broker does not lead any more (`Publisher.on_resigned`)."""
+        for shared in self.in_use():
+            if shared.partition.topic == topic and shared.partition.index == index:
+                self._failed(shared, Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+    def stop(self) -> None:
+        """Complete the waiting fetches and stop all timers, because the broker is shutting down."""
+        for shared in self.in_use():
+            self._failed(shared, Rejected(ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+def _as_told(error: Rejected) -> Rejected:
+    return Rejected(_OF_COORDINATOR.get(error.code, ErrorCode.UNKNOWN_SERVER_ERROR), error.message)

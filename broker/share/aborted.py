@@ -1,0 +1,37 @@
+"""Finds the batches of aborted transactions among fetched ones (KAFKA SharePartition.fetchAbortedTransactionRecordBatches). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ottla.broker.share.acquisition import Fetched
+from ottla.protocol.records.batch import BatchHeader
+from ottla.protocol.records.control import ControlType, parse_marker
+
+Buffer = bytes | bytearray | memoryview
+
+
+def aborted_batches(records: Buffer, batches: Iterable[tuple[int, BatchHeader]], transactions: Sequence[tuple[int, int]]) -> list[Fetched]:
+    """Return the offsets of the batches that belong to aborted transactions.
+
+    `batches` are positions in `records` with headers; `transactions` are (producer id, first offset) of the transactions that were aborted
+    in this range of the log, or later.
+    """
+    ahead = sorted(transactions, key=lambda transaction: transaction[1], reverse=True)
+    aborting: set[int] = set()
+    found: list[Fetched] = []
+    for position, header in batches:
+        if not header.has_producer_id:
+            continue
+        while ahead and ahead[-1][1] <= header.last_offset:
+            aborting.add(ahead.pop()[0])
+        if header.is_control:
+            if header.record_count and _is_abort(records, position, header):
+                aborting.discard(header.producer_id)
+        elif header.is_transactional and header.producer_id in aborting:
+            found.append(Fetched(header.base_offset, header.last_offset))
+    return found
+
+
+def _is_abort(records: Buffer, position: int, header: BatchHeader) -> bool:
+    return parse_marker(bytes(records[position : position + header.size_bytes])).type is ControlType.ABORT

@@ -1,0 +1,123 @@
+"""Share sessions: which partitions each member fetches (KAFKA ShareSessionCache, ShareSession, ShareSessionContext). Pure.
+
+Invariants:
+* A member has at most one session. Epoch 0 replaces it, the following requests carry 1, 2, … (2147483647 wraps to 1), -1 ends it.
+* A full cache accepts no further session. None is evicted: a session ends with its member or its connection.
+* Within a session, a response omits partitions without news: no records, no error, and not new in the session.
+* A partition that returned records moves to the end of the order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.error_codes import ErrorCode
+
+INITIAL_EPOCH: Final = 0
+FINAL_EPOCH: Final = -1
+_INT32_MAX: Final = 2**31 - 1
+
+
+class TopicPartition(NamedTuple):
+    """A partition of a topic, by the topic's id."""
+
+    topic_id: bytes
+    partition: int
+
+
+@dataclass(slots=True)
+class CachedPartition:
+    """A partition of a session. `topic` is its name when it was added, None if the id was unknown."""
+
+    topic: str | None
+    must_be_sent: bool
+
+
+@dataclass(slots=True, eq=False)
+class ShareSession:
+    """The partitions that a member fetches, in the order in which they are read."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    partitions: dict[TopicPartition, CachedPartition] = field(default_factory=dict)
+
+    def update(self, added: Iterable[tuple[TopicPartition, str | None]], forgotten: Iterable[TopicPartition]) -> None:
+        """Add and remove partitions, as a request lists them."""
+        for key, topic in added:
+            self.partitions.setdefault(key, CachedPartition(topic, must_be_sent=True))
+        for key in forgotten:
+            self.partitions.pop(key, None)
+
+    def sends(self, key: TopicPartition, *, has_records: bool, has_error: bool) -> bool:
+        """Return whether the partition's result is part of the response, which is about to be sent."""
+        cached = self.partitions.get(key)
+        if cached is None:
+            return False
+        sent = has_records or has_error or cached.must_be_sent
+        cached.must_be_sent = has_error  # when the error is over, the partition is sent once more
+        if has_records:
+            self.partitions[key] = self.partitions.pop(key)
+        return sent
+
+    def next_epoch(self) -> None:
+        """Advance the epoch, because a request has used the session."""
+        self.epoch = 1 if self.epoch == _INT32_MAX else self.epoch + 1
+
+
+class ShareSessions:
+    """All share sessions of the broker; at most `max_sessions`."""
+
+    def __init__(self, max_sessions: int) -> None:
+        self._max_sessions = max_sessions
+        self._sessions: dict[tuple[str, str], ShareSession] = {}
+        self._members: dict[str, int] = {}
+        """The number of sessions by group."""
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    @property
+    def partition_count(self) -> int:
+        """The number of partitions in all sessions."""
+        return sum(len(session.partitions) for session in self._sessions.values())
+
+    def get(self, group_id: str, member_id: str) -> ShareSession | None:
+        """Return the member's session, or None."""
+        return self._sessions.get((group_id, member_id))
+
+    def has_members(self, group_id: str) -> bool:
+        """Return whether a member of the group has a session."""
+        return group_id in self._members
+
+    def begin(self, group_id: str, member_id: str, partitions: Sequence[tuple[TopicPartition, str | None]]) -> ShareSession:
+        """Create the member's session in place of an older one. Raises Rejected if there are too many."""
+        self.remove(group_id, member_id)
+        if len(self._sessions) >= self._max_sessions:
+            raise Rejected(ErrorCode.SHARE_SESSION_LIMIT_REACHED)
+        session = ShareSession(group_id, member_id, epoch=1)
+        session.partitions = {key: CachedPartition(topic, must_be_sent=False) for key, topic in partitions}
+        self._sessions[group_id, member_id] = session
+        self._members[group_id] = self._members.get(group_id, 0) + 1
+        return session
+
+    def check(self, group_id: str, member_id: str, epoch: int) -> ShareSession:
+        """Return the session of a request with this epoch; -1 fits every session. Raises Rejected."""
+        session = self._sessions.get((group_id, member_id))
+        if session is None:
+            raise Rejected(ErrorCode.SHARE_SESSION_NOT_FOUND)
+        if epoch not in {FINAL_EPOCH, session.epoch}:
+            raise Rejected(ErrorCode.INVALID_SHARE_SESSION_EPOCH)
+        return session
+
+    def remove(self, group_id: str, member_id: str) -> ShareSession | None:
+        """End the member's session. Return it, or None."""
+        session = self._sessions.pop((group_id, member_id), None)
+        if session is not None:
+            self._members[group_id] -= 1
+            if not self._members[group_id]:
+                del self._members[group_id]
+        return session

@@ -1,0 +1,29 @@
+"""The settings of one share group, as its share partitions apply them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+EARLIEST: Final = "earliest"
+LATEST: Final = "latest"
+BY_DURATION: Final = "by_duration"
+
+
+@dataclass(frozen=True, slots=True)
+class ShareSettings:
+    """The group's settings in force: its own, else the broker's (KAFKA ShareGroupConfigProvider)."""
+
+    delivery_count_limit: int = 5
+    record_lock_duration_ms: int = 30_000
+    partition_max_record_locks: int = 2_000
+    auto_offset_reset: str = LATEST
+    """Where a new group starts: `EARLIEST`, `LATEST` or `BY_DURATION`, which is `reset_duration_ms` ago."""
+    reset_duration_ms: int = 0
+    read_committed: bool = False
+    renew_acknowledge_enable: bool = True
+
+    @property
+    def throttle_from(self) -> int:
+        """The delivery count from which fewer records are delivered together, so that one bad record does not archive its neighbours."""
+        return max(2, -(-self.delivery_count_limit // 2))

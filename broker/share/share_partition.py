@@ -1,0 +1,340 @@
+"""One partition of a topic as one share group sees it: which records are delivered to whom (KAFKA SharePartition). Pure.
+
+Invariants:
+* The records in flight lie between the start offset (the first that is not settled) and the end offset (the last that was ever acquired).
+  Records below are acknowledged or archived, those above were never delivered.
+* A record has one state. A member owns exactly the records that it acquired and that were neither acknowledged, released nor timed out.
+* A delivery count never decreases. It increases with each acquisition.
+* Acknowledgements and releases take effect when their write succeeds (`begun`, then `written` or `not_written`). An expired lock takes
+  effect at once, because the member may not keep the record, whatever happens to the write.
+* The state that is read at the start may lack records that were in flight when it was written: offsets between its batches. They are
+  fetched again as long as the *gap* is open.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.share.in_flight import NO_LOCK, InFlight, InFlightBatch, InFlightState, RecordState, Run
+from ottla.broker.share.persister import ReadState, StateBatch, WrittenState
+from ottla.broker.share.settings import ShareSettings
+from ottla.protocol.error_codes import ErrorCode
+
+_LOCKS_AT_LEAST = 64
+"""The number of lock entries from which outdated ones are removed."""
+
+
+class AcquiredRecords(NamedTuple):
+    """Records that a member has acquired, with the number of their deliveries."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+    @property
+    def record_count(self) -> int:
+        """The number of offsets."""
+        return self.last_offset - self.first_offset + 1
+
+
+class Update:
+    """Transitions that wait for one write."""
+
+    __slots__ = ("batches",)
+
+    def __init__(self) -> None:
+        self.batches: list[StateBatch] = []
+
+
+class SharePartition:
+    """The share partition's records in flight. `settings` returns the group's current settings."""
+
+    def __init__(self, settings: Callable[[], ShareSettings], leader_epoch: int) -> None:
+        self.settings = settings
+        self.leader_epoch = leader_epoch
+        self.state_epoch = 0
+        self.start_offset = 0
+        self.end_offset = 0
+        self.delivery_complete_count = 0
+        """Records at or above the start offset that are acknowledged or archived."""
+        self.in_flight = InFlight()
+        self.may_have_available = False
+        """Whether there may be available records in flight, so that the next fetch has to look for them."""
+        self._gap: tuple[int, int] | None = None
+        """The first offset that may have to be fetched again, and the end offset at the start: behind it, nothing is missing."""
+        self._locks: list[tuple[int, int, int]] = []
+        """A heap of (deadline, first offset, last offset). An entry is outdated once its records have another deadline."""
+        self._most_locks = _LOCKS_AT_LEAST
+
+    # --- persisted state ---------------------------------------------------------------------------------------------------------
+
+    def load(self, read: ReadState, start_offset: int) -> None:
+        """Take the persisted state. `start_offset` replaces one that is uninitialized. Raises Rejected for an impossible state."""
+        self.state_epoch = read.state_epoch
+        self.start_offset = self.end_offset = start_offset
+        expected, gap = start_offset, None
+        for first, last, state, delivery_count in read.batches:
+            if first < start_offset or last < first:
+                raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR, f"state batch {first}-{last} is invalid: the state starts at {start_offset}")
+            if gap is None and first > expected:
+                gap = expected
+            expected = last + 1
+            batch = InFlightBatch(first, last, InFlightState(RecordState(state), delivery_count))
+            self.in_flight.add(batch)
+            self.delivery_complete_count += len(batch) if batch.whole.state.is_terminal else 0
+        if self.in_flight:
+            self.may_have_available = True
+            self.end_offset = self.in_flight.last.last_offset
+            self._gap = None if gap is None else (gap, self.end_offset)
+            self.trim()
+
+    def to_write(self, batches: Sequence[StateBatch]) -> WrittenState:
+        """Return what the persister has to write for these changes."""
+        return WrittenState(self.state_epoch, self.leader_epoch, self.start_offset, self.delivery_complete_count, batches)
+
+    # --- what to fetch -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def in_flight_count(self) -> int:
+        """The number of records that count towards the limit of record locks."""
+        return self.end_offset - self.start_offset + 1 if self.in_flight else 0
+
+    @property
+    def can_acquire(self) -> bool:
+        """Whether a fetch may acquire records: some in flight are available, or there is room for more."""
+        if self.next_fetch_offset() != self.end_offset + 1:
+            return True
+        return self.in_flight_count < self.settings().partition_max_record_locks
+
+    def next_fetch_offset(self) -> int:
+        """Return the offset from which the next fetch reads."""
+        if not self.in_flight or self.start_offset > self.in_flight.last.last_offset:
+            self.may_have_available = False
+            return self.end_offset
+        if self.may_have_available:
+            offset = self._first_available()
+            if offset is not None:
+                return offset
+            self.may_have_available = False
+        return self.end_offset + 1
+
+    def _first_available(self) -> int | None:
+        missing = self.open_gap
+        for batch in self.in_flight:
+            if missing is not None:
+                if batch.first_offset > missing:
+                    return missing
+                missing = max(missing, batch.last_offset + 1)
+            for run in batch.runs:
+                if run.state.is_available:
+                    return run.first_offset
+        return None
+
+    @property
+    def open_gap(self) -> int | None:
+        """The first offset between persisted batches that may have to be fetched again, or None. New records close the gap."""
+        return self._gap[0] if self._gap is not None and self._gap[1] == self.end_offset else None
+
+    def fetched_to(self, offset: int) -> None:
+        """Move the gap to `offset`, because everything below was fetched again."""
+        still_open = self.open_gap is not None and offset <= self.end_offset
+        self._gap = (offset, self.end_offset) if still_open else None
+
+    # --- locks -------------------------------------------------------------------------------------------------------------------
+
+    def lock(self, first_offset: int, last_offset: int, now_ms: int) -> int:
+        """Return the deadline of an acquisition that begins now, and watch it."""
+        if len(self._locks) >= self._most_locks:
+            self._locks = [lock for lock in self._locks if self._is_current(*lock)]
+            heapq.heapify(self._locks)
+            self._most_locks = max(_LOCKS_AT_LEAST, 2 * len(self._locks))
+        deadline = now_ms + self.settings().record_lock_duration_ms
+        heapq.heappush(self._locks, (deadline, first_offset, last_offset))
+        return deadline
+
+    def _is_current(self, deadline: int, first_offset: int, last_offset: int) -> bool:
+        return any(run.state.lock_deadline_ms == deadline for run in self.runs(first_offset, last_offset))
+
+    @property
+    def next_lock_deadline_ms(self) -> int | None:
+        """The time of the next `expire_locks`, or None. There may be nothing to expire then."""
+        return self._locks[0][0] if self._locks else None
+
+    def expire_locks(self, now_ms: int) -> list[StateBatch]:
+        """Take the records with an expired lock from their members. Return the changes, which have to be written."""
+        expired: list[StateBatch] = []
+        while self._locks and self._locks[0][0] <= now_ms:
+            _, first, last = heapq.heappop(self._locks)
+            for batch in self.in_flight.touching(first, last):
+                if batch.straddles(self.start_offset):
+                    batch.cut(self.start_offset)
+                for run in batch.runs:
+                    if run.last_offset >= first and run.first_offset <= last:
+                        self._expire(run, now_ms, expired)
+        return expired
+
+    def _expire(self, run: Run, now_ms: int, expired: list[StateBatch]) -> None:
+        state = run.state
+        if state.state is not RecordState.ACQUIRED or not NO_LOCK < state.lock_deadline_ms <= now_ms:
+            return
+        gone = run.last_offset < self.start_offset
+        if not state.move(RecordState.ARCHIVED if gone else RecordState.AVAILABLE, self.settings().delivery_count_limit):
+            return
+        state.lock_deadline_ms = NO_LOCK
+        expired.append(_persisted(run))
+        self._count_if_terminal(run)
+        self.may_have_available = True
+
+    # --- transitions -------------------------------------------------------------------------------------------------------------
+
+    def begin(self, update: Update, run: Run, state: RecordState) -> bool:
+        """Begin the transition of acquired records. Return False if it is not allowed now."""
+        if not run.state.begin(update, state, self.settings().delivery_count_limit):
+            return False
+        update.batches.append(_persisted(run))
+        self._count_if_terminal(run)
+        return True
+
+    def written(self, update: Update) -> bool:
+        """Make the update's transitions final. Return whether the start offset has moved."""
+        for run in self._changing(update):
+            run.state.commit()
+            if run.state.state is RecordState.AVAILABLE:
+                self.may_have_available = True
+        return self.trim()
+
+    def not_written(self, update: Update, now_ms: int) -> None:
+        """Undo the update's transitions, because they could not be written or are not all allowed."""
+        for run in self._changing(update):
+            was_terminal = run.state.state.is_terminal
+            run.state.roll_back(now_ms)
+            if was_terminal and not run.state.state.is_terminal:
+                self.delivery_complete_count -= self._count_in_flight(run.first_offset, run.last_offset)
+            if run.state.state is RecordState.AVAILABLE:
+                self.may_have_available = True
+
+    def _changing(self, update: Update) -> Iterator[Run]:
+        for first, last, _, _ in update.batches:
+            for run in self.runs(first, last):
+                if run.state.change is update:
+                    yield run
+
+    def release(self, member_id: str) -> Update:
+        """Begin to release all records of a member, which has left. Their deliveries still count."""
+        update = Update()
+        for batch in self.in_flight:
+            if not any(run.state.state is RecordState.ACQUIRED and run.state.member_id == member_id for run in batch.runs):
+                continue
+            if batch.straddles(self.start_offset):
+                batch.cut(self.start_offset)
+            for run in batch.runs:
+                if run.state.state is RecordState.ACQUIRED and run.state.member_id == member_id:
+                    gone = run.last_offset < self.start_offset
+                    self.begin(update, run, RecordState.ARCHIVED if gone else RecordState.AVAILABLE)
+        return update
+
+    # --- the start offset --------------------------------------------------------------------------------------------------------
+
+    def log_starts_at(self, log_start_offset: int) -> None:
+        """Move the start offset, because the log no longer has the records below. Acquired ones stay with their members."""
+        if log_start_offset <= self.start_offset:
+            return
+        if not self.in_flight:
+            self.start_offset = self.end_offset = log_start_offset
+            self.delivery_complete_count = 0
+            return
+        below = self.in_flight.beginning_in(self.in_flight.first.first_offset, log_start_offset - 1)
+        counted = sum(
+            max(0, min(run.last_offset, log_start_offset - 1) - max(run.first_offset, self.start_offset) + 1)
+            for batch in below
+            for run in batch.runs
+            if run.state.state.is_terminal
+        )
+        if self.archive(below, self.start_offset, log_start_offset - 1, RecordState.AVAILABLE):
+            self.may_have_available = True
+        self.delivery_complete_count -= counted
+        self.start_offset = log_start_offset
+        self.end_offset = max(self.end_offset, log_start_offset)
+
+    def archive(self, batches: Iterable[InFlightBatch], first_offset: int, last_offset: int, state: RecordState) -> int:
+        """Archive the records in the range that are in `state`. Return their number."""
+        archived = 0
+        for batch in batches:
+            if not batch.is_split and batch.whole.state is not state:
+                continue
+            for run in batch.part(first_offset, last_offset):
+                if run.state.state is state:
+                    run.state.archive()
+                    archived += len(run)
+        return archived
+
+    def trim(self) -> bool:
+        """Remove settled records from the front, and move the start offset behind them. Return whether anything has changed."""
+        if not self._can_move_start():
+            return False
+        settled_to, terminal = self._settled_front()
+        if settled_to is None:
+            return False
+        if settled_to == self.in_flight.last.last_offset:
+            self.start_offset = self.end_offset = settled_to + 1
+            self.delivery_complete_count = 0
+            self.in_flight.clear()
+            return True
+        batch = self.in_flight.floor(settled_to)
+        assert batch is not None, "the settled records are in flight"
+        if settled_to == batch.last_offset:
+            behind = self.in_flight.higher(settled_to)
+            assert behind is not None, "the batch is not the last"
+            self.start_offset = max(self.start_offset, behind.first_offset)
+            if self.open_gap is not None:
+                self.start_offset = min(self.start_offset, self.open_gap)
+            self.in_flight.remove_before(behind.first_offset)
+        else:
+            self.start_offset = max(self.start_offset, settled_to + 1)
+            self.in_flight.remove_before(batch.first_offset)
+        self.delivery_complete_count -= terminal
+        return True
+
+    def _can_move_start(self) -> bool:
+        """Return whether the record at the start offset is settled. It is unknown while the start offset lies in a gap."""
+        batch = self.in_flight.floor(self.start_offset)
+        if batch is None:
+            return False
+        run = next((run for run in batch.runs if run.last_offset >= self.start_offset), batch.runs[-1])
+        return run.state.is_settled
+
+    def _settled_front(self) -> tuple[int | None, int]:
+        """Return the last offset before the first unsettled one, and how many records up to it count as complete."""
+        settled_to, terminal = None, 0
+        for batch in self.in_flight:
+            if self.open_gap is not None and batch.last_offset >= self.open_gap:
+                break
+            for run in batch.runs:
+                if not run.state.is_settled:
+                    return settled_to, terminal
+                settled_to = run.last_offset
+                terminal += self._count_in_flight(run.first_offset, run.last_offset)
+        return settled_to, terminal
+
+    # --- helpers -----------------------------------------------------------------------------------------------------------------
+
+    def runs(self, first_offset: int, last_offset: int) -> Iterator[Run]:
+        """Yield the runs with offsets in the range."""
+        for batch in self.in_flight.touching(first_offset, last_offset):
+            for run in batch.runs:
+                if run.last_offset >= first_offset and run.first_offset <= last_offset:
+                    yield run
+
+    def _count_if_terminal(self, run: Run) -> None:
+        if run.state.state.is_terminal:
+            self.delivery_complete_count += self._count_in_flight(run.first_offset, run.last_offset)
+
+    def _count_in_flight(self, first_offset: int, last_offset: int) -> int:
+        return max(0, last_offset - max(self.start_offset, first_offset) + 1)
+
+
+def _persisted(run: Run) -> StateBatch:
+    return StateBatch(run.first_offset, run.last_offset, run.state.state, run.state.delivery_count)
