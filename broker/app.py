@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from ottla.broker.api.context import Listener, Services, Traffic
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
-from ottla.broker.api.routes import Route, served
+from ottla.broker.api.routes import Routes, broker_routes
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
@@ -38,7 +38,9 @@ from ottla.broker.net.listeners import host_and_port, inter_broker_listener, lis
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import Beside, StartError, run_node
+from ottla.broker.runtime.coordination.end_offsets import EndOffsets
 from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.share_group_service import ShareGroupService
 from ottla.broker.runtime.coordination.share_persister import SharePersister
 from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
@@ -126,8 +128,8 @@ class Broker:
         ) + ("" if self.tell is None else f"\n{self.tell(at)}")
 
     @property
-    def _routes(self) -> Mapping[int, Route]:
-        return served(in_cluster=self._cluster is not None, telemetry=self.settings.client_telemetry_enable)
+    def _routes(self) -> Routes:
+        return broker_routes(in_cluster=self._cluster is not None, telemetry=self.settings.client_telemetry_enable)
 
     @property
     def connection_count(self) -> int:
@@ -216,6 +218,7 @@ class Broker:
         self.services.shares.stop()
         self.services.groups.stop()
         self.services.txns.stop()
+        self.services.share_groups.stop()
         self.services.share_persister.end()
         self.services.share_state.stop()
         late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
@@ -285,13 +288,8 @@ class Broker:
         share_state = ShareStateService(settings, clock, timers, partitions, create_topic=topics.ensure, catalog=catalog)
         metadata.publisher.on_deleted.append(lambda topic: share_state.forget_topic(topic.topic_id))
         share_state.shards.follow(metadata.publisher)
-        share_persister = SharePersister(
-            share_state,
-            catalog,
-            settings.node_id,
-            partial(pause, timers, clock),
-            None if others is None else others.share_coordinators(),
-        )
+        peers = None if others is None else others.share_peers()
+        share_persister = SharePersister(share_state, catalog, settings.node_id, partial(pause, timers, clock), peers)
         groups = GroupService(
             settings,
             clock,
@@ -301,7 +299,7 @@ class Broker:
             cluster=cluster,
             overrides_of=overrides_of,
         )
-        metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
+        metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name, topic.topic_id))
         groups.shards.follow(metadata.publisher)
         await groups.load()
         await share_state.load()
@@ -358,6 +356,7 @@ class Broker:
             ),
             share_state=share_state,
             share_persister=share_persister,
+            share_groups=ShareGroupService(groups, share_persister, EndOffsets(partitions, catalog, settings.node_id, peers)),
             shares=shares,
             share_fetches=ShareFetches(shares, timers, turns),
             producer_ids=producer_ids,

@@ -15,8 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from ottla.broker.api.authorizer import authorizer_of
 from ottla.broker.api.context import Listener
 from ottla.broker.api.controller_context import ControllerServices
-from ottla.broker.api.controller_routes import ControllerDispatcher
+from ottla.broker.api.controller_dispatch import ControllerDispatcher
 from ottla.broker.api.quota_switch import accept, obey
+from ottla.broker.api.routes import controller_routes, load
 from ottla.broker.cluster.raft_records import VoterEndpoint
 from ottla.broker.core import limits
 from ottla.broker.core.settings import BrokerSettings
@@ -115,6 +116,7 @@ class ControllerPart:
             self._stop_at_once,
             authorizer_of(settings, lambda: role.newest.image.acls, environment.clock),
         )
+        load(controller_routes())
         self._dispatcher = ControllerDispatcher(services, self._flusher.compute)
         self._obey_quotas(services)
         role.followers.append(lambda published: self._obey_quotas(services) if published.changes.client_quotas else None)

@@ -13,7 +13,7 @@ from typing import Any
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.errors import UnsupportedVersion
 from ottla.protocol.headers import RequestHeader, read_request_header, read_response_header, request_header, skip_header_tags
-from ottla.protocol.messages.registry import KEYS, request_class, response_class
+from ottla.protocol.messages.registry import request_class, response_class
 from ottla.protocol.schema import Decode, Encode, Message, decoder, encoder
 from ottla.protocol.wire import Buffer
 
@@ -105,9 +105,10 @@ def _sized(head: bytearray, parts: list[Buffer], last: bytearray) -> list[Buffer
 def _request_decoder(header: RequestHeader) -> tuple[Decode, bool]:
     """Compile and cache a decoder; only existing versions are cached, so that a peer cannot fill the memory."""
     api_key, version = header.api_key, header.api_version
-    if api_key not in KEYS:
-        raise UnsupportedVersion(api_key, version, header.correlation_id, header.client_id)
-    message = request_class(api_key)
+    try:
+        message = request_class(api_key)
+    except KeyError:
+        raise UnsupportedVersion(api_key, version, header.correlation_id, header.client_id) from None
     if not message.MIN_VERSION <= version <= message.MAX_VERSION:
         raise UnsupportedVersion(api_key, version, header.correlation_id, header.client_id)
     _request_decoders[api_key, version] = known = (decoder(message, version, exact=False), version >= message.FLEXIBLE_SINCE)

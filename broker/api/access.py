@@ -12,7 +12,7 @@ Source: KAFKA AuthHelper.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from ottla.broker.api.authorizer import Asking, Authorizer
@@ -85,15 +85,6 @@ def check_cluster(ctx: Guarded, operation: Operation) -> None:
     """Raise Rejected(CLUSTER_AUTHORIZATION_FAILED) if the client may not perform the operation on the cluster."""
     if not allowed_of_cluster(ctx, operation):
         raise Rejected(*_DENIALS[Resource.CLUSTER])
-
-
-def for_cluster(operation: Operation, handle: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """Wrap a handler so that a client without the operation on the cluster gets an error for the whole request."""
-
-    def guarded(ctx: Guarded, request: Any) -> Any:
-        return handle(ctx, request) if allowed_of_cluster(ctx, operation) else refused(request)
-
-    return guarded
 
 
 def operations(ctx: Guarded, resource: Resource, name: str) -> int:

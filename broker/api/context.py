@@ -21,6 +21,7 @@ from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.share_group_service import ShareGroupService
 from ottla.broker.runtime.coordination.share_persister import SharePersister
 from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
@@ -164,6 +165,7 @@ class Services:
     txns: TxnService
     share_state: ShareStateService
     share_persister: SharePersister
+    share_groups: ShareGroupService
     shares: SharePartitions
     share_fetches: ShareFetches
     txn_verification: TxnVerification

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine
 from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Protocol, cast
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from ottla.broker.api.context import CloseConnection, Context, Peer, Services
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
 from ottla.broker.api.request_parts import split_of, too_many
-from ottla.broker.api.routes import ROUTES
+from ottla.broker.api.routes import Route, Routes, broker_routes
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.peer_log import PEERS, shown
@@ -62,17 +62,6 @@ class Needed(Protocol):
     def stop_at_once(self) -> Callable[[BaseException], None]: ...
 
 
-class Served(Protocol):
-    """One API: its versions and its handler."""
-
-    @property
-    def min_version(self) -> int: ...
-    @property
-    def max_version(self) -> int: ...
-    @property
-    def handle(self) -> Callable[[Any, Any], Any]: ...
-
-
 class Dispatcher:
     """Decodes requests, calls handlers and encodes responses; one for all connections. `context` makes the handlers' second argument.
     `compute` runs long computations on a thread; without it everything runs on the loop.
@@ -82,14 +71,14 @@ class Dispatcher:
         self,
         services: Needed,
         faults: Faults,
-        routes: Mapping[int, Served] | None = None,
+        routes: Routes | None = None,
         context: Callable[[int, str | None, Peer, Any, int], Any] = Context,
         compute: Compute[Any] | None = None,
     ) -> None:
         self._services = services
         self._context = context
         self._faults = faults
-        self._routes: Mapping[int, Served] = {int(key): route for key, route in (ROUTES if routes is None else routes).items()}
+        self._routes = broker_routes() if routes is None else routes
         self._compute = compute
         self._tasks: set[asyncio.Task[Reply]] = set()
         self._counts: dict[int, int] = {}
@@ -138,7 +127,7 @@ class Dispatcher:
         except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not affect other connections
             return self._answer_to(error, header)
 
-    def _begin(self, peer: Peer, header: RequestHeader) -> tuple[Any, Served]:
+    def _begin(self, peer: Peer, header: RequestHeader) -> tuple[Any, Route]:
         """Return the handler's context and the route of a request. Raises UnsupportedVersion."""
         route = self._routes.get(header.api_key)
         if route is None or not route.min_version <= header.api_version <= route.max_version:
@@ -148,13 +137,13 @@ class Dispatcher:
         context = self._context(header.api_version, header.client_id, peer, self._services, header.api_key)
         return context, route
 
-    def _answer(self, context: Any, request: Request, route: Served, size: int) -> Any:
+    def _answer(self, context: Any, request: Request, route: Route, size: int) -> Any:
         """Return the handler's response, or an awaitable of it."""
         if self._faults.active or self.throttling is not None:
             return self._intercepted(context, request, route, size)
         return self._handled(context, request, route, size)
 
-    def _handled(self, context: Any, request: Request, route: Served, size: int) -> Any:
+    def _handled(self, context: Any, request: Request, route: Route, size: int) -> Any:
         if size <= limits.SPLIT_REQUEST_BYTES or self._compute is None:
             return route.handle(context, request.body)
         if (way := split_of(request.body)) is not None:
@@ -167,7 +156,7 @@ class Dispatcher:
         """Return whether decoding takes long enough to run on a thread."""
         return self._compute is not None and (bytes(frame[:2]) != _PRODUCE_KEY or len(frame) > limits.PRODUCE_DECODED_AT_ONCE_BYTES)
 
-    async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Any, route: Served) -> Reply:
+    async def _handle_large(self, frame: Buffer, header: RequestHeader, context: Any, route: Route) -> Reply:
         large = self._large
         try:
             async with large.room(len(frame)):
@@ -230,7 +219,7 @@ class Dispatcher:
             task.cancel()
         return len(late)
 
-    def _intercepted(self, context: Context, request: Request, route: Served, size: int) -> Any:
+    def _intercepted(self, context: Context, request: Request, route: Route, size: int) -> Any:
         """Call the handler with quotas, observers and scripted faults around it. `size` is the frame's size."""
         handle = partial(self._handled, context, request, route, size)
         if self.throttling is not None:

@@ -7,11 +7,10 @@ the controller does not support closes the connection, so that the client reques
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 from ottla.broker.api.context import CloseConnection, Context
-from ottla.broker.api.routes import FORWARDED, ROUTES_OF_A_MEMBER, SPLIT, Route
+from ottla.broker.api.routes import FORWARDABLE, Routes
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.faults.answers import refusal
@@ -36,15 +35,15 @@ async def handle(ctx: Context, request: Message) -> Any:
         return refusal(request.API_KEY, request, error.code)
 
 
-def listed(forwarding: Forwarding, routes: Mapping[int, Route] = ROUTES_OF_A_MEMBER) -> list[ApiVersion]:
+def listed(forwarding: Forwarding, routes: Routes) -> list[ApiVersion]:
     """Return the APIs for ApiVersions. For APIs that the controller handles, only the versions that it supports, too, are listed once they
     are known (`ApiVersionsResponse.intersectForwardableApis`).
     """
     known = forwarding.versions(ApiKey.API_VERSIONS) is not None
     out = []
-    for key, route in sorted(routes.items()):
+    for key, route in routes.items():
         first, last = route.advertised_min, route.max_version
-        if known and (key in FORWARDED or key in SPLIT):
+        if known and key in FORWARDABLE:
             its_first, its_last = forwarding.versions(key) or (0, -1)
             first, last = max(first, its_first), min(last, its_last)
         if first <= last:

@@ -23,7 +23,9 @@ from typing import NamedTuple
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA, is_internal
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
@@ -59,6 +61,12 @@ from ottla.protocol.records.batch import (
 )
 from ottla.protocol.records.compression import Codec
 from ottla.protocol.records.errors import CorruptBatch, UnknownCodec
+
+API = Api(
+    ProduceRequest,
+    advertised_min=0,
+    splits=(Split("topic_data.partition_data", "responses.partition_responses", ("name topic_id", "index")),),
+)
 
 Buffer = bytes | bytearray | memoryview
 
@@ -110,6 +118,7 @@ Waits = list[tuple["asyncio.Future[None]", PartitionProduceResponse]]
 """Pending conditions of a request, each with the part of the response that depends on it."""
 
 
+@API.on_broker()
 def handle(ctx: Context, request: ProduceRequest) -> ProduceResponse | Awaitable[ProduceResponse | None] | None:
     """Append all batches; respond at once unless a partition must be verified, replicated or synced first."""
     topics = request.topic_data

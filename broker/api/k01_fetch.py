@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.core import limits
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -47,7 +48,11 @@ from ottla.protocol.messages.k01_fetch import (
 )
 
 if TYPE_CHECKING:
+    from ottla.broker.api.controller_context import ControllerContext
+
     Waiting = asyncio.Future[bool]
+
+API = Api(FetchRequest, array_limits={"topics.partitions": 30_000, "forgotten_topics_data.partitions": 100_000})
 
 _UNKNOWN = {ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Errors of partitions that were not read. Their list of aborted transactions is empty instead of null, as in Kafka."""
@@ -100,6 +105,13 @@ class _Read:
         self.must_answer = False
 
 
+@API.on_controller(requires=Operation.CLUSTER_ACTION)
+def handle_on_controller(ctx: ControllerContext, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
+    """Return committed records of the metadata log."""
+    return ctx.services.serving.fetch(request)
+
+
+@API.on_broker()
 def handle(ctx: Context, request: FetchRequest) -> FetchResponse | Awaitable[FetchResponse]:
     """Read the partitions. Only a fetch that has to wait, or reads very many partitions, becomes a task."""
     by_id = ctx.version >= 13

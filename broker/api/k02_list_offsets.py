@@ -17,6 +17,8 @@ from collections import Counter
 
 from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.replicas.partition import Partition
@@ -39,6 +41,8 @@ from ottla.protocol.messages.k02_list_offsets import (
     ListOffsetsTopicResponse,
 )
 
+API = Api(ListOffsetsRequest, splits=(Split("topics.partitions", "topics.partitions", ("name", "partition_index")),))
+
 _SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9, EARLIEST_PENDING_UPLOAD: 11}
 
 CONSUMER = -1
@@ -47,6 +51,7 @@ READ_COMMITTED = 1
 NOT_AVAILABLE_SINCE = 5
 
 
+@API.on_broker()
 def handle(ctx: Context, request: ListOffsetsRequest) -> ListOffsetsResponse:
     """Look up all offsets."""
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, [topic.name for topic in request.topics])

@@ -18,7 +18,9 @@ from collections.abc import Collection, Iterable
 
 from ottla.broker.api.access import allowed_of_cluster, denied, operations, operations_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.cluster.topic_names import is_internal
@@ -35,12 +37,15 @@ from ottla.protocol.messages.k03_metadata import (
 )
 from ottla.protocol.topic_names import name_problem
 
+API = Api(MetadataRequest, splits=(Split("topics", "topics", ("name topic_id",)),))
+
 LISTENER_NOT_FOUND_SINCE = 6
 """Clients of older versions get LEADER_NOT_AVAILABLE instead."""
 _UNSEEN = {ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 """Errors of topics whose authorized operations are not returned."""
 
 
+@API.on_broker()
 def handle(ctx: Context, request: MetadataRequest) -> MetadataResponse:
     """Return brokers and topics at once; automatic creation happens in the background."""
     topics = request.topics

@@ -15,7 +15,9 @@ from dataclasses import replace
 
 from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered, transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -28,12 +30,15 @@ from ottla.protocol.messages.k08_offset_commit import (
     OffsetCommitResponseTopic,
 )
 
+API = Api(OffsetCommitRequest, splits=(Split("topics.partitions", "topics.partitions"),))
+
 BY_ID_SINCE = 10
 
 Known = list[TopicImage | None]
 """The topics of a request in order; None for an unknown topic."""
 
 
+@API.on_broker()
 def handle(ctx: Context, request: OffsetCommitRequest) -> OffsetCommitResponse | Awaitable[OffsetCommitResponse]:
     """Store the offsets; return one error for each partition."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

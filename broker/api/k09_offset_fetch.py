@@ -14,7 +14,9 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.topic_ids import ZERO_ID
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import NO_LEADER_EPOCH, NO_OFFSET, Fetched, FetchedOffset, Topics
@@ -31,9 +33,18 @@ from ottla.protocol.messages.k09_offset_fetch import (
 )
 from ottla.protocol.messages.k09_offset_fetch import OffsetFetchResponseGroup as Group
 
+API = Api(
+    OffsetFetchRequest,
+    splits=(
+        Split("groups.topics.partition_indexes", "groups.topics.partitions"),
+        Split("topics.partition_indexes", "topics.partitions"),
+    ),
+)
+
 BY_ID_SINCE = 10
 
 
+@API.on_broker()
 def handle(ctx: Context, request: OffsetFetchRequest) -> OffsetFetchResponse | Awaitable[OffsetFetchResponse]:
     """Fetch the offsets of one group, or from version 8 on of several."""
     return _many(ctx, request) if ctx.version >= 8 else _one(ctx, request)

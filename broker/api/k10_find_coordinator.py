@@ -14,6 +14,8 @@ from typing import Any
 
 from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.java_hash import partition_of
@@ -22,6 +24,8 @@ from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.share.persister import SharePartitionKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k10_find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
+
+API = Api(FindCoordinatorRequest, splits=(Split("coordinator_keys", "coordinators"),))
 
 NO_NODE = -1
 SHARE_SINCE = 6
@@ -44,6 +48,7 @@ _DENIALS: dict[int, tuple[ErrorCode, str]] = {
 _TOPICS: dict[int, str] = {KeyType.GROUP: CONSUMER_OFFSETS, KeyType.TRANSACTION: TRANSACTION_STATE, KeyType.SHARE: SHARE_GROUP_STATE}
 
 
+@API.on_broker()
 def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResponse | Awaitable[FindCoordinatorResponse]:
     """Return the coordinators; create the internal topic if there is none."""
     shards: Shards[Any]

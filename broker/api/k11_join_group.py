@@ -16,6 +16,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.core.acl import Operation, Resource
@@ -26,7 +27,10 @@ from ottla.broker.runtime.coordination.group_service import new_member_id
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k11_join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 
+API = Api(JoinGroupRequest, array_limits={"protocols": 1_000})
 
+
+@API.on_broker()
 def handle(ctx: Context, request: JoinGroupRequest) -> JoinGroupResponse | Awaitable[JoinGroupResponse]:
     """Join; respond now or when the join phase ends."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

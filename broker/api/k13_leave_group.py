@@ -8,13 +8,17 @@ from __future__ import annotations
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import Leaving
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k13_leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberResponse
 
+API = Api(LeaveGroupRequest, array_limits={"members": 10_000})
 
+
+@API.on_broker()
 def handle(ctx: Context, request: LeaveGroupRequest) -> LeaveGroupResponse:
     """Remove the members; the remaining ones are notified by their next heartbeat."""
     if not allowed(ctx, Operation.READ, Resource.GROUP, request.group_id):

@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.answers import SyncAnswer
@@ -17,9 +18,12 @@ from ottla.broker.groups.classic import Syncing
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k14_sync_group import SyncGroupRequest, SyncGroupResponse
 
+API = Api(SyncGroupRequest, array_limits={"assignments": 50_000})
+
 PROTOCOL_SAID_SINCE = 5
 
 
+@API.on_broker()
 def handle(ctx: Context, request: SyncGroupRequest) -> SyncGroupResponse | Awaitable[SyncGroupResponse]:
     """Sync; respond now or when the leader has sent the assignments."""
     if ctx.version >= PROTOCOL_SAID_SINCE and None in {request.protocol_type, request.protocol_name}:

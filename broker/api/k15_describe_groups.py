@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from ottla.broker.api.access import NOT_REQUESTED, allowed, operations
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.classic import ClassicGroup
@@ -16,7 +18,10 @@ from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k15_describe_groups import DescribedGroup, DescribedGroupMember, DescribeGroupsRequest, DescribeGroupsResponse
 
+API = Api(DescribeGroupsRequest, splits=(Split("groups", "groups"),))
 
+
+@API.on_broker()
 def handle(ctx: Context, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
     """Describe the groups one by one."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.groups)]

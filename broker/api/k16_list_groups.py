@@ -9,15 +9,18 @@ from __future__ import annotations
 
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.modern import ModernGroup
 from ottla.protocol.messages.k16_list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
+API = Api(ListGroupsRequest, array_limits={"states_filter": 1_000, "types_filter": 1_000})
+
 CLASSIC = "classic"
-CONSUMER = "consumer"
 
 
+@API.on_broker()
 def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
     """List the groups that match the filters."""
     states = {state.lower() for state in request.states_filter}
@@ -33,7 +36,7 @@ def handle(ctx: Context, request: ListGroupsRequest) -> ListGroupsResponse:
         groups=[
             ListedGroup(group.group_id, group.protocol_type or "", group.state, type_)
             for group in groups
-            for type_ in (CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC,)
+            for type_ in (group.PROTOCOL_TYPE if isinstance(group, ModernGroup) else CLASSIC,)
             if (not states or group.state.lower() in states) and (not types or type_ in types)
         ]
     )

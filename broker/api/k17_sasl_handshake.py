@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.api.declaration import Api
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
+API = Api(SaslHandshakeRequest)
 
+
+@API.on_broker()
+@API.on_controller()
 def handle(_ctx: Any, _request: SaslHandshakeRequest) -> SaslHandshakeResponse:
     """Reject the request. Shared by brokers and controllers."""
     return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)

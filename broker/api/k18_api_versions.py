@@ -16,11 +16,12 @@ from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING
 
 from ottla.broker.api.context import Context, Peer
-from ottla.broker.api.routes import ROUTES, served
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.routes import Routes, broker_routes, controller_routes
 from ottla.broker.cluster.features import Features
-from ottla.broker.runtime.nodes.envelopes import Forwarding
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import (
@@ -31,24 +32,44 @@ from ottla.protocol.messages.k18_api_versions import (
     SupportedFeatureKey,
 )
 
+if TYPE_CHECKING:
+    from ottla.broker.api.controller_context import ControllerContext
+
+API = Api(ApiVersionsRequest)
+
 _SOFTWARE = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9.\-]*[A-Za-z0-9])?")
 
 
+@API.on_broker()
 def handle(ctx: Context, request: ApiVersionsRequest) -> ApiVersionsResponse:
     """Return the served APIs; store the client's software name and version."""
     services = ctx.services
     telemetry = services.telemetry is not None
-    api_keys = _own_api_keys(telemetry) if services.forwarding is None else _listed(services.forwarding, telemetry)
-    return answer(request, ctx.version, ctx.peer, services.features(), api_keys)
+    if services.forwarding is None:
+        api_keys = _api_keys(telemetry)
+    else:
+        from ottla.broker.api.forwarding import listed  # noqa: PLC0415 # only a cluster broker needs it
+
+        api_keys = listed(services.forwarding, broker_routes(in_cluster=True, telemetry=telemetry))
+    return _answer(request, ctx.version, ctx.peer, services.features(), api_keys)
+
+
+@API.on_controller()
+def handle_on_controller(ctx: ControllerContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+    """Return the controller's APIs and the features of the cluster."""
+    return _answer(request, ctx.version, ctx.peer, ctx.services.features(), _listed(controller_routes()))
 
 
 @cache
-def _own_api_keys(telemetry: bool) -> list[ApiVersion]:
-    routes = served(in_cluster=False, telemetry=telemetry)
+def _api_keys(telemetry: bool) -> list[ApiVersion]:
+    return _listed(broker_routes(telemetry=telemetry))
+
+
+def _listed(routes: Routes) -> list[ApiVersion]:
     return [ApiVersion(key, route.advertised_min, route.max_version) for key, route in routes.items()]
 
 
-def answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Features, api_keys: list[ApiVersion]) -> ApiVersionsResponse:
+def _answer(request: ApiVersionsRequest, version: int, peer: Peer, features: Features, api_keys: list[ApiVersion]) -> ApiVersionsResponse:
     """Return the response of a node that serves `api_keys`."""
     if version >= 3:
         if not is_valid(request, version):
@@ -70,15 +91,9 @@ def is_valid(request: ApiVersionsRequest, version: int) -> bool:
     return version < 3 or bool(_SOFTWARE.fullmatch(request.client_software_name) and _SOFTWARE.fullmatch(request.client_software_version))
 
 
-def _listed(forwarding: Forwarding, telemetry: bool) -> list[ApiVersion]:
-    from ottla.broker.api.forwarding import listed  # noqa: PLC0415 # only a cluster broker needs it
-
-    return listed(forwarding, served(in_cluster=True, telemetry=telemetry))
-
-
 def unsupported_version_response() -> ApiVersionsResponse:
     """Return the response for a client with a newer version, to be encoded as version 0."""
-    route = ROUTES[ApiKey.API_VERSIONS]
+    route = broker_routes()[ApiKey.API_VERSIONS]
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[ApiVersion(ApiKey.API_VERSIONS, route.min_version, route.max_version)]
     )

@@ -14,7 +14,9 @@ from collections.abc import Set
 
 from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.broker_config import BrokerConfigs, ConfigSource
 from ottla.broker.configs.describe_configs import ConfigEntry, topic_entries
@@ -30,7 +32,16 @@ from ottla.protocol.messages.k19_create_topics import (
     CreateTopicsResponse,
 )
 
+API = Api(
+    CreateTopicsRequest,
+    forwarded=Forwarded.ALWAYS,
+    splits=(Split("topics", "topics", ("name",)),),
+    array_limits={"topics.assignments": 10_000, "topics.configs": 1_000},
+)
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: CreateTopicsRequest) -> CreateTopicsResponse:
     """Create the topics; respond when they are durable."""
     refused, hidden = _denied(ctx, request)

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 
 from ottla.broker.api.access import allowed_of_cluster, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.controller.delete_topics import DeletedTopic, TopicRef, find_topic, form_error
@@ -22,7 +24,18 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k20_delete_topics import DeletableTopicResult, DeleteTopicsRequest, DeleteTopicsResponse
 
+API = Api(
+    DeleteTopicsRequest,
+    forwarded=Forwarded.ALWAYS,
+    splits=(
+        Split("topics", "responses", ("name topic_id",)),
+        Split("topic_names", "responses", ("",)),
+    ),
+)
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     """Delete the topics; respond when the deletions are durable."""
     refs = [TopicRef(name) for name in request.topic_names] + [TopicRef(topic.name, topic.topic_id) for topic in request.topics]

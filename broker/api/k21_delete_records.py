@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
@@ -32,6 +34,8 @@ from ottla.protocol.messages.k21_delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+
+API = Api(DeleteRecordsRequest, splits=(Split("topics.partitions", "topics.partitions"),))
 
 HIGH_WATERMARK = -1
 
@@ -47,6 +51,7 @@ class _Deletion:
     reached: asyncio.Future[None] | None = None
 
 
+@API.on_broker()
 def handle(ctx: Context, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Awaitable[DeleteRecordsResponse]:
     """Delete the records here and write the checkpoint; then wait for the followers, if any."""
     hidden = denied(ctx, Operation.DELETE, Resource.TOPIC, [topic.name for topic in request.topics])

@@ -15,6 +15,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed, allowed_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.core.acl import Operation, Resource
@@ -25,7 +26,10 @@ from ottla.broker.txns.decide import Expected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k22_init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
+API = Api(InitProducerIdRequest)
 
+
+@API.on_broker()
 def handle(ctx: Context, request: InitProducerIdRequest) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
     """Assign an id; respond at once unless the record of a transactional id must become durable first."""
     if (denial := _denial(ctx, request)) is not None:

@@ -10,6 +10,8 @@ from collections.abc import Collection
 
 from ottla.broker.api.access import NOBODY, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -21,7 +23,10 @@ from ottla.protocol.messages.k23_offset_for_leader_epoch import (
     OffsetForLeaderTopicResult,
 )
 
+API = Api(OffsetForLeaderEpochRequest, splits=(Split("topics.partitions", "topics.partitions"),))
 
+
+@API.on_broker()
 def handle(ctx: Context, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
     """Look up the epochs."""
     hidden: Collection[str] = NOBODY

@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Collection, Mapping
 
 from ottla.broker.api.access import NOBODY, allowed, allowed_of_cluster, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import all_answered, answered
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import is_internal
@@ -30,9 +31,12 @@ from ottla.protocol.messages.k24_add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 
+API = Api(AddPartitionsToTxnRequest, array_limits={"transactions.topics.partitions": 10_000, "v3_and_below_topics.partitions": 10_000})
+
 Errors = Mapping[TopicPartition, ErrorCode]
 
 
+@API.on_broker()
 def handle(ctx: Context, request: AddPartitionsToTxnRequest) -> AddPartitionsToTxnResponse | Awaitable[AddPartitionsToTxnResponse]:
     """Add or verify; respond at once unless an addition must become durable first."""
     if ctx.version >= 4 and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):

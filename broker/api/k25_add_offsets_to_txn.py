@@ -11,6 +11,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
@@ -20,7 +21,10 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k25_add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
+API = Api(AddOffsetsToTxnRequest)
 
+
+@API.on_broker()
 def handle(ctx: Context, request: AddOffsetsToTxnRequest) -> AddOffsetsToTxnResponse | Awaitable[AddOffsetsToTxnResponse]:
     """Add the partition; respond at once unless the addition must become durable or the topic must be created first."""
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):

@@ -14,6 +14,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.txn_answers import fenced_for
 from ottla.broker.core.acl import Operation, Resource
@@ -21,7 +22,10 @@ from ottla.broker.runtime.coordination.txn_service import Answer
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
+API = Api(EndTxnRequest)
 
+
+@API.on_broker()
 def handle(ctx: Context, request: EndTxnRequest) -> EndTxnResponse | Awaitable[EndTxnResponse]:
     """End the transaction; respond when the decision is durable."""
     if not allowed(ctx, Operation.WRITE, Resource.TRANSACTIONAL_ID, request.transactional_id):

@@ -21,6 +21,8 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed_of_cluster, refused
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.shard import failure_of
@@ -36,9 +38,12 @@ from ottla.protocol.messages.k27_write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 
+API = Api(WriteTxnMarkersRequest, throttled=False, splits=(Split("markers.topics.partition_indexes", "markers.topics.partitions"),))
+
 Waiting = list[tuple[asyncio.Future[None], WritableTxnMarkerPartitionResult]]
 
 
+@API.on_broker()
 def handle(ctx: Context, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse | Awaitable[WriteTxnMarkersResponse]:
     """Write the markers; respond at once unless a marker must become durable first."""
     if not allowed_of_cluster(ctx, Operation.ALTER, quietly=True) and not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):

@@ -16,7 +16,9 @@ from dataclasses import replace
 
 from ottla.broker.api.access import allowed, denied, refused
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered, transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
@@ -31,9 +33,12 @@ from ottla.protocol.messages.k28_txn_offset_commit import (
 )
 from ottla.protocol.records.batch import NO_SEQUENCE
 
+API = Api(TxnOffsetCommitRequest, splits=(Split("topics.partitions", "topics.partitions"),))
+
 Errors = list[ErrorCode]
 
 
+@API.on_broker()
 def handle(ctx: Context, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Awaitable[TxnOffsetCommitResponse]:
     """Verify and write the offsets; respond when they are durable."""
     if (denial := _denial(ctx, request)) is not None:

@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.controller.acls import Filter, matches
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k29_describe_acls import AclDescription, DescribeAclsRequest, DescribeAclsResource, DescribeAclsResponse
 
+API = Api(DescribeAclsRequest)
+
 NO_AUTHORIZER = "No Authorizer is configured."
 
 
+@API.on_broker()
+@API.on_controller()
 def handle(ctx: Context, request: DescribeAclsRequest) -> DescribeAclsResponse:
     """Return the matching ACLs."""
     check_known(request)

@@ -13,14 +13,20 @@ from collections.abc import Sequence
 
 from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import CloseConnection, Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER
+from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.core.acl import CLUSTER_NAME, Operation, Pattern, Permission, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k30_create_acls import AclCreation, AclCreationResult, CreateAclsRequest, CreateAclsResponse
 
+API = Api(CreateAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"creations": 10_000})
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: CreateAclsRequest) -> CreateAclsResponse:
     """Create the ACLs; respond when they are durable."""
     acls = request.creations

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.k29_describe_acls import NO_AUTHORIZER, check_known
+from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.acls import Deleted
 from ottla.broker.core.acl import Operation
@@ -17,7 +19,11 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k31_delete_acls import DeleteAclsFilterResult, DeleteAclsMatchingAcl, DeleteAclsRequest, DeleteAclsResponse
 
+API = Api(DeleteAclsRequest, forwarded=Forwarded.ALWAYS, array_limits={"filters": 10_000})
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: DeleteAclsRequest) -> DeleteAclsResponse:
     """Delete the ACLs; respond when the deletions are durable."""
     for wanted in request.filters:

@@ -12,6 +12,8 @@ from typing import Final
 
 from ottla.broker.api.access import denial_of_configs
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.describe_configs import ConfigEntry, describe_configs
 from ottla.broker.core.acl import Operation
@@ -26,10 +28,18 @@ from ottla.protocol.messages.k32_describe_configs import (
     DescribeConfigsSynonym,
 )
 
+API = Api(
+    DescribeConfigsRequest,
+    splits=(Split("resources", "results", ("resource_type resource_name",)),),
+    array_limits={"resources.configuration_keys": 10_000},
+)
+
 _TYPES: Final = frozenset(ResourceType) - {ResourceType.UNKNOWN}
 _MALFORMED: Final = "A resource type of the request does not exist."
 
 
+@API.on_broker()
+@API.on_controller()
 def handle(ctx: Context, request: DescribeConfigsRequest) -> DescribeConfigsResponse:
     """Describe the resources. An unknown type rejects the whole request before any resource is authorized (`ConfigHelper`)."""
     if any(resource.resource_type not in _TYPES for resource in request.resources):

@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from ottla.broker.api.config_changes import change_configs
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.configs.config_op import ConfigOp, OpType
 from ottla.broker.controller.alter_configs import AlterResource
 from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
+API = Api(
+    AlterConfigsRequest,
+    forwarded=Forwarded.IN_PART,
+    splits=(Split("resources", "responses", ("resource_type resource_name",)),),
+    array_limits={"resources.configs": 1_000},
+)
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: AlterConfigsRequest) -> AlterConfigsResponse:
     """Replace the settings; respond when the changes are durable and in force."""
     changes = [

@@ -13,6 +13,8 @@ from typing import Final
 
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -23,11 +25,14 @@ from ottla.protocol.messages.k34_alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
+API = Api(AlterReplicaLogDirsRequest, splits=(Split("dirs.topics.partitions", "results.partitions"),))
+
 _NAME_BYTES_MAX: Final = 255
 _SUFFIX_BYTES: Final = len("-.-future") + 32
 """The length of the suffix of a future directory's name, with the unique id in it."""
 
 
+@API.on_broker()
 def handle(ctx: Context, request: AlterReplicaLogDirsRequest) -> AlterReplicaLogDirsResponse:
     """Return one result for each partition. If a partition is named with two directories, the last one counts."""
     wanted = {(topic.name, index): directory.path for directory in request.dirs for topic in directory.topics for index in topic.partitions}

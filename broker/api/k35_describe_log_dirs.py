@@ -13,6 +13,7 @@ from itertools import groupby
 
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.stored_settings import CORDONED
 from ottla.broker.runtime.replicas.partition import Partition
@@ -25,7 +26,10 @@ from ottla.protocol.messages.k35_describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
+API = Api(DescribeLogDirsRequest, array_limits={"topics.partitions": 100_000})
 
+
+@API.on_broker()
 def handle(ctx: Context, request: DescribeLogDirsRequest) -> DescribeLogDirsResponse:
     """Describe the directory; only the volume's size is read from the disk."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):

@@ -8,10 +8,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from ottla.broker.api.declaration import Api
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 
+API = Api(SaslAuthenticateRequest)
 
+
+@API.on_broker()
+@API.on_controller()
 def handle(_ctx: Any, _request: SaslAuthenticateRequest) -> SaslAuthenticateResponse:
     """Reject the request. Shared by brokers and controllers."""
     return SaslAuthenticateResponse(

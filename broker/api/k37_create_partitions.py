@@ -13,7 +13,9 @@ from collections import Counter
 
 from ottla.broker.api.access import denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.mutation_quota import charged
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.create_topics import MorePartitions, duplicate_error
 from ottla.broker.core.acl import Operation, Resource
@@ -26,7 +28,16 @@ from ottla.protocol.messages.k37_create_partitions import (
     CreatePartitionsTopicResult,
 )
 
+API = Api(
+    CreatePartitionsRequest,
+    forwarded=Forwarded.ALWAYS,
+    splits=(Split("topics", "results", ("name",)),),
+    array_limits={"topics.assignments": 10_000},
+)
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     """Add the partitions; respond when they are durable."""
     named = Counter(topic.name for topic in request.topics)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.token_rules import NO_TIME, check_may_ask
 from ottla.broker.controller.delegation_tokens import check_renewers, create_token, owner_of, rules_of
 from ottla.broker.core.acl import Operation, Resource
@@ -17,7 +19,11 @@ from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k38_create_delegation_token import CreateDelegationTokenRequest, CreateDelegationTokenResponse
 
+API = Api(CreateDelegationTokenRequest, forwarded=Forwarded.IN_PART, array_limits={"renewers": 1_000})
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: CreateDelegationTokenRequest) -> CreateDelegationTokenResponse:
     """Create the token. Shared by brokers and controllers; a cluster broker forwards the request."""
     services, requester = ctx.services, ctx.peer.principal

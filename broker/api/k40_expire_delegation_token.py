@@ -8,11 +8,17 @@ Source: KAFKA KafkaApis.handleExpireTokenRequest, DelegationTokenControlManager.
 from __future__ import annotations
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.token_end import change_end
 from ottla.broker.controller.delegation_tokens import expire_token
 from ottla.protocol.messages.k40_expire_delegation_token import ExpireDelegationTokenRequest, ExpireDelegationTokenResponse
 
+API = Api(ExpireDelegationTokenRequest, forwarded=Forwarded.IN_PART)
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: ExpireDelegationTokenRequest) -> ExpireDelegationTokenResponse:
     """Expire the token; respond when the new expiry time is durable."""
     return await change_end(ctx, request, expire_token, ExpireDelegationTokenResponse)

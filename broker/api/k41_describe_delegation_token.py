@@ -11,6 +11,7 @@ from collections.abc import Set
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.token_rules import check_may_ask
 from ottla.broker.cluster.metadata_records import DelegationTokenRecord
 from ottla.broker.core.acl import Operation, Resource
@@ -25,7 +26,10 @@ from ottla.protocol.messages.k41_describe_delegation_token import (
     DescribeDelegationTokenResponse,
 )
 
+API = Api(DescribeDelegationTokenRequest, array_limits={"owners": 10_000})
 
+
+@API.on_broker()
 def handle(ctx: Context, request: DescribeDelegationTokenRequest) -> DescribeDelegationTokenResponse:
     """Return the tokens that the client may see."""
     try:

@@ -1,4 +1,4 @@
-"""DeleteGroups (key 42), versions 0-2: deletes groups with their committed offsets.
+"""DeleteGroups (key 42), versions 0-2: deletes groups with their committed offsets, share groups with their delivery states.
 
 Promises: only a group without members can be deleted (NON_EMPTY_GROUP). An unknown group is GROUP_ID_NOT_FOUND. Each group
 succeeds or fails by itself.
@@ -10,12 +10,17 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import all_answered, answered
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k42_delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
+API = Api(DeleteGroupsRequest, splits=(Split("groups_names", "results", ("",)),))
 
+
+@API.on_broker()
 def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse | Awaitable[DeleteGroupsResponse]:
     """Delete the groups; respond when the deletions are durable."""
 
@@ -23,7 +28,7 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
         if not allowed(ctx, Operation.DELETE, Resource.GROUP, group_id):
             return DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return answered(
-            lambda: ctx.services.groups.delete_group(group_id),
+            lambda: ctx.services.share_groups.delete_group(group_id),
             lambda _: DeletableGroupResult(group_id, ErrorCode.NONE),
             lambda rejected: DeletableGroupResult(group_id, rejected.code),
         )

@@ -1,9 +1,37 @@
-"""ElectLeaders (key 43), versions 0-2, on a standalone node: it leads every partition, so no election is needed (KIP-460)."""
+"""ElectLeaders (key 43), versions 0-2: elects leaders for partitions, the preferred ones or unclean (KIP-460).
+
+A request that is rejected as a whole has the error at each partition, too. A standalone node leads every partition, so no
+election is needed.
+"""
 
 from __future__ import annotations
 
-from ottla.broker.api.access import for_cluster
-from ottla.broker.api.controller_partitions import elect
-from ottla.broker.core.acl import Operation
+from functools import partial
 
-handle = for_cluster(Operation.ALTER, elect)
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.controller.elect_leaders import elect_leaders
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k43_elect_leaders import ElectLeadersRequest, ElectLeadersResponse, PartitionResult, ReplicaElectionResult
+
+API = Api(
+    ElectLeadersRequest,
+    forwarded=Forwarded.ALWAYS,
+    splits=(Split("topic_partitions.partitions", "replica_election_results.partition_result", ("topic", "")),),
+)
+
+
+@API.on_broker(requires=Operation.ALTER)
+@API.on_controller(requires=Operation.ALTER)
+async def handle(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse:
+    """Elect leaders for partitions."""
+    try:
+        return await ctx.services.active.run(partial(elect_leaders, request=request))
+    except Rejected as error:
+        asked = request.topic_partitions or []
+        results = [
+            ReplicaElectionResult(each.topic, [PartitionResult(at, error.code, error.message) for at in each.partitions]) for each in asked
+        ]
+        return ElectLeadersResponse(error_code=error.code, replica_election_results=results)

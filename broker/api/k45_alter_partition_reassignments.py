@@ -1,9 +1,41 @@
-"""AlterPartitionReassignments (key 45), versions 0-1, on a standalone node: a partition cannot be on any other broker (KIP-455)."""
+"""AlterPartitionReassignments (key 45), versions 0-1: begins or cancels reassignments of partitions (KIP-455).
+
+A request that is rejected as a whole has the error at each partition, too. On a standalone node, a partition cannot be on any other broker.
+"""
 
 from __future__ import annotations
 
-from ottla.broker.api.access import for_cluster
-from ottla.broker.api.controller_partitions import reassign
-from ottla.broker.core.acl import Operation
+from functools import partial
 
-handle = for_cluster(Operation.ALTER, reassign)
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.controller.reassign_partitions import alter_partition_reassignments
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k45_alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartitionResponse,
+    ReassignableTopicResponse,
+)
+
+API = Api(AlterPartitionReassignmentsRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topics.partitions", "responses.partitions"),))
+
+
+@API.on_broker(requires=Operation.ALTER)
+@API.on_controller(requires=Operation.ALTER)
+async def handle(ctx: ControllerContext, request: AlterPartitionReassignmentsRequest) -> AlterPartitionReassignmentsResponse:
+    """Begin or cancel reassignments. A request without topics is not processed (KAFKA QuorumController)."""
+    if not request.topics:
+        return AlterPartitionReassignmentsResponse()
+    try:
+        return await ctx.services.active.run(partial(alter_partition_reassignments, request=request))
+    except Rejected as error:
+        responses = [
+            ReassignableTopicResponse(
+                each.name, [ReassignablePartitionResponse(at.partition_index, error.code, error.message) for at in each.partitions]
+            )
+            for each in request.topics
+        ]
+        return AlterPartitionReassignmentsResponse(error_code=error.code, error_message=error.message, responses=responses)

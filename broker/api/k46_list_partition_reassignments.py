@@ -1,9 +1,24 @@
-"""ListPartitionReassignments (key 46), version 0, on a standalone node: there are no reassignments (KIP-455)."""
+"""ListPartitionReassignments (key 46), version 0: the reassignments in progress; on a standalone node, none (KIP-455)."""
 
 from __future__ import annotations
 
-from ottla.broker.api.access import for_cluster
-from ottla.broker.api.controller_partitions import reassignments
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.controller.reassign_partitions import list_partition_reassignments
 from ottla.broker.core.acl import Operation
+from ottla.broker.core.effects import Effects
+from ottla.protocol.messages.k46_list_partition_reassignments import ListPartitionReassignmentsRequest, ListPartitionReassignmentsResponse
 
-handle = for_cluster(Operation.DESCRIBE, reassignments)
+API = Api(
+    ListPartitionReassignmentsRequest,
+    forwarded=Forwarded.ALWAYS,
+    splits=(Split("topics.partition_indexes", "topics.partitions", ("name", "")),),
+)
+
+
+@API.on_broker(requires=Operation.DESCRIBE)
+@API.on_controller(requires=Operation.DESCRIBE)
+async def handle(ctx: ControllerContext, request: ListPartitionReassignmentsRequest) -> ListPartitionReassignmentsResponse:
+    """Return the reassignments in progress, as far as they are committed."""
+    return await ctx.services.active.run(lambda state: Effects([], list_partition_reassignments(state, request)))

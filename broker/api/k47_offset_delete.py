@@ -10,7 +10,9 @@ from collections.abc import Awaitable, Collection
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.groups.coordinator import Topics
 from ottla.protocol.error_codes import ErrorCode
@@ -21,7 +23,10 @@ from ottla.protocol.messages.k47_offset_delete import (
     OffsetDeleteResponseTopic,
 )
 
+API = Api(OffsetDeleteRequest, splits=(Split("topics.partitions", "topics.partitions"),))
 
+
+@API.on_broker()
 def handle(ctx: Context, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Awaitable[OffsetDeleteResponse]:
     """Delete the offsets; respond when the deletions are durable."""
     if not allowed(ctx, Operation.DELETE, Resource.GROUP, request.group_id):

@@ -12,6 +12,7 @@ from typing import Final
 
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.cluster.image import QuotaTarget
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -25,10 +26,13 @@ from ottla.protocol.messages.k48_describe_client_quotas import (
     ValueData,
 )
 
+API = Api(DescribeClientQuotasRequest, array_limits={"components": 1_000})
+
 EXACT, DEFAULT, SPECIFIED = 0, 1, 2
 _TYPES: Final = frozenset({"user", "client-id", "ip"})
 
 
+@API.on_broker()
 def handle(ctx: Context, request: DescribeClientQuotasRequest) -> DescribeClientQuotasResponse:
     """Return every entity that has all requested components; with `strict` only those without other components."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):

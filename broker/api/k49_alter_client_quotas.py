@@ -8,12 +8,23 @@ from __future__ import annotations
 
 from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.messages.k49_alter_client_quotas import AlterClientQuotasRequest, AlterClientQuotasResponse, EntityData, EntryResult
 
+API = Api(
+    AlterClientQuotasRequest,
+    forwarded=Forwarded.ALWAYS,
+    splits=(Split("entries", "entries"),),
+    array_limits={"entries.entity": 100, "entries.ops": 1_000},
+)
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
     """Change the quotas; return one result for each entity when the changes are durable."""
     try:

@@ -11,6 +11,8 @@ from collections import Counter
 
 from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k50_describe_user_scram_credentials import (
@@ -20,7 +22,10 @@ from ottla.protocol.messages.k50_describe_user_scram_credentials import (
     DescribeUserScramCredentialsResult,
 )
 
+API = Api(DescribeUserScramCredentialsRequest, splits=(Split("users", "results", ("name",)),))
 
+
+@API.on_broker()
 def handle(ctx: Context, request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
     """Describe the users."""
     if not allowed_of_cluster(ctx, Operation.DESCRIBE):

@@ -6,11 +6,12 @@ connections stay open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import partial
 
 from ottla.broker.api.access import check_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded
 from ottla.broker.api.topic_answers import error_fields
 from ottla.broker.controller.scram_users import alter_scram_users
 from ottla.broker.core.acl import Operation
@@ -21,25 +22,19 @@ from ottla.protocol.messages.k51_alter_user_scram_credentials import (
     AlterUserScramCredentialsResult,
 )
 
+API = Api(AlterUserScramCredentialsRequest, forwarded=Forwarded.ALWAYS, array_limits={"deletions": 10_000, "upsertions": 10_000})
 
+
+@API.on_broker()
+@API.on_controller()
 async def handle(ctx: Context, request: AlterUserScramCredentialsRequest) -> AlterUserScramCredentialsResponse:
     """Change the credentials; respond when the changes are durable."""
     try:
         check_cluster(ctx, Operation.ALTER)
         results = await ctx.services.topic_service.decide(partial(alter_scram_users, ctx.services.topics, request))
     except Rejected as error:
-        results = all_refused(request, error)
-    return altered(results)
-
-
-def all_refused(request: AlterUserScramCredentialsRequest, error: Rejected) -> dict[str, Rejected | None]:
-    """Return the same error for every user of the request."""
-    names = [change.name for change in request.deletions] + [change.name for change in request.upsertions]
-    return dict.fromkeys(sorted(names), error)
-
-
-def altered(results: Mapping[str, Rejected | None]) -> AlterUserScramCredentialsResponse:
-    """Return a response with one result for each user."""
+        names = [change.name for change in request.deletions] + [change.name for change in request.upsertions]
+        results = dict.fromkeys(sorted(names), error)
     return AlterUserScramCredentialsResponse(
         results=[AlterUserScramCredentialsResult(user, *error_fields(error)) for user, error in results.items()]
     )

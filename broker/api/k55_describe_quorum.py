@@ -1,17 +1,18 @@
-"""DescribeQuorum (key 55), versions 0-2, on a standalone node: it is the only voter of its metadata log, and has read all of it
-(KIP-595).
+"""DescribeQuorum (key 55), versions 0-2: the voters and observers of the metadata log with their log end offsets (KIP-595).
 
-The controller's listener in the response is the broker's, because a standalone node has no other.
+A standalone node is the only voter, and has read all of the log. The controller's listener in its response is the broker's, because it has
+no other.
 """
 
 from __future__ import annotations
 
-from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded, Split
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.serving import not_the_metadata
-from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k55_describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -22,11 +23,18 @@ from ottla.protocol.messages.k55_describe_quorum import (
     TopicResult,
 )
 
+API = Api(DescribeQuorumRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topics.partitions", "topics.partitions"),))
 
-def handle(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+
+@API.on_controller(requires=Operation.DESCRIBE)
+def handle(ctx: ControllerContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+    """Return the voters and observers with their log end offsets."""
+    return ctx.services.serving.describe(request)
+
+
+@API.on_broker(requires=Operation.DESCRIBE)
+def handle_standalone(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Return the only voter, which is the leader."""
-    if not allowed_of_cluster(ctx, Operation.DESCRIBE):
-        return DescribeQuorumResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     if places != [(CLUSTER_METADATA, 0)]:
         return not_the_metadata(request)

@@ -1,12 +1,33 @@
-"""UpdateFeatures (key 57), versions 0-2, on a standalone node, with the rules of a cluster's controller (KIP-584, KIP-778).
+"""UpdateFeatures (key 57), versions 0-2: changes feature levels, all of a request or none (KIP-584, KIP-778).
 
-A changed level is in force at once, and stored. If the setting `transaction.version` is given, it applies again at the next start.
+Version 0's `allow_downgrade` is ignored, as in Kafka's QuorumController, so a lower level is rejected. If a standalone node has the setting
+`transaction.version`, it applies again at the next start.
 """
 
 from __future__ import annotations
 
-from ottla.broker.api.access import for_cluster
-from ottla.broker.api.controller_features import update
-from ottla.broker.core.acl import Operation
+from functools import partial
 
-handle = for_cluster(Operation.ALTER, update)
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded
+from ottla.broker.controller.feature_updates import FeatureUpdate, update_features
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k57_update_features import UpdatableFeatureResult, UpdateFeaturesRequest, UpdateFeaturesResponse
+
+API = Api(UpdateFeaturesRequest, forwarded=Forwarded.ALWAYS, array_limits={"feature_updates": 1_000})
+_REFUSED = "The update failed for all features since the following feature had an error: "
+
+
+@API.on_broker(requires=Operation.ALTER)
+@API.on_controller(requires=Operation.ALTER)
+async def handle(ctx: ControllerContext, request: UpdateFeaturesRequest) -> UpdateFeaturesResponse:
+    """Update the features; respond when the levels are in force."""
+    wanted = [FeatureUpdate(each.feature, each.max_version_level, each.upgrade_type) for each in request.feature_updates]
+    try:
+        await ctx.services.active.run(partial(update_features, updates=wanted), validate_only=request.validate_only)
+    except Rejected as error:
+        return UpdateFeaturesResponse(error_code=error.code, error_message=_REFUSED + error.message)
+    results = [UpdatableFeatureResult(each.feature, error_message="NONE") for each in request.feature_updates]
+    return UpdateFeaturesResponse(error_message=None, results=results)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -20,7 +22,10 @@ from ottla.protocol.messages.k61_describe_producers import (
 )
 from ottla.protocol.topic_names import name_problem
 
+API = Api(DescribeProducersRequest, splits=(Split("topics.partition_indexes", "topics.partitions", ("name", "")),))
 
+
+@API.on_broker()
 def handle(ctx: Context, request: DescribeProducersRequest) -> DescribeProducersResponse:
     """Describe the producers of the partitions."""
     topics = {topic.name: dict.fromkeys(topic.partition_indexes) for topic in request.topics}

@@ -1,23 +1,39 @@
-"""UnregisterBroker (key 64), version 0, on a standalone node (KIP-631).
+"""UnregisterBroker (key 64), version 0: removes a broker's registration (KIP-631).
 
-Deviation: Kafka unregisters even the only broker, which then leads nothing until its restart; here that is rejected.
+Deviation: Kafka unregisters even the only broker, which then leads nothing until its restart; here a standalone node rejects that.
 """
 
 from __future__ import annotations
 
-from ottla.broker.api.access import for_cluster
+from functools import partial
+
 from ottla.broker.api.context import Context
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded
+from ottla.broker.controller.registrations import unregister_broker
 from ottla.broker.core.acl import Operation
+from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k64_unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 
+API = Api(UnregisterBrokerRequest, forwarded=Forwarded.ALWAYS)
 
-def _handle(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+
+@API.on_controller(requires=Operation.ALTER)
+async def handle(ctx: ControllerContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+    """Remove a broker's registration."""
+    try:
+        await ctx.services.active.run(partial(unregister_broker, broker_id=request.broker_id))
+    except Rejected as error:
+        return UnregisterBrokerResponse(error_code=error.code, error_message=error.message)
+    return UnregisterBrokerResponse()
+
+
+@API.on_broker(requires=Operation.ALTER)
+def handle_standalone(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     """Reject the request: the only broker cannot be unregistered, and no other is registered."""
     if request.broker_id == ctx.services.node_id:
         return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The only broker cannot be unregistered.")
     message = f"Broker ID {request.broker_id} is not currently registered"
     return UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message=message)
-
-
-handle = for_cluster(Operation.ALTER, _handle)

@@ -10,6 +10,8 @@ from itertools import groupby
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
@@ -20,7 +22,10 @@ from ottla.protocol.messages.k65_describe_transactions import (
     TransactionState,
 )
 
+API = Api(DescribeTransactionsRequest, splits=(Split("transactional_ids", "transaction_states"),))
 
+
+@API.on_broker()
 def handle(ctx: Context, request: DescribeTransactionsRequest) -> DescribeTransactionsResponse:
     """Describe the transactional ids."""
     return DescribeTransactionsResponse(transaction_states=[_describe(ctx, each) for each in dict.fromkeys(request.transactional_ids)])

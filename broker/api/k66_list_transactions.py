@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ottla.broker.api.access import allowed
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.txns.states import TxnState
@@ -18,9 +19,12 @@ from ottla.broker.txns.transaction import Transaction
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k66_list_transactions import ListTransactionsRequest, ListTransactionsResponse, TransactionState
 
+API = Api(ListTransactionsRequest, array_limits={"state_filters": 1_000, "producer_id_filters": 10_000})
+
 _STATES = {state.wire_name: state for state in TxnState}
 
 
+@API.on_broker()
 def handle(ctx: Context, request: ListTransactionsRequest) -> ListTransactionsResponse:
     """List the transactions that match the filters."""
     try:

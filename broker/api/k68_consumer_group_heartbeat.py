@@ -17,6 +17,7 @@ from collections.abc import Awaitable
 
 from ottla.broker.api.access import allowed, denied
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import answered
 from ottla.broker.api.describable_topics import describable_topics
 from ottla.broker.core.acl import Operation, Resource
@@ -33,10 +34,13 @@ from ottla.protocol.messages.k68_consumer_group_heartbeat import (
     TopicPartitions,
 )
 
+API = Api(ConsumerGroupHeartbeatRequest, array_limits={"subscribed_topic_names": 20_000, "topic_partitions.partitions": 50_000})
+
 MESSAGE_MAX = 1_000
 """The longest error message. It may quote ids and expressions that are longer than a string field allows."""
 
 
+@API.on_broker()
 def handle(
     ctx: Context, request: ConsumerGroupHeartbeatRequest
 ) -> ConsumerGroupHeartbeatResponse | Awaitable[ConsumerGroupHeartbeatResponse]:

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 
 from ottla.broker.api.access import NOT_REQUESTED, allowed, denied, operations
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Split
 from ottla.broker.core.acl import Operation, Resource
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.consumer import ConsumerGroup
@@ -27,10 +29,13 @@ from ottla.protocol.messages.k69_consumer_group_describe import (
     TopicPartitions,
 )
 
+API = Api(ConsumerGroupDescribeRequest, splits=(Split("group_ids", "groups"),))
+
 CLASSIC_MEMBER = 0
 CONSUMER_MEMBER = 1
 
 
+@API.on_broker()
 def handle(ctx: Context, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
     """Describe the groups one by one."""
     groups = [_describe(ctx, group_id) for group_id in dict.fromkeys(request.group_ids)]

@@ -6,22 +6,22 @@ Promises: an empty list of types requests all; in version 0 it requests client m
 
 from __future__ import annotations
 
-from ottla.broker.api.access import allowed_of_cluster, refused
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k74_list_config_resources import ConfigResource, ListConfigResourcesRequest, ListConfigResourcesResponse
 
+API = Api(ListConfigResourcesRequest)
+
 LISTED = (ResourceType.GROUP, ResourceType.CLIENT_METRICS, ResourceType.BROKER_LOGGER, ResourceType.BROKER, ResourceType.TOPIC)
 """The resource types in the order of Kafka's response."""
 
 
+@API.on_broker(requires=Operation.DESCRIBE_CONFIGS)
 def handle(ctx: Context, request: ListConfigResourcesRequest) -> ListConfigResourcesResponse:
     """List the resources of the requested types."""
-    if not allowed_of_cluster(ctx, Operation.DESCRIBE_CONFIGS):
-        refusal: ListConfigResourcesResponse = refused(request)
-        return refusal
     wanted = set(request.resource_types) or ({ResourceType.CLIENT_METRICS} if ctx.version == 0 else set(LISTED))
     if not wanted.issubset(LISTED):
         return ListConfigResourcesResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)

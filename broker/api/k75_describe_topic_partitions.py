@@ -11,6 +11,7 @@ from bisect import bisect_left
 
 from ottla.broker.api.access import denied, operations
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.cluster.image import TopicImage
 from ottla.broker.cluster.topic_names import is_internal
 from ottla.broker.core.acl import Operation, Resource
@@ -24,10 +25,13 @@ from ottla.protocol.messages.k75_describe_topic_partitions import (
 )
 from ottla.protocol.topic_names import name_problem
 
+API = Api(DescribeTopicPartitionsRequest, array_limits={"topics": 25_000})
+
 PARTITIONS_MAX = 2000
 """Kafka's default of max.request.partition.size.limit. It also limits the topics of one page, for which Kafka has no limit."""
 
 
+@API.on_broker()
 def handle(ctx: Context, request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
     """Return the partitions from the cursor on until the page is full."""
     cursor = request.cursor

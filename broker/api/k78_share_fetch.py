@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.share_requests import (
     RENEW_SINCE,
@@ -44,6 +45,8 @@ from ottla.protocol.messages.k78_share_fetch import (
     ShareFetchResponse,
 )
 
+API = Api(ShareFetchRequest)
+
 _ACQUIRE_MODES = {0, 1}
 _RECORD_LIMIT = 1
 _SESSION = "share session"
@@ -53,6 +56,7 @@ Named = list[tuple[TopicPartition, str | None]]
 """Partitions with their topics' names; None for an unknown topic id."""
 
 
+@API.on_broker()
 def handle(ctx: Context, request: ShareFetchRequest) -> ShareFetchResponse | Awaitable[ShareFetchResponse]:
     """Acknowledge, then fetch. Only a request that has to wait becomes a task."""
     try:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
 from ottla.broker.api.share_requests import Acknowledgements, acknowledge, check_member, endpoints, leader_of
 from ottla.broker.core.rejected import Rejected
@@ -27,7 +28,10 @@ from ottla.protocol.messages.k79_share_acknowledge import (
     ShareAcknowledgeTopicResponse,
 )
 
+API = Api(ShareAcknowledgeRequest)
 
+
+@API.on_broker()
 def handle(ctx: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | Awaitable[ShareAcknowledgeResponse]:
     """Apply the acknowledgements; respond when they are persisted."""
     shares, epoch = ctx.services.shares, request.share_session_epoch

@@ -1,18 +1,27 @@
-"""AddRaftVoter (key 80), versions 0-1, on a standalone node: rejected, as by Ottla's controller (KIP-853)."""
+"""AddRaftVoter (key 80), versions 0-1: rejected, because a quorum of several voters is not supported (KIP-853)."""
 
 from __future__ import annotations
 
-from ottla.broker.api.access import for_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_added
 from ottla.protocol.messages.k80_add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 
+API = Api(AddRaftVoterRequest, forwarded=Forwarded.ALWAYS, array_limits={"listeners": 1_000})
 
-def _handle(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
-    """Reject the request: a quorum of several voters is not supported."""
+
+@API.on_controller(requires=Operation.ALTER)
+def handle(ctx: ControllerContext, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    """Reject the request."""
+    me = ctx.services.voter.me
+    return no_voter_added(OnlyVoter(me.cluster_id, me.node_id, me.directory_id), request)
+
+
+@API.on_broker(requires=Operation.ALTER)
+def handle_standalone(ctx: Context, request: AddRaftVoterRequest) -> AddRaftVoterResponse:
+    """Reject the request as a controller does."""
     services = ctx.services
     return no_voter_added(OnlyVoter(services.cluster_id, services.node_id, services.log_dir.meta.directory_id), request)
-
-
-handle = for_cluster(Operation.ALTER, _handle)

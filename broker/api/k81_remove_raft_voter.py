@@ -1,18 +1,27 @@
-"""RemoveRaftVoter (key 81), version 0, on a standalone node: rejected, as by Ottla's controller (KIP-853)."""
+"""RemoveRaftVoter (key 81), version 0: rejected, because the only voter cannot be removed (KIP-853)."""
 
 from __future__ import annotations
 
-from ottla.broker.api.access import for_cluster
 from ottla.broker.api.context import Context
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.served_api import Forwarded
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.voter_refusals import OnlyVoter, no_voter_removed
 from ottla.protocol.messages.k81_remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 
+API = Api(RemoveRaftVoterRequest, forwarded=Forwarded.ALWAYS)
 
-def _handle(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
-    """Reject the request: the only voter cannot be removed."""
+
+@API.on_controller(requires=Operation.ALTER)
+def handle(ctx: ControllerContext, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    """Reject the request."""
+    me = ctx.services.voter.me
+    return no_voter_removed(OnlyVoter(me.cluster_id, me.node_id, me.directory_id), request)
+
+
+@API.on_broker(requires=Operation.ALTER)
+def handle_standalone(ctx: Context, request: RemoveRaftVoterRequest) -> RemoveRaftVoterResponse:
+    """Reject the request as a controller does."""
     services = ctx.services
     return no_voter_removed(OnlyVoter(services.cluster_id, services.node_id, services.log_dir.meta.directory_id), request)
-
-
-handle = for_cluster(Operation.ALTER, _handle)

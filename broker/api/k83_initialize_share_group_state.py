@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.api.share_state import carry_out
+from ottla.broker.core.acl import Operation
 from ottla.protocol.messages.k83_initialize_share_group_state import (
     InitializeShareGroupStateRequest,
     InitializeShareGroupStateResponse,
@@ -20,14 +23,16 @@ from ottla.protocol.messages.k83_initialize_share_group_state import (
     PartitionResult,
 )
 
+API = Api(InitializeShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 
+
+@API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(
     ctx: Context, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse | Awaitable[InitializeShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share_state
     results = carry_out(
-        ctx,
         request,
         lambda key, part: service.initialize(key, part.state_epoch, part.start_offset),
         lambda index, _: PartitionResult(index),

@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.api.share_state import carry_out
+from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import ReadState
 from ottla.protocol.messages.k84_read_share_group_state import (
     PartitionResult,
@@ -22,11 +25,14 @@ from ottla.protocol.messages.k84_read_share_group_state import (
     StateBatch,
 )
 
+API = Api(ReadShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 
+
+@API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share_state
-    results = carry_out(ctx, request, lambda key, part: service.read(key, part.leader_epoch), _result, PartitionResult)
+    results = carry_out(request, lambda key, part: service.read(key, part.leader_epoch), _result, PartitionResult)
     return transform(results, lambda found: ReadShareGroupStateResponse([ReadStateResult(*each) for each in found.items()]))
 
 

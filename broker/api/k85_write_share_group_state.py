@@ -12,8 +12,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.api.share_state import carry_out
+from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import StateBatch, WrittenState
 from ottla.protocol.messages.k85_write_share_group_state import (
     PartitionData,
@@ -23,12 +26,15 @@ from ottla.protocol.messages.k85_write_share_group_state import (
     WriteStateResult,
 )
 
+API = Api(WriteShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 
+
+@API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share_state
     results = carry_out(
-        ctx, request, lambda key, part: service.write(key, _state(part)), lambda index, _: PartitionResult(index), PartitionResult
+        request, lambda key, part: service.write(key, _state(part)), lambda index, _: PartitionResult(index), PartitionResult
     )
     return transform(results, lambda found: WriteShareGroupStateResponse([WriteStateResult(*each) for each in found.items()]))
 

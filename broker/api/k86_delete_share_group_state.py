@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.api.share_state import carry_out
+from ottla.broker.core.acl import Operation
 from ottla.protocol.messages.k86_delete_share_group_state import (
     DeleteShareGroupStateRequest,
     DeleteShareGroupStateResponse,
@@ -20,9 +23,12 @@ from ottla.protocol.messages.k86_delete_share_group_state import (
     PartitionResult,
 )
 
+API = Api(DeleteShareGroupStateRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 
+
+@API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share_state
-    results = carry_out(ctx, request, lambda key, _: service.delete(key), lambda index, _: PartitionResult(index), PartitionResult)
+    results = carry_out(request, lambda key, _: service.delete(key), lambda index, _: PartitionResult(index), PartitionResult)
     return transform(results, lambda found: DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in found.items()]))

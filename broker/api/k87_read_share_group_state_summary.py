@@ -11,8 +11,11 @@ from __future__ import annotations
 from collections.abc import Awaitable
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.declaration import Api
 from ottla.broker.api.deferred import transform
+from ottla.broker.api.served_api import Split
 from ottla.broker.api.share_state import carry_out
+from ottla.broker.core.acl import Operation
 from ottla.broker.share.persister import StateSummary
 from ottla.protocol.messages.k87_read_share_group_state_summary import (
     PartitionResult,
@@ -21,13 +24,16 @@ from ottla.protocol.messages.k87_read_share_group_state_summary import (
     ReadStateSummaryResult,
 )
 
+API = Api(ReadShareGroupStateSummaryRequest, throttled=False, splits=(Split("topics.partitions", "results.partitions"),))
 
+
+@API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(
     ctx: Context, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
     """Answer when all share partitions are done."""
     service = ctx.services.share_state
-    results = carry_out(ctx, request, lambda key, _: service.summary(key), _result, PartitionResult)
+    results = carry_out(request, lambda key, _: service.summary(key), _result, PartitionResult)
     return transform(results, lambda found: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in found.items()]))
 
 

@@ -16,7 +16,8 @@ from contextlib import asynccontextmanager
 from typing import Any, Protocol, TypeVar
 
 from ottla.broker.api.context import CloseConnection
-from ottla.broker.api.request_parts import Split, join, split
+from ottla.broker.api.request_parts import join, split
+from ottla.broker.api.served_api import Split
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
 from ottla.broker.runtime.upkeep.turns import Turns
@@ -107,5 +108,5 @@ class LargeRequests:
             if whole is None:
                 whole = answer
             else:
-                join(whole, answer, way.answers)
+                join(whole, answer, way.answers.split("."))
         return whole

@@ -8,103 +8,22 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from dataclasses import fields
 from functools import cache
 from operator import is_
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
-from ottla.protocol.api_keys import ApiKey
+from ottla.broker.api.api_table import APIS
+from ottla.broker.api.served_api import Split
 
 PART_ELEMENTS: Final = 50
 """The most elements of a part: about a millisecond, at 10 to 40 us each."""
 
 
-class Split(NamedTuple):
-    """The path of a request's elements, and the path of their results in the response."""
-
-    asked: tuple[str, ...]
-    answers: tuple[str, ...]
-    keys: tuple[tuple[str, ...], ...] = ()
-    """The fields that identify an element of each array, if duplicates are significant."""
-
-
-def _split(asked: str, answers: str, *keys: str) -> Split:
-    return Split(tuple(asked.split(".")), tuple(answers.split(".")), tuple(tuple(key.split()) for key in keys))
-
-
-_TOPIC_PARTITIONS: Final = (_split("topics.partitions", "topics.partitions"),)
-_RESOURCES: Final = (_split("resources", "responses", "resource_type resource_name"),)
-
-SPLITS: Final[Mapping[int, Sequence[Split]]] = {
-    ApiKey.PRODUCE: (_split("topic_data.partition_data", "responses.partition_responses", "name topic_id", "index"),),
-    ApiKey.LIST_OFFSETS: (_split("topics.partitions", "topics.partitions", "name", "partition_index"),),
-    ApiKey.METADATA: (_split("topics", "topics", "name topic_id"),),
-    ApiKey.OFFSET_COMMIT: _TOPIC_PARTITIONS,
-    ApiKey.OFFSET_FETCH: (
-        _split("groups.topics.partition_indexes", "groups.topics.partitions"),
-        _split("topics.partition_indexes", "topics.partitions"),
-    ),
-    ApiKey.FIND_COORDINATOR: (_split("coordinator_keys", "coordinators"),),
-    ApiKey.DESCRIBE_GROUPS: (_split("groups", "groups"),),
-    ApiKey.CREATE_TOPICS: (_split("topics", "topics", "name"),),
-    ApiKey.DELETE_TOPICS: (_split("topics", "responses", "name topic_id"), _split("topic_names", "responses", "")),
-    ApiKey.DELETE_RECORDS: _TOPIC_PARTITIONS,
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: _TOPIC_PARTITIONS,
-    ApiKey.WRITE_TXN_MARKERS: (_split("markers.topics.partition_indexes", "markers.topics.partitions"),),
-    ApiKey.TXN_OFFSET_COMMIT: _TOPIC_PARTITIONS,
-    ApiKey.DESCRIBE_CONFIGS: (_split("resources", "results", "resource_type resource_name"),),
-    ApiKey.ALTER_CONFIGS: _RESOURCES,
-    ApiKey.ALTER_REPLICA_LOG_DIRS: (_split("dirs.topics.partitions", "results.partitions"),),
-    ApiKey.CREATE_PARTITIONS: (_split("topics", "results", "name"),),
-    ApiKey.DELETE_GROUPS: (_split("groups_names", "results", ""),),
-    ApiKey.ELECT_LEADERS: (_split("topic_partitions.partitions", "replica_election_results.partition_result", "topic", ""),),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: _RESOURCES,
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (_split("topics.partitions", "responses.partitions"),),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: (_split("topics.partition_indexes", "topics.partitions", "name", ""),),
-    ApiKey.OFFSET_DELETE: _TOPIC_PARTITIONS,
-    ApiKey.ALTER_CLIENT_QUOTAS: (_split("entries", "entries"),),
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: (_split("users", "results", "name"),),
-    ApiKey.DESCRIBE_QUORUM: _TOPIC_PARTITIONS,
-    ApiKey.ALTER_PARTITION: _TOPIC_PARTITIONS,
-    ApiKey.DESCRIBE_PRODUCERS: (_split("topics.partition_indexes", "topics.partitions", "name", ""),),
-    ApiKey.DESCRIBE_TRANSACTIONS: (_split("transactional_ids", "transaction_states"),),
-    ApiKey.CONSUMER_GROUP_DESCRIBE: (_split("group_ids", "groups"),),
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (_split("directories.topics.partitions", "directories.topics.partitions"),),
-}
-"""By API key, the possible splits, of which the first that applies is used: older versions may have their elements elsewhere."""
-
-
-WHOLE: Final[Mapping[int, Mapping[str, int]]] = {
-    ApiKey.FETCH: {"topics.partitions": 30_000, "forgotten_topics_data.partitions": 100_000},
-    ApiKey.JOIN_GROUP: {"protocols": 1_000},
-    ApiKey.LEAVE_GROUP: {"members": 10_000},
-    ApiKey.SYNC_GROUP: {"assignments": 50_000},
-    ApiKey.LIST_GROUPS: {"states_filter": 1_000, "types_filter": 1_000},
-    ApiKey.CREATE_TOPICS: {"topics.assignments": 10_000, "topics.configs": 1_000},
-    ApiKey.ADD_PARTITIONS_TO_TXN: {"transactions.topics.partitions": 10_000, "v3_and_below_topics.partitions": 10_000},
-    ApiKey.CREATE_ACLS: {"creations": 10_000},
-    ApiKey.DELETE_ACLS: {"filters": 10_000},
-    ApiKey.DESCRIBE_CONFIGS: {"resources.configuration_keys": 10_000},
-    ApiKey.ALTER_CONFIGS: {"resources.configs": 1_000},
-    ApiKey.DESCRIBE_LOG_DIRS: {"topics.partitions": 100_000},
-    ApiKey.CREATE_PARTITIONS: {"topics.assignments": 10_000},
-    ApiKey.CREATE_DELEGATION_TOKEN: {"renewers": 1_000},
-    ApiKey.DESCRIBE_DELEGATION_TOKEN: {"owners": 10_000},
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: {"resources.configs": 1_000},
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: {"components": 1_000},
-    ApiKey.ALTER_CLIENT_QUOTAS: {"entries.entity": 100, "entries.ops": 1_000},
-    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {"deletions": 10_000, "upsertions": 10_000},
-    ApiKey.UPDATE_FEATURES: {"feature_updates": 1_000},
-    ApiKey.LIST_TRANSACTIONS: {"state_filters": 1_000, "producer_id_filters": 10_000},
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: {"subscribed_topic_names": 20_000, "topic_partitions.partitions": 50_000},
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: {"topics": 25_000},
-    ApiKey.ADD_RAFT_VOTER: {"listeners": 1_000},
-}
-"""Arrays that are handled in one step, and their maximum sizes; of a request that is split, the maximum for one element. Kafka's controller
-accepts 10,000 records in one request (MAX_RECORDS_PER_USER_OP).
-"""
+SPLITS: Final = {int(api.key): api.splits for api in APIS if api.splits}
+WHOLE: Final = {int(api.key): api.array_limits for api in APIS if api.array_limits}
 
 
 def too_many(request: Any) -> str | None:
@@ -119,19 +38,20 @@ def too_many(request: Any) -> str | None:
 
 def split(request: Any, way: Split) -> Iterator[Any]:
     """Yield the request in parts of about PART_ELEMENTS elements; the request itself is emptied."""
-    name, *path = way.asked
+    name, *path = way.asked.split(".")
     items = getattr(request, name)
     setattr(request, name, [])
-    for part, _ in _cut(items, path, way.keys):
+    for part, _ in _cut(items, path, [key.split() for key in way.keys]):
         yield _with(request, name, part)
 
 
 def split_of(request: Any) -> Split | None:
     """Return how to split the request; None if it cannot be split or has few elements."""
     for way in SPLITS.get(request.API_KEY, ()):
-        items = getattr(request, way.asked[0], None)
+        name, *path = way.asked.split(".")
+        items = getattr(request, name, None)
         if items:
-            return way if len(items) > PART_ELEMENTS or any(_room(item, way.asked[1:], PART_ELEMENTS) < 0 for item in items) else None
+            return way if len(items) > PART_ELEMENTS or any(_room(item, path, PART_ELEMENTS) < 0 for item in items) else None
     return None
 
 

@@ -1,7 +1,7 @@
 """What the five APIs of the share coordinator (keys 83 to 87) have in common.
 
-Rules, as in Kafka: only brokers send them (ClusterAction on the cluster); each share partition has its own error; a request without a
-group id, or with an empty list, gets an empty response.
+Rules, as in Kafka: only brokers send them; each share partition has its own error; a request without a group id, or with an empty list,
+gets an empty response.
 """
 
 from __future__ import annotations
@@ -10,11 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeVar
 
-from ottla.broker.api.access import allowed_of_cluster
-from ottla.broker.api.context import Context
 from ottla.broker.api.deferred import all_answered, answered
-from ottla.broker.core.acl import Operation
-from ottla.broker.core.rejected import Rejected
 from ottla.broker.share.persister import SharePartitionKey
 from ottla.protocol.error_codes import ErrorCode
 
@@ -23,7 +19,6 @@ ResultT = TypeVar("ResultT")
 
 
 def carry_out(
-    ctx: Context,
     request: Any,
     run: Callable[[SharePartitionKey, Any], T | asyncio.Future[T]],
     result: Callable[[int, T], ResultT],
@@ -32,17 +27,11 @@ def carry_out(
     """Call `run` for each share partition and return the results by topic id; `result` and `refused` make them."""
     if not request.group_id or not all(topic.partitions for topic in request.topics):
         return {}
-    denied = not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION)
     asked = {(topic.topic_id, part.partition): part for topic in request.topics for part in topic.partitions}
 
     def one(topic_id: bytes, part: Any) -> ResultT | Awaitable[ResultT]:
-        def ask() -> T | asyncio.Future[T]:
-            if denied:
-                raise Rejected(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-            return run(SharePartitionKey(request.group_id, topic_id, part.partition), part)
-
         return answered(
-            ask,
+            lambda: run(SharePartitionKey(request.group_id, topic_id, part.partition), part),
             lambda found: result(part.partition, found),
             lambda rejected: refused(part.partition, rejected.code, rejected.message),
         )

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from ottla.broker.api.api_table import APIS
 from ottla.broker.api.context import Context
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings import BrokerSettings
@@ -32,24 +33,7 @@ from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
 _OLD_HEADER_BYTES: Final = 4
 _HEADER_BYTES: Final = 5
 """The size of a response header, which does not count against the quota. The response's size prefix of four bytes does."""
-_OF_NODES: Final = frozenset(
-    {
-        ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.VOTE,
-        ApiKey.BEGIN_QUORUM_EPOCH,
-        ApiKey.END_QUORUM_EPOCH,
-        ApiKey.ALTER_PARTITION,
-        ApiKey.ENVELOPE,
-        ApiKey.FETCH_SNAPSHOT,
-        ApiKey.BROKER_REGISTRATION,
-        ApiKey.BROKER_HEARTBEAT,
-        ApiKey.ALLOCATE_PRODUCER_IDS,
-        ApiKey.CONTROLLER_REGISTRATION,
-        ApiKey.ASSIGN_REPLICAS_TO_DIRS,
-        ApiKey.UPDATE_RAFT_VOTER,
-    }
-)
-"""Requests that only other nodes send (KAFKA: ApiKeys.clusterAction)."""
+_NOT_THROTTLED: Final = frozenset(api.key for api in APIS if not api.throttled)
 
 
 class Throttling:
@@ -65,7 +49,7 @@ class Throttling:
             if self._sessions is None or _of_follower(ctx, request.body):
                 return handle()
             self._limit(ctx, request.body)
-        if key in _OF_NODES or ctx.peer.has_to_log_in:
+        if key in _NOT_THROTTLED or ctx.peer.has_to_log_in:
             return handle()
         begun_ns = self._clock.spent_ns()
         answer = handle()

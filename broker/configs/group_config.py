@@ -1,7 +1,7 @@
 """The settings of single groups (Kafka's `GroupConfig`): resources of type GROUP, which override the broker's `group.consumer.…` etc.
 
 Invariants:
-- A group need not exist to have settings, and they outlive it. Those of share and streams groups are stored but not applied.
+- A group need not exist to have settings, and they outlive it. Those of streams groups are stored but not applied.
 - The value in force is kept within the broker's current bounds, whatever they were when it was set; it is described as it was set.
 """
 
@@ -16,7 +16,6 @@ from ottla.broker.core.config_keys import (
     ConfigType,
     InvalidConfig,
     Synonym,
-    Validator,
     Value,
     at_least,
     one_of,
@@ -31,7 +30,7 @@ from ottla.protocol.error_codes import ErrorCode
 SESSION_TIMEOUT_MS = "consumer.session.timeout.ms"
 HEARTBEAT_INTERVAL_MS = "consumer.heartbeat.interval.ms"
 ASSIGNMENT_INTERVAL_MS = "consumer.assignment.interval.ms"
-_OBEYED: Final = (SESSION_TIMEOUT_MS, HEARTBEAT_INTERVAL_MS, ASSIGNMENT_INTERVAL_MS)
+_COMMON: Final = ("session.timeout.ms", "heartbeat.interval.ms", "assignment.interval.ms")
 
 OFFSET_RESET = "share.auto.offset.reset"
 RECORD_LOCK_DURATION_MS = "share.record.lock.duration.ms"
@@ -53,31 +52,27 @@ def _of_broker(name: str, doc: str, low: int) -> ConfigKey:
     return ConfigKey(name, ConfigType.INT, None, doc, at_least(low), synonyms=(Synonym(f"group.{name}"),))
 
 
-def _of_share(name: str, kind: ConfigType, default: Value, doc: str, allowed: Validator | None = None) -> ConfigKey:
-    return ConfigKey(name, kind, default, doc, allowed)
-
-
 GROUP_KEYS: Final[Mapping[str, ConfigKey]] = {
     key.name: key
     for key in (
         _of_broker(SESSION_TIMEOUT_MS, "A member that sends no heartbeat for this long is removed from the group.", 1),
         _of_broker(HEARTBEAT_INTERVAL_MS, "The interval of the members' heartbeats.", 1),
         _of_broker(ASSIGNMENT_INTERVAL_MS, "The minimum time between two assignments of the group.", 0),
-        _of_broker("share.session.timeout.ms", "A member without heartbeat for this long is removed. Stored, but not applied.", 1),
-        _of_broker("share.heartbeat.interval.ms", "The interval of the members' heartbeats. Stored, but not applied.", 1),
+        _of_broker("share.session.timeout.ms", "A member without heartbeat for this long is removed.", 1),
+        _of_broker("share.heartbeat.interval.ms", "The interval of the members' heartbeats.", 1),
         _of_broker(RECORD_LOCK_DURATION_MS, "How long an acquired record is locked for a member.", 1_000),
         _of_broker(DELIVERY_COUNT_LIMIT, "How often a record is delivered at most.", 2),
         _of_broker(MAX_RECORD_LOCKS, "The most records in flight in one partition.", 100),
-        _of_share(OFFSET_RESET, ConfigType.STRING, LATEST, "Where a new group starts to read.", _OFFSET_RESET),
-        _of_share(
+        ConfigKey(OFFSET_RESET, ConfigType.STRING, LATEST, "Where a new group starts to read.", _OFFSET_RESET),
+        ConfigKey(
             _ISOLATION_LEVEL,
             ConfigType.STRING,
             "read_uncommitted",
             "Whether the group reads records of open and aborted transactions.",
             one_of("read_committed", "read_uncommitted"),
         ),
-        _of_share(_RENEW_ENABLE, ConfigType.BOOLEAN, True, "Whether a member may renew a record lock."),
-        _of_broker("share.assignment.interval.ms", "The time between two assignments. Stored, but not applied.", 0),
+        ConfigKey(_RENEW_ENABLE, ConfigType.BOOLEAN, True, "Whether a member may renew a record lock."),
+        _of_broker("share.assignment.interval.ms", "The minimum time between two assignments of the group.", 0),
         _of_broker("streams.session.timeout.ms", "A member without heartbeat for this long is removed. Stored, but not applied.", 1),
         _of_broker("streams.heartbeat.interval.ms", "The interval of the members' heartbeats. Stored, but not applied.", 1),
         _of_broker(_STANDBYS, "Standby replicas of each task. Stored, but not applied.", 0),
@@ -108,9 +103,9 @@ def check_group_configs(overrides: Mapping[str, str], settings: BrokerSettings) 
             raise Rejected(ErrorCode.INVALID_CONFIG, f"{kind}.session.timeout.ms must be greater than {kind}.heartbeat.interval.ms")
 
 
-def effective_group_values(overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
-    """Return the values in force of a consumer group's applied settings."""
-    return {name: _in_force(name, overrides.get(name), settings) for name in _OBEYED}
+def effective_group_values(kind: str, overrides: Mapping[str, str], settings: BrokerSettings) -> dict[str, int]:
+    """Return the values in force of the settings that all kinds of group have, under their names without `kind`: `consumer` or `share`."""
+    return {name: _in_force(f"{kind}.{name}", overrides.get(f"{kind}.{name}"), settings) for name in _COMMON}
 
 
 def share_settings(overrides: Mapping[str, str], settings: BrokerSettings) -> ShareSettings:

@@ -1,6 +1,6 @@
 """Java's string hash, which maps groups to partitions of `__consumer_offsets` and transactional ids to those of `__transaction_state`.
 
-Also the iteration order of a `java.util.HashMap`, in which Kafka's controller writes some records.
+Also the iteration order of a `java.util.HashMap`, in which Kafka's controller writes some records and its simple assignor assigns.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ def fetcher_of(topic: str, partition: int, fetchers: int) -> int:
     return _positive((31 * string_hash(topic) + partition) & 0xFFFFFFFF) % fetchers
 
 
-def in_hash_order(keys: Iterable[T], hash_of: Callable[[T], int]) -> list[T]:
+def in_hash_order(keys: Iterable[T], hash_of: Callable[[T], int], expected: int | None = None) -> list[T]:
     """Return each key once, in the iteration order of a `java.util.HashMap` into which the keys were inserted in the given order.
 
-    `hash_of` returns Java's hash of a key: `int` for a non-negative number, `string_hash` for a string.
+    `hash_of` returns Java's hash of a key: `int` for a non-negative number, `string_hash` for a string. `expected` is the number of keys
+    that the map was made for, if any (KAFKA AssignorHelpers.newHashMap).
     """
     found = list(dict.fromkeys(keys))
-    slots = 16
+    slots = 16 if expected is None else 1 << (int((expected + 1) / 0.75 + 1) - 1).bit_length()
     while len(found) * 4 > slots * 3:
         slots *= 2
 
@@ -65,6 +66,12 @@ def string_hash(name: str) -> int:
     for i in range(0, len(units), 2):
         code = (31 * code + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
     return code
+
+
+def uuid_hash(raw: bytes) -> int:
+    """Return the `hashCode` of Kafka's `Uuid`, as an unsigned 32-bit number."""
+    words = [int.from_bytes(raw[start : start + 4], "big") for start in range(0, 16, 4)]
+    return words[0] ^ words[1] ^ words[2] ^ words[3]
 
 
 def _positive(code: int) -> int:

@@ -2,10 +2,8 @@
 
 Invariants:
 
-* The state is persisted and changes only in `apply`, one record at a time; a replay of the log restores it. Timers and the last processed
-  version of the topics are not part of it (`deadlines`, `consumer_draft`).
-* The group's epoch counts changes of members, subscriptions and topics. The target assignment is computed for an epoch; each member then
-  moves to that epoch by itself (`reconciliation`).
+* Its epochs and its persistence are those of `modern`. A member moves to the epoch of its target assignment step by step
+  (`reconciliation`).
 * `is_free` tells that no member holds a partition. A member holds an assigned partition until it has confirmed its revocation, or was
   removed.
 
@@ -17,50 +15,28 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from enum import StrEnum
 from typing import Any
 
 from ottla.broker.groups import consumer_records as records
 from ottla.broker.groups.consumer_member import (
-    Assignment,
     ConsumerMember,
-    assignment_from,
     fields_of_assignment,
     fields_of_metadata,
 )
 from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
+from ottla.broker.groups.modern import NO_EPOCH, ModernGroup, ModernState
 from ottla.protocol.error_codes import ErrorCode
-
-NO_EPOCH = -1
-FIRST_EPOCH = 1
-"""The epoch of a new group without members, and of its empty target assignment (Kafka since 4.3)."""
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 
 
-class ConsumerState(StrEnum):
-    """A group's state, with its name on the wire."""
-
-    EMPTY = "Empty"
-    ASSIGNING = "Assigning"
-    RECONCILING = "Reconciling"
-    STABLE = "Stable"
-    DEAD = "Dead"
-
-
-class ConsumerGroup:
+class ConsumerGroup(ModernGroup[ConsumerMember]):
     """One group of the consumer protocol, which may also have members of the classic protocol."""
 
+    PROTOCOL_TYPE = CONSUMER_PROTOCOL_TYPE
+
     def __init__(self, group_id: str) -> None:
-        self.group_id = group_id
-        self.protocol_type = CONSUMER_PROTOCOL_TYPE
-        self.epoch = FIRST_EPOCH
-        self.metadata_hash = 0
-        self.assignment_epoch = FIRST_EPOCH
-        self.assignment_timestamp_ms = 0
-        """When the target assignment was computed, in wall clock ms; 0: unknown."""
-        self.members: dict[str, ConsumerMember] = {}
-        self.targets: dict[str, Assignment] = {}
+        super().__init__(group_id)
         self.resolved: dict[str, frozenset[str]] = {}
         """The topics of each regular expression at its last resolution."""
         self.resolved_ms = 0
@@ -69,8 +45,6 @@ class ConsumerGroup:
         """`TopicsView.created` at the last resolution; None: none since the group was loaded."""
         self.is_backed_by_4_0 = False
         """Whether Kafka 4.0 wrote a record of type 4, which must be deleted with the group."""
-        self.topics_version: int | None = None
-        """The version of the topics at the group's last check; None: none since the group was loaded."""
         self._static: dict[str, str] = {}
         self._regexes: dict[str, int] = {}
         self._holders: dict[tuple[bytes, int], str] = {}
@@ -78,22 +52,18 @@ class ConsumerGroup:
     # --- queries --------------------------------------------------------------------------------------------------------------
 
     @property
-    def state(self) -> ConsumerState:
+    def state(self) -> ModernState:
         if not self.members:
-            return ConsumerState.EMPTY
+            return ModernState.EMPTY
         if self.epoch > self.assignment_epoch:
-            return ConsumerState.ASSIGNING
+            return ModernState.ASSIGNING
         if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
-            return ConsumerState.STABLE
-        return ConsumerState.RECONCILING
+            return ModernState.STABLE
+        return ModernState.RECONCILING
 
     @property
     def uses_consumer_protocol(self) -> bool:
         return True
-
-    @property
-    def is_empty(self) -> bool:
-        return not self.members
 
     def static_member(self, instance_id: str | None) -> ConsumerMember | None:
         member_id = None if instance_id is None else self._static.get(instance_id)
@@ -107,9 +77,6 @@ class ConsumerGroup:
         """Return the member that was assigned the partition and has not revoked it."""
         return self._holders.get((topic_id, partition))
 
-    def target(self, member_id: str) -> Assignment:
-        return self.targets.get(member_id, {})
-
     def waits_for_release(self, member: ConsumerMember) -> bool:
         """Return whether another member still holds a partition of the member's target."""
         return any(
@@ -121,13 +88,6 @@ class ConsumerGroup:
     def topics_of(self, member: ConsumerMember) -> frozenset[str]:
         """Return the names of a member's subscribed topics, existing or not."""
         return member.topic_names | self.resolved.get(member.topic_regex, frozenset())
-
-    def subscribed_topics(self) -> frozenset[str]:
-        """Return the union of all members' topics."""
-        return frozenset().union(*(self.topics_of(member) for member in self.members.values()))
-
-    def is_subscribed_to(self, topic: str) -> bool:
-        return any(topic in self.topics_of(member) for member in self.members.values())
 
     @property
     def regexes(self) -> Collection[str]:
@@ -188,13 +148,6 @@ class ConsumerGroup:
         member = self.members.get(member_id or "")
         return ErrorCode.UNKNOWN_MEMBER_ID if member is None else _check_epoch(member, epoch)
 
-    def copy(self) -> ConsumerGroup:
-        """Return a copy to try records on. Members are immutable and shared."""
-        group = ConsumerGroup(self.group_id)
-        for name, value in vars(self).items():
-            setattr(group, name, value.copy() if isinstance(value, dict) else value)
-        return group
-
     # --- persistence ----------------------------------------------------------------------------------------------------------
 
     def apply(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
@@ -206,33 +159,25 @@ class ConsumerGroup:
             case records.ConsumerGroupPartitionMetadataKey():
                 self.is_backed_by_4_0 = value is not None
             case records.ConsumerGroupTargetAssignmentMetadataKey():
-                self._apply_target_epoch(value)
+                if isinstance(value, records.ConsumerGroupTargetAssignmentMetadataValue):
+                    self._apply_target_epoch(value.assignment_epoch, value.assignment_timestamp)
+                else:
+                    self._apply_target_epoch()
             case records.ConsumerGroupRegularExpressionKey():
                 self._apply_regex(key.regular_expression, value)
             case records.ConsumerGroupMemberMetadataKey():
                 self._apply_metadata(key.member_id, value)
             case records.ConsumerGroupTargetAssignmentMemberKey():
-                self._apply_target(key.member_id, value)
+                target = value.topic_partitions if isinstance(value, records.ConsumerGroupTargetAssignmentMemberValue) else None
+                self._apply_target(key.member_id, target)
             case records.ConsumerGroupCurrentMemberAssignmentKey():
                 self._apply_assignment(key.member_id, value)
-
-    def _apply_target_epoch(self, value: ConsumerValue | None) -> None:
-        if isinstance(value, records.ConsumerGroupTargetAssignmentMetadataValue):
-            self.assignment_epoch, self.assignment_timestamp_ms = value.assignment_epoch, value.assignment_timestamp
-        else:
-            self.assignment_epoch, self.assignment_timestamp_ms = NO_EPOCH, 0
 
     def _apply_regex(self, regex: str, value: ConsumerValue | None) -> None:
         if isinstance(value, records.ConsumerGroupRegularExpressionValue):
             self.resolved[regex], self.resolved_ms = frozenset(value.topics), value.timestamp
         else:
             self.resolved.pop(regex, None)
-
-    def _apply_target(self, member_id: str, value: ConsumerValue | None) -> None:
-        if isinstance(value, records.ConsumerGroupTargetAssignmentMemberValue):
-            self.targets[member_id] = assignment_from(value.topic_partitions)
-        else:
-            self.targets.pop(member_id, None)
 
     def _apply_metadata(self, member_id: str, value: ConsumerValue | None) -> None:
         if isinstance(value, records.ConsumerGroupMemberMetadataValue):

@@ -1,32 +1,24 @@
-"""Decides the changes of a consumer group, by applying each record to a copy before it is written.
+"""Decides the changes of a consumer group: a `ModernDraft` with regular expressions, reconciliation and members of the classic protocol.
 
-Invariants:
-
-* A `Draft` reads like the group and changes only by `put`. The group itself changes only when the records are in the log, by the same
-  records in the same order. A draft without changes makes no copy.
-* Every change that can affect other members' assignments (members, subscriptions, topics) bumps the group's epoch. The next heartbeat of
-  any member computes the target assignment for it, at least `assignment_interval_ms` after the last one.
-* Deadlines are set while deciding (`deadlines` explains why that is safe).
-
-Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat and the methods that it calls, TargetAssignmentBuilder.
+Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat and the methods that it calls.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ottla.broker.groups import consumer_records as records
-from ottla.broker.groups.answers import Reply
 from ottla.broker.groups.assignors import ASSIGNORS, RANGE, UNIFORM, Subscriber
 from ottla.broker.groups.consumer import ConsumerGroup
-from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of, topics_of
-from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
+from ottla.broker.groups.consumer_member import Assignment, ConsumerMember, MemberState, current_assignment_of, metadata_of
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.group_records import GroupMetadataKey, GroupRecord
+from ottla.broker.groups.modern_draft import ModernDraft, RecordClasses
 from ottla.broker.groups.reconciliation import Target, reconcile
 from ottla.broker.groups.regexes import RegexChange, Resolution, is_due
 from ottla.broker.groups.states import Now
-from ottla.broker.groups.topics_view import MayDescribe, TopicsView, check_regex, hash_of
+from ottla.broker.groups.topics_view import MayDescribe, TopicInfo, TopicsView, check_regex
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,34 +42,27 @@ class ConsumerConfig:
         return self.allows_upgrade or self.allows_downgrade
 
 
-class Draft:
+class Draft(ModernDraft[ConsumerGroup, ConsumerConfig]):
     """One operation under way. `downgraded` is set if its records make the group a classic one: whether that must rebalance."""
 
+    CLASSES = RecordClasses(
+        epoch_key=records.ConsumerGroupMetadataKey,
+        epoch=records.ConsumerGroupMetadataValue,
+        member_key=records.ConsumerGroupMemberMetadataKey,
+        target_epoch_key=records.ConsumerGroupTargetAssignmentMetadataKey,
+        target_epoch=records.ConsumerGroupTargetAssignmentMetadataValue,
+        target_key=records.ConsumerGroupTargetAssignmentMemberKey,
+        target=records.ConsumerGroupTargetAssignmentMemberValue,
+        assignment_key=records.ConsumerGroupCurrentMemberAssignmentKey,
+    )
+
     def __init__(self, group: ConsumerGroup, deadlines: Deadlines, topics: TopicsView, config: ConsumerConfig, now: Now) -> None:
-        self.group = group
-        self.deadlines = deadlines
-        self.topics = topics
-        self.config = config
-        self.now = now
-        self.records: list[GroupRecord] = []
-        self.replies: list[Reply] = []
+        super().__init__(group, deadlines, topics, config, now)
         self.downgraded: bool | None = None
         self.resolution: Resolution | None = None
         """A resolution of the group's regular expressions that is due."""
-        self._original = group
-
-    @property
-    def group_id(self) -> str:
-        return self.group.group_id
 
     # --- records --------------------------------------------------------------------------------------------------------------
-
-    def put(self, key: ConsumerKey, value: ConsumerValue | None) -> None:
-        """Decide on a record and apply it to the draft's group."""
-        if self.group is self._original:
-            self.group = self._original.copy()
-        self.records.append(GroupRecord(key, value))
-        self.group.apply(key, value)
 
     def end_classic_group(self) -> None:
         """Delete the classic group with the same id."""
@@ -93,27 +78,9 @@ class Draft:
         """Write a member's current assignment."""
         self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member.member_id), current_assignment_of(member))
 
-    def put_target(self, member_id: str, target: Assignment) -> None:
-        """Write a member's target assignment."""
-        value = records.ConsumerGroupTargetAssignmentMemberValue(topics_of(target))
-        self.put(records.ConsumerGroupTargetAssignmentMemberKey(self.group_id, member_id), value)
-
-    def put_target_epoch(self, epoch: int) -> None:
-        """Write the epoch that the target assignment was computed for, now."""
-        self._put_target_epoch(epoch, self.now.wall_ms)
-
     def put_unknown_target_epoch(self, epoch: int) -> None:
         """Write the epoch of a target assignment that was not computed here, so that the next one may follow at once."""
         self._put_target_epoch(epoch, 0)
-
-    def put_epoch(self, epoch: int, metadata_hash: int) -> None:
-        self.put(records.ConsumerGroupMetadataKey(self.group_id), records.ConsumerGroupMetadataValue(epoch, metadata_hash))
-
-    def remove_member(self, member_id: str) -> None:
-        """Remove a member; its partitions become free."""
-        self.put(records.ConsumerGroupCurrentMemberAssignmentKey(self.group_id, member_id), None)
-        self.put(records.ConsumerGroupTargetAssignmentMemberKey(self.group_id, member_id), None)
-        self.put(records.ConsumerGroupMemberMetadataKey(self.group_id, member_id), None)
 
     def replace_member(self, old: ConsumerMember, member_id: str) -> ConsumerMember:
         """Give a static member that returns under a new id its former target and current assignment."""
@@ -147,7 +114,7 @@ class Draft:
             self._forget_unused_regexes()
         if is_due(self.group, self.topics, self.now.wall_ms, self.config.regex_refresh_interval_ms, is_new=is_new):
             self.resolution = Resolution(self.group_id, tuple(sorted(self.group.regexes)), may_describe)
-        self._refresh(subscriptions_changed=names_changed or regex is RegexChange.RESOLVED)
+        self.refresh(subscriptions_changed=names_changed or regex is RegexChange.RESOLVED)
         return names_changed or regex is not RegexChange.NONE
 
     def put_resolved(self, resolution: Resolution) -> None:
@@ -162,50 +129,20 @@ class Draft:
         if changed or metadata_hash != self.group.metadata_hash:
             self.put_epoch(self.group.epoch + 1, metadata_hash)
 
-    def _refresh(self, *, subscriptions_changed: bool) -> None:
-        """Bump the epoch if the subscriptions or the metadata of the subscribed topics have changed."""
-        if not subscriptions_changed and self.group.topics_version == self.topics.version:
-            return
-        metadata_hash = self.metadata_hash()
-        if subscriptions_changed or metadata_hash != self.group.metadata_hash:
-            self.put_epoch(self.group.epoch + 1, metadata_hash)
-        elif not self.records:
-            self._original.topics_version = self.topics.version
-
     def bump_after_leave(self) -> None:
-        """Bump the epoch after a removal: the others share its partitions at their next heartbeats."""
+        """Bump the epoch after a removal; expressions that only the member had are forgotten."""
         self._forget_unused_regexes()
-        self.put_epoch(self.group.epoch + 1, self.metadata_hash())
+        super().bump_after_leave()
 
-    @property
-    def next_epoch(self) -> int:
-        """The epoch of the current target assignment, or of the one that may be computed now."""
-        group, interval_ms = self.group, self.config.assignment_interval_ms
-        computed_ms = group.assignment_timestamp_ms
-        waits = bool(computed_ms and interval_ms) and self.now.wall_ms < computed_ms + interval_ms
-        return group.assignment_epoch if waits else max(group.epoch, group.assignment_epoch)
-
-    def update_target(self) -> None:
-        """Compute the target assignment for the group's epoch if it is missing and due; only changes are written."""
+    def assign(self, known: Mapping[str, TopicInfo]) -> Mapping[str, Assignment]:
+        """Return the assignment of the assignor that most members request."""
         group = self.group
-        if self.next_epoch == group.assignment_epoch:
-            return
-        known = {name: info for name in group.subscribed_topics() if (info := self.topics.by_name(name)) is not None}
         subscribers = {
-            member_id: Subscriber(
-                frozenset(known[name].topic_id for name in group.topics_of(member) if name in known),
-                member.instance_id,
-                group.target(member_id),
-            )
+            member_id: Subscriber(self.topic_ids_of(group.topics_of(member), known), member.instance_id, group.target(member_id))
             for member_id, member in group.members.items()
         }
         assign = ASSIGNORS[group.preferred_assignor(self.config.assignors[0])]
-        targets = assign(subscribers, {info.topic_id: info.partitions for info in known.values()})
-        epoch = group.epoch
-        for member_id, target in sorted(targets.items()):
-            if member_id not in self.group.targets or self.group.targets[member_id] != target:
-                self.put_target(member_id, target)
-        self.put_target_epoch(epoch)
+        return assign(subscribers, {info.topic_id: info.partitions for info in known.values()})
 
     def reconcile(self, member_id: str, owned: Assignment | None, *, subscription_changed: bool = False) -> ConsumerMember:
         """Take a member one step forward and return it. Raises Rejected(FENCED_MEMBER_EPOCH)."""
@@ -230,18 +167,7 @@ class Draft:
     def keep_session(self, member: ConsumerMember) -> None:
         """Extend a member's session."""
         timeout_ms = self.config.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
-        self.deadlines.set(DeadlineKind.SESSION, member.member_id, self.now.mono_ms + timeout_ms)
-
-    # --- internals ------------------------------------------------------------------------------------------------------------
-
-    def _put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
-        key = records.ConsumerGroupTargetAssignmentMetadataKey(self.group_id)
-        self.put(key, records.ConsumerGroupTargetAssignmentMetadataValue(epoch, timestamp_ms))
-
-    def metadata_hash(self) -> int:
-        """Return the hash of the subscribed topics as they are now."""
-        infos = (self.topics.by_name(name) for name in self.group.subscribed_topics())
-        return hash_of(info for info in infos if info is not None)
+        self.start_session(member.member_id, timeout_ms)
 
     def _forget_unused_regexes(self) -> None:
         for regex in sorted(self.group.resolved):

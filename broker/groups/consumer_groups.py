@@ -28,11 +28,12 @@ from ottla.broker.groups.consumer_records import ConsumerGroupMetadataKey, Consu
 from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.regexes import Resolution
+from ottla.broker.groups.share_group import ShareGroup
 from ottla.broker.groups.states import Now
 from ottla.broker.groups.topics_view import TopicsView
 from ottla.protocol.error_codes import ErrorCode
 
-Group = ClassicGroup | ConsumerGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup
 T = TypeVar("T")
 
 
@@ -205,7 +206,9 @@ class ConsumerGroups:
         draft = self._draft(ConsumerGroup(beat.group_id), now)
         if group is None:
             return draft
-        if group.is_empty:
+        if isinstance(group, ShareGroup):
+            self._existing(beat.group_id)
+        elif group.is_empty:
             draft.end_classic_group()
         elif migration.may_upgrade(group, draft):
             migration.upgrade(group, draft)

@@ -6,7 +6,7 @@ Invariants:
   response when they are durable. Loading uses `apply`, too, so the persisted state is the same live and after a restart.
 * Only `apply` and `end_transaction` change offsets and create or delete a persisted group. Membership between two generations is soft
   state (see `classic`) and changes while deciding; `abandon` notifies a group of a failed write.
-* One table has groups of both types, because an id names one group; `consumer_groups` handles consumer groups.
+* One table has groups of all types, because an id names one group; `consumer_groups` handles consumer groups, `share_groups` share groups.
 * The first record of a classic group only shows that it exists; it comes with the first join, even with a rejected one.
 
 Errors of a whole request are raised as Rejected; errors of single members or partitions are in the response. An empty group id is
@@ -29,6 +29,11 @@ from ottla.broker.groups.group_records import GroupMetadataKey, GroupMetadataVal
 from ottla.broker.groups.migration import end_of
 from ottla.broker.groups.offsets import NO_PRODUCER_ID, Offsets
 from ottla.broker.groups.regexes import Resolution
+from ottla.broker.groups.share_draft import ShareConfig
+from ottla.broker.groups.share_group import ShareGroup
+from ottla.broker.groups.share_groups import ShareGroups
+from ottla.broker.groups.share_groups import end_of as end_of_share_group
+from ottla.broker.groups.share_records import ShareKey, ShareValue
 from ottla.broker.groups.states import ClassicState, Now
 from ottla.broker.groups.topics_view import NoTopics, TopicsView
 from ottla.protocol.error_codes import ErrorCode
@@ -47,6 +52,7 @@ class GroupsConfig:
 
     classic: ClassicConfig = field(default_factory=ClassicConfig)
     consumer: ConsumerConfig = field(default_factory=ConsumerConfig)
+    share: ShareConfig = field(default_factory=ShareConfig)
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
     offset_metadata_max: int = 4_096
@@ -101,17 +107,24 @@ class GroupCoordinator:
     """All groups of one partition."""
 
     def __init__(
-        self, config: GroupsConfig, topics: TopicsView | None = None, consumer_config: Callable[[str], ConsumerConfig] | None = None
+        self,
+        config: GroupsConfig,
+        topics: TopicsView | None = None,
+        consumer_config: Callable[[str], ConsumerConfig] | None = None,
+        share_config: Callable[[str], ShareConfig] | None = None,
     ) -> None:
-        """Make the state machine. `consumer_config` returns one consumer group's settings by its id; without it `config` applies to all."""
+        """Make the state machine.
+
+        `consumer_config` and `share_config` return one group's settings by its id; without them `config` applies to all.
+        """
         self.config = config
         self.groups: dict[str, Group] = {}
         self._unwritten: set[str] = set()
         """Classic groups whose first record is not in the log yet."""
         self.offsets = Offsets()
-        self.consumers = ConsumerGroups(
-            self.groups, consumer_config or (lambda _: config.consumer), NoTopics() if topics is None else topics
-        )
+        topics = NoTopics() if topics is None else topics
+        self.consumers = ConsumerGroups(self.groups, consumer_config or (lambda _: config.consumer), topics)
+        self.shares = ShareGroups(self.groups, share_config or (lambda _: config.share), topics)
 
     # --- membership -----------------------------------------------------------------------------------------------------------
 
@@ -123,6 +136,8 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self._join_consumer_group(group, joining, ticket, now)
+        if isinstance(group, ShareGroup):
+            return Effects((), [Reply(ticket, JoinAnswer(error=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))])
         return self._join_new_group(group_id, joining, ticket, now) if group is None else _effects(group, join(group, joining, ticket, now))
 
     def _join_new_group(self, group_id: str, joining: Joining, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
@@ -145,7 +160,7 @@ class GroupCoordinator:
 
     def sync(self, group_id: str, syncing: Syncing, ticket: Ticket, now: Now) -> Effects[GroupRecord, Replies]:
         group = self.groups.get(group_id)
-        if not group_id or group is None or group.is_empty:
+        if not group_id or group is None or group.is_empty or isinstance(group, ShareGroup):
             error = ErrorCode.UNKNOWN_MEMBER_ID if group_id else ErrorCode.INVALID_GROUP_ID
             return Effects((), [Reply(ticket, SyncAnswer(error=error))])
         if isinstance(group, ConsumerGroup):
@@ -158,7 +173,9 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumers.heartbeat_of_classic(group, member_id, instance_id, generation, now)
-        return ErrorCode.UNKNOWN_MEMBER_ID if group is None else group.heartbeat(member_id, instance_id, generation, now)
+        if isinstance(group, ClassicGroup):
+            return group.heartbeat(member_id, instance_id, generation, now)
+        return ErrorCode.UNKNOWN_MEMBER_ID
 
     def consumer_heartbeat(self, beat: Heartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Replies]]:
         """Return the response, and the replies to waiting members of a classic group that becomes a consumer group. Raises Rejected."""
@@ -169,7 +186,7 @@ class GroupCoordinator:
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self.groups.get(group_id)
-        if group is None:
+        if group is None or isinstance(group, ShareGroup):
             return [ErrorCode.UNKNOWN_MEMBER_ID] * len(leaving), Effects((), [])
         if isinstance(group, ConsumerGroup):
             return self.consumers.leave(group, leaving, now)
@@ -181,6 +198,8 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumers.expire(group, now)
+        if isinstance(group, ShareGroup):
+            return Effects(self.shares.expire(group, now).records, [])
         return Effects((), []) if group is None else _effects(group, group.expire(now))
 
     def next_deadline(self, group_id: str) -> int | None:
@@ -188,6 +207,8 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return self.consumers.next_deadline(group_id)
+        if isinstance(group, ShareGroup):
+            return self.shares.next_deadline(group_id)
         return None if group is None else group.next_deadline()
 
     def after_append(self, group_id: str, now: Now) -> Replies:
@@ -207,6 +228,9 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             self.consumers.abandon(group, now)
+            return []
+        if isinstance(group, ShareGroup):
+            self.shares.abandon(group, now)
             return []
         if group is None:
             return []
@@ -263,6 +287,8 @@ class GroupCoordinator:
         unknown to a consumer group.
         """
         group = self.groups.get(group_id)
+        if isinstance(group, ShareGroup):
+            raise _no_consumer_group(group_id)
         if isinstance(group, ConsumerGroup):
             error = group.check_offset_fetch(member_id, member_epoch)
             if error is not ErrorCode.NONE:
@@ -283,6 +309,8 @@ class GroupCoordinator:
         if not group_id:
             raise Rejected(ErrorCode.INVALID_GROUP_ID)
         group = self._existing(group_id)
+        if isinstance(group, ShareGroup):
+            raise _no_consumer_group(group_id)
         if not group.is_empty and not group.uses_consumer_protocol:
             raise Rejected(ErrorCode.NON_EMPTY_GROUP)
         records, errors = [], []
@@ -295,9 +323,10 @@ class GroupCoordinator:
             records += [_no_offset(group_id, topic, partition) for partition in partitions if (topic, partition) in known]
         return Effects(records, errors)
 
-    def forget_topic(self, topic: str) -> Effects[GroupRecord, None]:
+    def forget_topic(self, topic: str, topic_id: bytes) -> Effects[GroupRecord, None]:
         """Delete the offsets of a deleted topic, so that a later one with the same name does not inherit them."""
-        return Effects([_no_offset(group_id, topic, partition) for group_id, partition in self.offsets.keys_of_topic(topic)], None)
+        offsets = [_no_offset(group_id, topic, partition) for group_id, partition in self.offsets.keys_of_topic(topic)]
+        return Effects([*offsets, *self.shares.forget_topic(topic_id)], None)
 
     # --- groups ---------------------------------------------------------------------------------------------------------------
 
@@ -313,6 +342,8 @@ class GroupCoordinator:
         """Delete expired offsets, and empty groups without any offset. Any prefix of the records may be appended by itself."""
         records: list[GroupRecord] = []
         for group_id, group in self.groups.items():
+            if isinstance(group, ShareGroup):
+                continue
             expired = self._expired_offsets(group, now)
             records += [_no_offset(group_id, topic, partition) for topic, partition in expired]
             nothing_left = len(expired) == len(self.offsets.keys_of(group_id)) and not self.offsets.has_open_transaction(group_id)
@@ -331,8 +362,11 @@ class GroupCoordinator:
                 return
             self._group(key.group)
             self.offsets.put(key.group, key.topic, key.partition, value, record_offset=record_offset, producer_id=producer_id)
+        elif isinstance(key, ShareKey):
+            assert value is None or isinstance(value, ShareValue), "a value is of its key's kind"
+            self.shares.apply(key, value)
         elif not isinstance(key, GroupMetadataKey):
-            assert not isinstance(value, OffsetCommitValue | GroupMetadataValue), "a value is of its key's kind"
+            assert not isinstance(value, OffsetCommitValue | GroupMetadataValue | ShareValue), "a value is of its key's kind"
             self.consumers.apply(key, value)
         elif isinstance(value, GroupMetadataValue):
             self._unwritten.discard(key.group)
@@ -350,6 +384,8 @@ class GroupCoordinator:
         for group in self.groups.values():
             if isinstance(group, ConsumerGroup):
                 self.consumers.on_loaded(group, now)
+            elif isinstance(group, ShareGroup):
+                self.shares.on_loaded(group, now)
             else:
                 group.on_loaded(now)
 
@@ -399,6 +435,8 @@ class GroupCoordinator:
                 transactional=commit.transactional,
                 knows_epochs=commit.knows_epochs,
             )
+        elif isinstance(group, ShareGroup):
+            raise _no_consumer_group(commit.group_id)
         else:
             error = group.check_offset_commit(commit.member_id, commit.instance_id, commit.generation, transactional=commit.transactional)
         if error is not ErrorCode.NONE:
@@ -407,7 +445,7 @@ class GroupCoordinator:
     def _touch_by_commit(self, group: Group, member_id: str, now: Now) -> None:
         if isinstance(group, ConsumerGroup):
             self.consumers.touch_by_commit(group, member_id, now)
-        elif group.state in {ClassicState.STABLE, ClassicState.PREPARING_REBALANCE}:
+        elif isinstance(group, ClassicGroup) and group.state in {ClassicState.STABLE, ClassicState.PREPARING_REBALANCE}:
             group.touch_by_commit(member_id, now)
 
     def _is_too_long(self, metadata: str | None) -> bool:
@@ -421,7 +459,7 @@ class GroupCoordinator:
             return FetchedOffset(partition)
         return FetchedOffset(partition, committed.value.offset, committed.value.leader_epoch, committed.value.metadata)
 
-    def _expired_offsets(self, group: Group, now: Now) -> list[tuple[str, int]]:
+    def _expired_offsets(self, group: ClassicGroup | ConsumerGroup, now: Now) -> list[tuple[str, int]]:
         expired = []
         for topic, partitions in self.offsets.committed.of_group(group.group_id).items():
             if group.is_subscribed_to(topic):
@@ -443,7 +481,15 @@ def _effects(group: ClassicGroup, outcome: ClassicOutcome) -> Effects[GroupRecor
 
 def _end_of(group: Group) -> list[GroupRecord]:
     """Return the records that delete a group without members."""
-    return end_of(group) if isinstance(group, ConsumerGroup) else [GroupRecord(GroupMetadataKey(group.group_id), None)]
+    if isinstance(group, ConsumerGroup):
+        return end_of(group)
+    if isinstance(group, ShareGroup):
+        return end_of_share_group(group)
+    return [GroupRecord(GroupMetadataKey(group.group_id), None)]
+
+
+def _no_consumer_group(group_id: str) -> Rejected:
+    return Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
 
 
 def _no_offset(group_id: str, topic: str, partition: int) -> GroupRecord:

@@ -11,9 +11,7 @@ from ottla.protocol.records.control import ControlType, parse_marker
 Buffer = bytes | bytearray | memoryview
 
 
-def aborted_batches(
-    records: Buffer, batches: Iterable[tuple[int, BatchHeader]], transactions: Sequence[tuple[int, int]]
-) -> list[Fetched]:
+def aborted_batches(records: Buffer, batches: Iterable[tuple[int, BatchHeader]], transactions: Sequence[tuple[int, int]]) -> list[Fetched]:
     """Return the offsets of the batches that belong to aborted transactions.
 
     `batches` are positions in `records` with headers; `transactions` are (producer id, first offset) of the transactions that were aborted

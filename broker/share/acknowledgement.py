@@ -103,9 +103,7 @@ class _Acknowledging:
             raise _invalid_state("Batch record not found. The request batch offsets are not found in the cache.")
         batches = in_flight.beginning_in(floor.first_offset, last)
         if batches[-1].last_offset < first:
-            raise Rejected(
-                ErrorCode.INVALID_REQUEST, "Batch record not found. The first offset in request is past acquired records."
-            )
+            raise Rejected(ErrorCode.INVALID_REQUEST, "Batch record not found. The first offset in request is past acquired records.")
         if batches[-1].last_offset < last:
             raise Rejected(ErrorCode.INVALID_REQUEST, "Batch record not found. The last offset in request is past acquired records.")
         return batches

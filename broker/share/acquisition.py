@@ -295,5 +295,3 @@ def _end_of_batch(batches: Sequence[Fetched], offset: int) -> int:
             break
         containing = batch
     return containing.last_offset if containing is not None and offset <= containing.last_offset else offset
-
-

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Any, Final
 
-from ottla.broker.api import controller_brokers
+from ottla.broker.api import k67_allocate_producer_ids
 from ottla.broker.cluster.image import PartitionRegistration
 from ottla.broker.cluster.metadata_records import MetadataRecord
 from ottla.broker.controller import alter_partition, partition_change, registrations
@@ -115,7 +115,7 @@ OF_THE_CONTROLLER: Final = (
     Mutation("a reassignment ends when all added replicas are in sync", partition_change, "_reassigned", _ends_at_once),
     Mutation("a restarted broker leaves the ISR until it has caught up", registrations, "broker_restarted", _still_there),
     Mutation("a silent broker is fenced", BrokerSessions, "expired", _never_silent),
-    Mutation("a block of producer ids is allocated once", controller_brokers, "allocate_block_to", _same_block),
+    Mutation("a block of producer ids is allocated once", k67_allocate_producer_ids, "allocate_block_to", _same_block),
     Mutation("metadata is synced before it is published", SoleVoter, "_sync", _told_before_it_is_synced),
     Mutation("a snapshot has everything that the log before it had", snapshot_maker, "to_records", _without_the_last),
 )

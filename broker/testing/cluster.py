@@ -27,7 +27,7 @@ from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
 
-from ottla.broker.api.routes import ROUTES_OF_A_MEMBER
+from ottla.broker.api.routes import broker_routes, load
 from ottla.broker.controller.broker_sessions import Contact
 from ottla.broker.controller.leader_changes import broker_fenced
 from ottla.broker.controller.state import ControllerState, SoftEffects
@@ -248,5 +248,4 @@ def _import_ahead() -> None:
     import ottla.broker.cluster_broker  # noqa: F401, PLC0415 # see import_ahead
 
     import_ahead()
-    for route in ROUTES_OF_A_MEMBER.values():
-        _ = route.handle
+    load(broker_routes(in_cluster=True))

@@ -24,7 +24,7 @@ from client_compat.kafka.reference import SETTINGS as KAFKA_SETTINGS
 from client_compat.support.brokers import HOST, ottla
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
-from ottla.protocol.messages.registry import KEYS, request_class
+from ottla.protocol.messages.registry import declared_keys, request_class
 
 SHARED = (
     "offsets.topic.num.partitions",
@@ -150,7 +150,7 @@ def compare(scenario: str, kafka: Sequence[Seen], ours: Sequence[Seen], known: S
 
 def common_versions(*ports: int) -> Versions:
     """Return the versions that every broker and the protocol package support."""
-    known = {int(key): (request_class(key).MIN_VERSION, request_class(key).MAX_VERSION) for key in KEYS}
+    known = {int(key): (request_class(key).MIN_VERSION, request_class(key).MAX_VERSION) for key in declared_keys()}
     for port in ports:
         with Client(HOST, port) as client:
             request = ApiVersionsRequest(client_software_name="ottla", client_software_version="1")

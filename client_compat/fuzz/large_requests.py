@@ -47,7 +47,7 @@ from ottla.protocol.messages.k00_produce import PartitionProduceData, ProduceReq
 from ottla.protocol.messages.k17_sasl_handshake import SaslHandshakeRequest
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
 from ottla.protocol.messages.k36_sasl_authenticate import SaslAuthenticateRequest
-from ottla.protocol.messages.registry import KEYS, request_class
+from ottla.protocol.messages.registry import declared_keys, request_class
 from ottla.protocol.schema import Message
 
 OTTLA, KAFKA = "Ottla", "Apache Kafka"
@@ -342,7 +342,8 @@ def _versions(brokers: Sequence[Target]) -> dict[int, int]:
     """Return the highest version of each API that all brokers support."""
     if len(brokers) == 1:
         with Client(HOST, brokers[0].process.port) as client:
-            return {each.api_key: each.max_version for each in client.call(ApiVersionsRequest(), 0).api_keys if each.api_key in KEYS}
+            listed = client.call(ApiVersionsRequest(), 0).api_keys
+            return {each.api_key: each.max_version for each in listed if each.api_key in declared_keys()}
     return {key: max(found) for key, found in common_versions(*(each.process.port for each in brokers)).items()}
 
 

@@ -45,7 +45,7 @@ from client_compat.support.load import Load, under
 from client_compat.support.verdict import AckVerdict, judge
 from ottla.protocol.client import Client
 from ottla.protocol.messages.k18_api_versions import ApiVersionsRequest
-from ottla.protocol.messages.registry import KEYS
+from ottla.protocol.messages.registry import declared_keys
 
 GOOD_TOPIC = "well-behaved"
 GOOD_PARTITIONS = 2
@@ -122,7 +122,7 @@ def advertised(port: int) -> list[tuple[int, int, int]]:
     """Return the broker's supported APIs, limited to those that the protocol package knows."""
     with Client(HOST, port, client_id="fuzz") as client:
         answer: Any = client.call(ApiVersionsRequest(client_software_name="fuzz", client_software_version="1"))
-    return [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys if api.api_key in KEYS]
+    return [(api.api_key, api.min_version, api.max_version) for api in answer.api_keys if api.api_key in declared_keys()]
 
 
 def _tidy(bootstrap: str, stop: threading.Event) -> None:

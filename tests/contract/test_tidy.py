@@ -37,11 +37,11 @@ def relative(path: Path) -> str:
 
 
 def mirrors_of(path: Path) -> list[Path]:
-    """Where the tests of a module may stand; an API handler is tested over a socket."""
+    """Where the tests of a module may stand; an API handler is tested over a socket, or beside an in-memory cluster."""
     inside = path.relative_to(ROOT)
-    if inside.parts[:2] == ("broker", "api") and path.stem.startswith("k"):
-        return [ROOT / "tests" / "wire" / f"test_{path.stem}.py"]
     unit = ROOT / "tests" / "unit" / inside.parent
+    if inside.parts[:2] == ("broker", "api") and path.stem.startswith("k"):
+        return [ROOT / "tests" / "wire" / f"test_{path.stem}.py", unit / f"test_{path.stem}.py"]
     return [unit / f"test_{path.stem}.py", unit / f"test_{inside.parent.name}.py"]
 
 
@@ -76,10 +76,11 @@ def test_every_module_has_its_mirror_test(path: Path) -> None:
 
 
 def test_every_route_has_a_handler_file_and_a_wire_test_of_the_same_stem() -> None:
-    from ottla.broker.api.routes import ROUTES, TELEMETRY
+    from ottla.broker.api.routes import broker_routes
+    from ottla.protocol.api_keys import ApiKey
 
     missing = []
-    for key in ROUTES | TELEMETRY:
+    for key in map(ApiKey, broker_routes(telemetry=True)):
         stems = [p.stem for p in (ROOT / "broker" / "api").glob(f"k{int(key):02d}_*.py")]
         tests = [p.stem for p in (ROOT / "tests" / "wire").glob(f"test_k{int(key):02d}_*.py")]
         if len(stems) != 1 or tests != [f"test_{stems[0]}"]:

@@ -20,7 +20,7 @@ from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, decode_response, encode_request
 from ottla.protocol.errors import ProtocolError
 from ottla.protocol.headers import RequestHeader, request_header
-from ottla.protocol.messages.registry import KEYS, request_class, response_class
+from ottla.protocol.messages.registry import declared_keys, request_class, response_class
 from ottla.protocol.schema import Message, decode, encode
 from tests.support.message_strategies import messages
 
@@ -32,7 +32,7 @@ BYTES_PER_BYTE = 100
 BYTES_FIXED = 32_000
 """The message, an exception with its texts, and what the interpreter caches on the way."""
 
-CLASSES = [find(key) for key in sorted(KEYS) for find in (request_class, response_class)]
+CLASSES = [find(key) for key in declared_keys() for find in (request_class, response_class)]
 SIZE_BYTES = 4
 FUZZED = settings(max_examples=EXAMPLES, database=None, phases=[Phase.generate, Phase.shrink], suppress_health_check=list(HealthCheck))
 HOSTILE = [
@@ -144,7 +144,7 @@ def test_every_truncation_of_a_message_is_refused(cls: type[Message]) -> None:
 
 @seed(SEED)
 @FUZZED
-@given(tail=st.binary(max_size=200), key=st.sampled_from(sorted(KEYS)), version=st.integers(-1, 20), client_id=st.text(max_size=9))
+@given(tail=st.binary(max_size=200), key=st.sampled_from(declared_keys()), version=st.integers(-1, 20), client_id=st.text(max_size=9))
 def test_a_frame_with_a_true_header_is_a_request_or_refused(tail: bytes, key: ApiKey, version: int, client_id: str) -> None:
     header, message = RequestHeader(key, version, 7, client_id), request_class(key)
     frame = request_header(header, flexible=False) + tail

@@ -1,16 +1,19 @@
-"""The list of what Kafka serves is that of the schemas that Kafka generates its messages from."""
+"""The lists of APIs that Kafka serves are those of the schemas from which Kafka generates its messages."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Final
 
+from ottla.broker.api.routes import controller_routes
 from ottla.protocol.api_keys import ApiKey
 from tests.golden.test_message_schemas import schemas, versions
 
 GOLDEN = Path(__file__).parent / "kafka-4.3.1-apis.txt"
 ONLY_WITH_A_PLUGIN: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 """Kafka lists them where a metrics reporter takes what clients send."""
+LISTED_ONLY: Final = frozenset({ApiKey.DESCRIBE_DELEGATION_TOKEN, ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS})
+"""APIs that Kafka's controller lists but does not handle."""
 PRODUCE_FROM_THE_FIRST: Final = ApiKey.PRODUCE
 """Versions are listed that are not served, for librdkafka (KAFKA-18659)."""
 
@@ -30,3 +33,12 @@ def test_the_list_of_kafkas_apis_is_that_of_its_schemas() -> None:
     assert {key for key in served if served[key]} - ONLY_WITH_A_PLUGIN == set(listed)
     differing = {key.name: (listed[key], served[key]) for key in listed if listed[key] != served[key]}
     assert set(differing) <= {PRODUCE_FROM_THE_FIRST.name}, differing
+
+
+def test_a_controller_serves_the_apis_and_versions_of_kafkas_controller() -> None:
+    of_controllers = [
+        schema for schema in schemas().values() if schema["type"] == "request" and "controller" in schema.get("listeners", [])
+    ]
+    kafkas = {schema["apiKey"]: versions(schema["validVersions"]) for schema in of_controllers if schema["validVersions"] != "none"}
+    ours = {key: range(route.min_version, route.max_version + 1) for key, route in controller_routes().items()}
+    assert ours == {key: span for key, span in kafkas.items() if key not in LISTED_ONLY}

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from ottla.protocol.fields import ArrayOf, Kind, WireField, records_, wire_fields
-from ottla.protocol.messages.registry import KEYS, request_class, response_class
+from ottla.protocol.messages.registry import declared_keys, request_class, response_class
 from ottla.protocol.schema import Message
 from tests.support.apache_kafka import jars_or_skip
 
 Schema = dict[str, Any]
-CLASSES = [find(key) for key in sorted(KEYS) for find in (request_class, response_class)]
+CLASSES = [find(key) for key in declared_keys() for find in (request_class, response_class)]
 
 
 @cache

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from ottla.broker.api.authorizer import authorizer_of
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.controller_context import ControllerServices
-from ottla.broker.api.controller_routes import ControllerDispatcher
+from ottla.broker.api.controller_dispatch import ControllerDispatcher
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.reply import CLOSE
-from ottla.broker.api.routes import ROUTES_OF_A_MEMBER
+from ottla.broker.api.routes import broker_routes
 from ottla.broker.app import Broker
 from ottla.broker.core.acl import STANDARD_AUTHORIZER
 from ottla.broker.core.principal import Principal
@@ -110,7 +110,7 @@ class Scene:
         self.doors = {
             "standalone": Door(Dispatcher(self._alone.services, Faults()), AT_BROKERS, lambda: state_of(self._alone)),
             "broker": Door(
-                Dispatcher(broker.services, Faults(), ROUTES_OF_A_MEMBER),
+                Dispatcher(broker.services, Faults(), broker_routes(in_cluster=True)),
                 AT_BROKERS + AT_BROKERS_OF_KRAFT,
                 lambda: (state_of(broker), role.newest.image),
             ),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ottla.protocol.codec import RequestHeader, decode_request, decode_response, encode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k18_api_versions import ApiVersion, ApiVersionsResponse
-from ottla.protocol.messages.registry import KEYS, request_class, response_class
+from ottla.protocol.messages.registry import declared_keys, request_class, response_class
 from ottla.protocol.schema import Message, decode, encode
 from tests.support.message_strategies import messages
 from tests.support.oracles import ORACLES, KafkaPython, Oracle
@@ -23,7 +23,7 @@ from tests.support.oracles import ORACLES, KafkaPython, Oracle
 EXAMPLES = int(os.environ.get("OTTLA_ORACLE_EXAMPLES", "15"))
 SEED = int(os.environ.get("OTTLA_ORACLE_SEED", "20260101"))
 
-CLASSES = [find(key) for key in sorted(KEYS) for find in (request_class, response_class)]
+CLASSES = [find(key) for key in declared_keys() for find in (request_class, response_class)]
 PAIRS = [(cls, version) for cls in CLASSES for version in range(cls.MIN_VERSION, cls.MAX_VERSION + 1)]
 EVERY_VERSION = pytest.mark.parametrize(("cls", "version"), [pytest.param(*pair, id=f"{pair[0].__name__}-v{pair[1]}") for pair in PAIRS])
 

@@ -12,7 +12,7 @@ import pytest
 
 from client_compat.kafka.reference import NEW_CLUSTER_ID, NODE_ID, ReferenceBroker
 from client_compat.support.brokers import HOST
-from ottla.broker.api.routes import FORWARDED, SPLIT
+from ottla.broker.api.routes import FORWARDABLE
 from ottla.broker.app import Broker
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.configs.config_op import OpType
@@ -169,10 +169,9 @@ async def test_changes_of_settings_reach_the_controller_but_for_what_is_this_bro
 
 async def test_api_versions_lists_of_the_controllers_apis_what_kafkas_own_broker_lists(place: Place) -> None:
     await place.ask(ListPartitionReassignmentsRequest(topics=None))
-    forwarded = {*FORWARDED, *SPLIT}
 
     def those(response: Any) -> dict[int, tuple[int, int]]:
-        return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys if api.api_key in forwarded}
+        return {api.api_key: (api.min_version, api.max_version) for api in response.api_keys if api.api_key in FORWARDABLE}
 
     ours = await place.ask(ApiVersionsRequest("test", "1"))
     assert those(ours) == those(place.ask_kafka(ApiVersionsRequest("test", "1")))

@@ -10,7 +10,7 @@ from typing import Any
 from ottla.broker.api.context import Listener, Peer
 from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.reply import CLOSE
-from ottla.broker.api.routes import ROUTES_OF_A_MEMBER
+from ottla.broker.api.routes import broker_routes
 from ottla.broker.app import Broker
 from ottla.broker.core.settings_load import load
 from ottla.broker.environment import Environment
@@ -49,7 +49,7 @@ class Member:
 
     def __init__(self, broker: Broker, channel: ControllerChannel) -> None:
         self.services = replace(broker.services, forwarding=Forwarding(channel))
-        self._dispatcher = Dispatcher(self.services, Faults(), ROUTES_OF_A_MEMBER)
+        self._dispatcher = Dispatcher(self.services, Faults(), broker_routes(in_cluster=True))
         self.peer = Peer("10.1.2.3", "127.0.0.1", 9092, Listener("PLAINTEXT", "127.0.0.1", 9092))
 
     async def ask(self, request: Message, version: int, client_id: str | None = "someone") -> Any:

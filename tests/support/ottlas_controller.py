@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, Final, NamedTuple, TypeVar
 
 from ottla.broker.api.controller_context import ControllerContext
-from ottla.broker.api.controller_routes import CONTROLLER_ROUTES
+from ottla.broker.api.routes import controller_routes
 from ottla.broker.cluster.features import METADATA_VERSION
 from ottla.broker.cluster.metadata_records import ConfigRecord, FeatureLevelRecord, MetadataRecord, TopicRecord
 from ottla.broker.configs.broker_config import BrokerConfigs
@@ -89,7 +89,7 @@ class OttlasController:
                 self.now_ms += milliseconds
             case Task(name):
                 self._decided = self._tasks[name]()
-            case Ask(message, version, draw) if message.API_KEY in CONTROLLER_ROUTES:
+            case Ask(message, version, draw) if message.API_KEY in controller_routes():
                 self._draw.number, self._draw.topic_ids = draw, topic_ids(theirs)
                 response = self._answer(decode(type(message), encode(message, version), version), version)
             case _:
@@ -118,7 +118,7 @@ class OttlasController:
             quotas=None,
         )
         nobody: Any = None
-        answering = CONTROLLER_ROUTES[request.API_KEY].handle(ControllerContext(version, "judge", nobody, services), request)
+        answering = controller_routes()[request.API_KEY].handle(ControllerContext(version, "judge", nobody, services), request)
         try:
             answering.send(None)
         except StopIteration as answered:

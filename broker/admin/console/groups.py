@@ -6,7 +6,7 @@ A group is shown only by its coordinator. Lag is the high watermark minus the co
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Final
 
 from fastapi import APIRouter, HTTPException, Query
@@ -16,9 +16,13 @@ from ottla.broker.admin.console.topics import partition_of
 from ottla.broker.app import Broker
 from ottla.broker.groups.classic import ClassicGroup
 from ottla.broker.groups.consumer import ConsumerGroup
+from ottla.broker.groups.consumer_groups import Group
+from ottla.broker.groups.consumer_member import ConsumerMember
 from ottla.broker.groups.coordinator import GroupCoordinator
 from ottla.broker.groups.embedded_protocol import assigned_places
+from ottla.broker.groups.modern import ModernGroup
 from ottla.broker.groups.offsets import ByPartition
+from ottla.broker.groups.share_group import ShareGroup, ShareMember
 
 GROUPS_MAX: Final = 300
 MEMBERS_MAX: Final = 300
@@ -127,7 +131,7 @@ def _row(broker: Broker, name: str, machine: GroupCoordinator) -> GroupRow:
                 lag += max(0, here.log.high_watermark - committed.value.offset)
     return GroupRow(
         group_id=name,
-        kind="offsets" if group is None or getattr(group, "is_simple", False) else "consumer" if _is_consumer(group) else "classic",
+        kind="offsets" if group is None or getattr(group, "is_simple", False) else _kind(group),
         state="Empty" if group is None else str(group.state),
         members=0 if group is None else len(group.members),
         partitions=partitions,
@@ -136,20 +140,20 @@ def _row(broker: Broker, name: str, machine: GroupCoordinator) -> GroupRow:
     )
 
 
-def _is_consumer(group: ClassicGroup | ConsumerGroup) -> bool:
-    return isinstance(group, ConsumerGroup)
+def _kind(group: Group) -> str:
+    return group.PROTOCOL_TYPE if isinstance(group, ModernGroup) else "classic"
 
 
 def _shown(broker: Broker, name: str, machine: GroupCoordinator) -> GroupShown:
     group = machine.groups.get(name)
-    members = [] if group is None else list(_of_consumer(broker, group) if isinstance(group, ConsumerGroup) else _of_classic(group))
+    members = [] if group is None else list(_of_modern(broker, group) if isinstance(group, ModernGroup) else _of_classic(group))
     owners = {place: member.member_id for member, places in members for place in places}
     offsets = machine.offsets.committed.of_group(name)
     places = sorted({*owners, *((topic, index) for topic, indexes in offsets.items() for index in indexes)})
     return GroupShown(
         **_row(broker, name, machine).model_dump(),
-        protocol=None if group is None or isinstance(group, ConsumerGroup) else group.protocol_name,
-        generation=0 if group is None else group.epoch if isinstance(group, ConsumerGroup) else group.generation,
+        protocol=None if group is None or isinstance(group, ModernGroup) else group.protocol_name,
+        generation=0 if group is None else group.epoch if isinstance(group, ModernGroup) else group.generation,
         member_rows=[member for member, _ in members[:MEMBERS_MAX]],
         offsets=[_offset(broker, place, offsets, owners.get(place)) for place in places[:OFFSETS_MAX]],
         offsets_left_out=max(0, len(places) - OFFSETS_MAX),
@@ -162,11 +166,13 @@ def _of_classic(group: ClassicGroup) -> Iterator[tuple[MemberShown, list[Place]]
         yield _member(each.member_id, each.instance_id, each.client_id, each.client_host, places), places
 
 
-def _of_consumer(broker: Broker, group: ConsumerGroup) -> Iterator[tuple[MemberShown, list[Place]]]:
+def _of_modern(broker: Broker, group: ConsumerGroup | ShareGroup) -> Iterator[tuple[MemberShown, list[Place]]]:
     known = broker.services.topics.image.topics
-    for each in group.members.values():
+    members: Iterable[ConsumerMember | ShareMember] = group.members.values()
+    for each in members:
         assigned = [(known[key].name, index) for key, indexes in each.assigned.items() if key in known for index in indexes]
-        member = _member(each.member_id, each.instance_id, each.client_id, each.client_host, sorted(assigned))
+        instance_id = each.instance_id if isinstance(each, ConsumerMember) else None
+        member = _member(each.member_id, instance_id, each.client_id, each.client_host, sorted(assigned))
         member.epoch = each.epoch
         yield member, assigned
 

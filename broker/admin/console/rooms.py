@@ -16,12 +16,13 @@ from ottla.broker.admin.console.requests import requests_router, watch
 from ottla.broker.admin.console.schemas import Schemas, schemas_router
 from ottla.broker.admin.console.topics import topics_router
 from ottla.broker.admin.console.transactions import transactions_router
-from ottla.broker.api.routes import ROUTES
+from ottla.broker.api.routes import broker_routes
 from ottla.broker.app import Broker
 from ottla.broker.core.clock import MovableClock
 from ottla.broker.faults.engine import Faults
 from ottla.broker.faults.rules import STEPS, FaultAction
 from ottla.broker.net.listeners import host_and_port
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.error_codes import ErrorCode
 
 
@@ -91,7 +92,7 @@ def _of_the_broker(broker: Broker, faults: Faults, clock: MovableClock) -> APIRo
         """Values for the form that creates a fault rule."""
         return Choices(
             actions=[action.value for action in FaultAction],
-            apis=sorted(key.camel_case for key in ROUTES),
+            apis=sorted(ApiKey(key).camel_case for key in broker_routes()),
             errors=[code.name for code in ErrorCode if code is not ErrorCode.NONE],
             steps=list(STEPS),
         )

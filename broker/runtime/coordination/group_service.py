@@ -23,7 +23,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from ottla.broker.cluster.topic_names import CONSUMER_OFFSETS
-from ottla.broker.configs.group_config import ASSIGNMENT_INTERVAL_MS, HEARTBEAT_INTERVAL_MS, SESSION_TIMEOUT_MS, effective_group_values
+from ottla.broker.configs.group_config import effective_group_values
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.rejected import Rejected
@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from ottla.broker.groups.coordinator import Commit, Fetched, GroupCoordinator, GroupsConfig, Replies, Topics
     from ottla.broker.groups.group_records import GroupRecord
     from ottla.broker.groups.regexes import Resolution
+    from ottla.broker.groups.share_draft import ShareConfig
 
 EXPIRY_RECORDS_PER_BATCH = 1_000
 """Tombstones of expired offsets per batch: at 100 bytes each, well below the smallest usual max.message.bytes."""
@@ -66,6 +67,7 @@ def groups_config(settings: BrokerSettings) -> GroupsConfig:
 
     return GroupsConfig(
         consumer=consumer_config(settings, {}),
+        share=share_config(settings, {}),
         classic=ClassicConfig(initial_rebalance_delay_ms=settings.group_initial_rebalance_delay_ms, max_size=settings.group_max_size),
         min_session_timeout_ms=settings.group_min_session_timeout_ms,
         max_session_timeout_ms=settings.group_max_session_timeout_ms,
@@ -79,17 +81,31 @@ def consumer_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> C
     from ottla.broker.groups.consumer_draft import ConsumerConfig  # noqa: PLC0415 # a start does not need it
 
     policy = settings.group_consumer_migration_policy.lower()
-    values = effective_group_values(overrides, settings)
+    values = effective_group_values("consumer", overrides, settings)
     return ConsumerConfig(
-        session_timeout_ms=values[SESSION_TIMEOUT_MS],
-        heartbeat_interval_ms=values[HEARTBEAT_INTERVAL_MS],
+        session_timeout_ms=values["session.timeout.ms"],
+        heartbeat_interval_ms=values["heartbeat.interval.ms"],
         max_size=settings.group_consumer_max_size,
         assignors=settings.group_consumer_assignors,
         allows_upgrade=policy in {"bidirectional", "upgrade"},
         allows_downgrade=policy in {"bidirectional", "downgrade"},
         classic_max_size=settings.group_max_size,
-        assignment_interval_ms=values[ASSIGNMENT_INTERVAL_MS],
+        assignment_interval_ms=values["assignment.interval.ms"],
         regex_refresh_interval_ms=settings.group_consumer_regex_refresh_interval_ms,
+    )
+
+
+def share_config(settings: BrokerSettings, overrides: Mapping[str, str]) -> ShareConfig:
+    """Return the settings of one share group: the broker's, overridden by the group's own."""
+    from ottla.broker.groups.share_draft import ShareConfig  # noqa: PLC0415 # a start does not need it
+
+    values = effective_group_values("share", overrides, settings)
+    return ShareConfig(
+        session_timeout_ms=values["session.timeout.ms"],
+        heartbeat_interval_ms=values["heartbeat.interval.ms"],
+        max_size=settings.group_share_max_size,
+        assignment_interval_ms=values["assignment.interval.ms"],
+        initialize_retry_interval_ms=settings.group_share_initialize_retry_interval_ms,
     )
 
 
@@ -153,14 +169,17 @@ class GroupService:
     def _make_shard(self, partition: Partition) -> _Shard:
         from ottla.broker.groups.coordinator import GroupCoordinator  # noqa: PLC0415 # a start does not need it
 
-        machine = GroupCoordinator(groups_config(self._settings), self.cluster, self._consumer_config)
+        settings, overrides_of = self._settings, self._overrides_of
+        machine = GroupCoordinator(
+            groups_config(settings), self.cluster, self._consumer_config, lambda group_id: share_config(settings, overrides_of(group_id))
+        )
         return _Shard(partition, machine, self._overdue)
 
     def _overdue(self, callback: Callable[[], None]) -> TimerHandle:
         return self._timers.schedule(self._clock.mono_ms() + self._settings.offsets_commit_timeout_ms, callback)
 
     def _on_loaded(self, shard: _Shard) -> None:
-        shard.machine.on_loaded(self._now())
+        shard.machine.on_loaded(self.now())
         for group_id in shard.machine.groups:
             self._watch(shard, group_id)
 
@@ -192,14 +211,14 @@ class GroupService:
         """Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
         ticket: asyncio.Future[JoinAnswer] = asyncio.get_running_loop().create_future()
-        self._settle(shard, group_id, shard.machine.join(group_id, joining, ticket, self._now()))
+        self.settle(shard, group_id, shard.machine.join(group_id, joining, ticket, self.now()))
         return ticket.result() if ticket.done() else ticket
 
     def sync(self, group_id: str, syncing: Syncing) -> SyncAnswer | asyncio.Future[SyncAnswer]:
         """Return the response, or a future of it. Raises Rejected if this broker does not coordinate the group."""
         shard = self._shard_of_members(group_id)
         ticket: asyncio.Future[SyncAnswer] = asyncio.get_running_loop().create_future()
-        self._settle(shard, group_id, shard.machine.sync(group_id, syncing, ticket, self._now()))
+        self.settle(shard, group_id, shard.machine.sync(group_id, syncing, ticket, self.now()))
         return ticket.result() if ticket.done() else ticket
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
@@ -208,7 +227,7 @@ class GroupService:
             shard = self._shard_of_members(group_id)
         except Rejected as refused:
             return ErrorCode.NONE if refused.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else refused.code
-        error = shard.machine.heartbeat(group_id, member_id, instance_id, generation, self._now())
+        error = shard.machine.heartbeat(group_id, member_id, instance_id, generation, self.now())
         if error is ErrorCode.REBALANCE_IN_PROGRESS:
             self._watch(shard, group_id)
         return error
@@ -223,21 +242,21 @@ class GroupService:
             # Kafka validates the request before it looks for the coordinator, so an invalid one gets its own error either way.
             check(beat, self._consumer_config(beat.group_id))
             raise
-        effects = shard.machine.consumer_heartbeat(beat, self._now())
+        effects = shard.machine.consumer_heartbeat(beat, self.now())
         answer, replies = effects.response
         try:
             return shard.run(Effects(effects.records, answer))
         except Rejected:
-            replies += shard.machine.abandon(beat.group_id, self._now())
+            replies += shard.machine.abandon(beat.group_id, self.now())
             raise
         finally:
-            self._settle(shard, beat.group_id, Effects((), replies))
+            self.settle(shard, beat.group_id, Effects((), replies))
 
     def leave(self, group_id: str, leaving: list[Leaving]) -> list[ErrorCode]:
         """Return one error per member. Raises Rejected for the whole request."""
         shard = self._shard_of_members(group_id)
-        errors, effects = shard.machine.leave(group_id, leaving, self._now())
-        self._settle(shard, group_id, effects)
+        errors, effects = shard.machine.leave(group_id, leaving, self.now())
+        self.settle(shard, group_id, effects)
         return errors
 
     # --- offsets --------------------------------------------------------------------------------------------------------------
@@ -245,7 +264,7 @@ class GroupService:
     def commit(self, commit: Commit) -> list[ErrorCode] | asyncio.Future[list[ErrorCode]]:
         """Commit offsets. Return one error per offset, in order. Raises Rejected for the whole request."""
         shard = self.shards.of(commit.group_id)
-        return shard.run(shard.machine.commit(commit, self._now()))
+        return shard.run(shard.machine.commit(commit, self.now()))
 
     def offsets_partition(self, group_id: str) -> Partition:
         """Return the partition that the group's offsets are written to. Raises Rejected if this broker does not lead it.
@@ -266,7 +285,7 @@ class GroupService:
         request.
         """
         shard = self.shards.of(commit.group_id)
-        effects = shard.machine.commit(commit, self._now())
+        effects = shard.machine.commit(commit, self.now())
         if not effects.records:
             return shard.run(effects)
         return shard.run_transactional(effects, producer_id, producer_epoch, self._clock.now_ms(), guard)
@@ -308,14 +327,15 @@ class GroupService:
         shard = self.shards.of(group_id)
         return shard.run(shard.machine.delete_group(group_id))
 
-    def forget_topic(self, topic: str) -> None:
+    def forget_topic(self, topic: str, topic_id: bytes) -> None:
         """Delete the offsets that groups committed for a deleted topic."""
         for shard in self.shards.serving():
-            self._append_in_pieces(shard, shard.machine.forget_topic(topic))
+            self._append_in_pieces(shard, shard.machine.forget_topic(topic, topic_id))
 
     # --- internals ------------------------------------------------------------------------------------------------------------
 
-    def _now(self) -> Now:
+    def now(self) -> Now:
+        """Return the current time."""
         return Now(self._clock.mono_ms(), self._clock.now_ms())
 
     def _shard_of_members(self, group_id: str) -> _Shard:
@@ -327,16 +347,16 @@ class GroupService:
     def _consumer_config(self, group_id: str) -> ConsumerConfig:
         return consumer_config(self._settings, self._overrides_of(group_id))
 
-    def _settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
+    def settle(self, shard: _Shard, group_id: str, effects: Effects[GroupRecord, Replies]) -> None:
         """Append and apply a group's decision, complete the requests it answers, and schedule its next deadline."""
         replies, durable = effects.response, None
         try:
             durable = shard.append(effects.records)
         except Rejected as error:
             logger.warning("Could not write the metadata of group %s: %s", group_id, error)
-            replies = _failed(replies, error.code) + shard.machine.abandon(group_id, self._now())
+            replies = _failed(replies, error.code) + shard.machine.abandon(group_id, self.now())
         else:
-            replies = replies + shard.machine.after_append(group_id, self._now())
+            replies = replies + shard.machine.after_append(group_id, self.now())
         self._deliver(shard, replies, durable)
         self._watch(shard, group_id)
         resolution = shard.machine.next_resolution(group_id)
@@ -351,9 +371,9 @@ class GroupService:
             for _ in resolution.steps(self.cluster, self._clock.now_ms()):
                 await asyncio.sleep(0)
         finally:
-            effects = shard.machine.end_resolution(resolution, self._now())
+            effects = shard.machine.end_resolution(resolution, self.now())
         if shard.life is Life.SERVING:
-            self._settle(shard, resolution.group_id, effects)
+            self.settle(shard, resolution.group_id, effects)
 
     def _resolved(self, task: asyncio.Task[None]) -> None:
         """Log a bug. The group's members wait for the matching topics until a later heartbeat starts another resolution."""
@@ -384,14 +404,14 @@ class GroupService:
         shard.timers[group_id] = self._timers.schedule(deadline, lambda: self._deadline(shard, group_id))
 
     def _deadline(self, shard: _Shard, group_id: str) -> None:
-        effects = shard.machine.expire_members(group_id, self._now())
+        effects = shard.machine.expire_members(group_id, self.now())
         timer = shard.timers.pop(group_id, None)
         if timer is not None:
             timer.cancel()
-        self._settle(shard, group_id, effects)
+        self.settle(shard, group_id, effects)
 
     def _expire_offsets(self, shard: _Shard) -> None:
-        self._append_in_pieces(shard, shard.machine.expire_offsets(self._now()))
+        self._append_in_pieces(shard, shard.machine.expire_offsets(self.now()))
 
     def _append_in_pieces(self, shard: _Shard, effects: Effects[GroupRecord, None]) -> None:
         """Append independent tombstones in several batches. Those that cannot be written now are decided again at the next sweep."""

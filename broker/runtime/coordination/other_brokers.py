@@ -36,8 +36,8 @@ class OtherBrokers:
         self._made.append(made)
         return made
 
-    def share_coordinators(self) -> Peers:
-        """Return the links to brokers that coordinate share state."""
+    def share_peers(self) -> Peers:
+        """Return the links to brokers that coordinate share state, or lead partitions of share groups."""
         return self._peers()
 
     def end(self) -> None:

@@ -38,8 +38,7 @@ def dispatcher(
     handle: Callable[[Context, Any], Any], *faults: str, stops: list[BaseException] | None = None, timers: Timers | None = None
 ) -> Dispatcher:
     """Return a dispatcher that handles every key by `handle`. Its clock is stopped at 0."""
-    route = Route("none", 0, 99, 0)
-    route.__dict__["handle"] = handle
+    route = Route(0, 99, 0, lambda: handle)
     services = cast(
         Services,
         SimpleNamespace(
@@ -134,7 +133,9 @@ def test_an_unknown_key_or_version_is_a_protocol_error() -> None:
     with pytest.raises(UnsupportedVersion):
         Dispatcher(cast(Services, None), Faults(), {}).handle(PEER, frame(HeartbeatRequest("g"), 4))
     with pytest.raises(UnsupportedVersion):
-        Dispatcher(cast(Services, None), Faults(), {ApiKey.HEARTBEAT: Route("none", 0, 3, 0)}).handle(PEER, frame(HeartbeatRequest("g"), 4))
+        Dispatcher(cast(Services, None), Faults(), {ApiKey.HEARTBEAT: Route(0, 3, 0, lambda: cast(Any, None))}).handle(
+            PEER, frame(HeartbeatRequest("g"), 4)
+        )
 
 
 def test_a_truncated_body_is_a_protocol_error() -> None:
@@ -185,8 +186,7 @@ async def test_drain_waits_for_responses_and_cancels_late_ones() -> None:
 
 async def test_drain_drops_requests_that_a_removed_rule_delays() -> None:
     faults = Faults([parse_rule("delay:ms=60000")])
-    route = Route("none", 0, 99, 0)
-    route.__dict__["handle"] = lambda ctx, request: HeartbeatResponse()
+    route = Route(0, 99, 0, lambda: lambda ctx, request: HeartbeatResponse())
     tested = Dispatcher(cast(Services, SimpleNamespace(timers=Timers(), clock=VirtualClock())), faults, {ApiKey.HEARTBEAT: route})
     delayed = cast("asyncio.Task[Reply]", tested.handle(PEER, frame(HeartbeatRequest("g"), 4)))
     while not faults.waiting:  # noqa: ASYNC110 # a set has no event

@@ -67,8 +67,7 @@ async def on_this_thread(work: Callable[[], Any]) -> Any:
 
 
 def dispatcher(handle: Callable[[Context, Any], Any]) -> Dispatcher:
-    route = Route("none", 0, 99, 0)
-    route.__dict__["handle"] = handle
+    route = Route(0, 99, 0, lambda: handle)
     clock = WorkClock()
     services = SimpleNamespace(timers=Timers(), clock=clock, turns=Turns(clock), stop_at_once=print)
     tested = Dispatcher(cast(Any, services), Faults(), dict.fromkeys(ApiKey, route), compute=on_this_thread)

@@ -66,8 +66,7 @@ async def fails_later(ctx: object, request: object) -> None:
 async def outcome(handle: Callable[..., Any], seen: list[Exchange] | None, caplog: pytest.LogCaptureFixture) -> tuple[object, ...]:
     """Return whether there was a task, the reply, and the log, of one request; it is observed if `seen` is given."""
     caplog.clear()
-    route = Route("none", 0, 99, 0)
-    route.__dict__["handle"] = handle
+    route = Route(0, 99, 0, lambda: handle)
     faults = Faults()
     if seen is not None:
         faults.observe(seen.append)

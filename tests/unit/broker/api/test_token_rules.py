@@ -6,7 +6,7 @@ import inspect
 from typing import Any
 
 from ottla.broker.api.context import Context, Listener, Peer
-from ottla.broker.api.routes import ROUTES_OF_A_MEMBER
+from ottla.broker.api.routes import broker_routes
 from ottla.broker.core.principal import ANONYMOUS, Principal
 from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.net.credentials import Credentials
@@ -43,7 +43,7 @@ async def ask(
     peer = Peer("127.0.0.1", "h", 1, Listener("L", "h", 1, protocol=protocol), principal=who)
     broker = cluster.members[node].broker
     assert broker is not None
-    answer = ROUTES_OF_A_MEMBER[request.API_KEY].handle(
+    answer = broker_routes(in_cluster=True)[request.API_KEY].handle(
         Context(request.MAX_VERSION, "test", peer, broker.services, request.API_KEY), request
     )
     return await cluster.done(answer) if inspect.iscoroutine(answer) else answer

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from client_compat.fuzz.messages import MessageMaker
-from ottla.broker.api.routes import ROUTES, TELEMETRY
+from ottla.broker.api.routes import broker_routes
 from ottla.broker.faults.answers import overwrite, refusal
+from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import encode_response, request_class
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages import k00_produce as produce
@@ -18,7 +19,7 @@ from ottla.protocol.messages import k24_add_partitions_to_txn as add_partitions
 from ottla.protocol.messages.k26_end_txn import EndTxnRequest, EndTxnResponse
 
 ERROR = ErrorCode.NOT_LEADER_OR_FOLLOWER
-SERVED = ROUTES | TELEMETRY
+SERVED = {ApiKey(key): route for key, route in broker_routes(telemetry=True).items()}
 
 
 def test_a_refused_produce_names_each_partition_with_the_error() -> None:

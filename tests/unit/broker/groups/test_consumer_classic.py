@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ottla.broker.groups.classic import Leaving
-from ottla.broker.groups.consumer import ConsumerState
 from ottla.broker.groups.consumer_member import Assignment
 from ottla.broker.groups.embedded_protocol import read_assignment
+from ottla.broker.groups.modern import ModernState
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, subscription, topic_id
@@ -33,7 +33,7 @@ def settled(driver: GroupsDriver) -> tuple[str, int]:
     driver.beat("new", 2, owned=keeps)
     assert driver.classic_beat(first.member_id, first.generation) is ErrorCode.REBALANCE_IN_PROGRESS
     again = driver.joined(first.member_id, protocols=protocols())
-    assert driver.group.state is ConsumerState.STABLE
+    assert driver.group.state is ModernState.STABLE
     return again.member_id, again.generation
 
 

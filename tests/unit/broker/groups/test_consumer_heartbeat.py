@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.consumer import ConsumerState
 from ottla.broker.groups.consumer_member import MemberState
+from ottla.broker.groups.modern import ModernState
 from ottla.broker.groups.regexes import REFRESH_MIN_INTERVAL_MS
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, topic_id
@@ -31,7 +31,7 @@ def stable_pair(driver: GroupsDriver) -> None:
     assert keeps is not None
     driver.beat("a", 2, owned=keeps)
     driver.beat("b", driver.member("b").epoch, owned={})
-    assert driver.group.state is ConsumerState.STABLE
+    assert driver.group.state is ModernState.STABLE
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_the_first_member_gets_everything_at_once() -> None:
     answer = driver.join("a")
     assert (answer.member_id, answer.epoch, answer.heartbeat_interval_ms) == ("a", 2, 5_000)
     assert answer.assignment == {T: frozenset(range(4))}
-    assert driver.group.state is ConsumerState.STABLE
+    assert driver.group.state is ModernState.STABLE
 
 
 def test_an_unchanged_heartbeat_writes_nothing_and_has_no_assignment() -> None:
@@ -109,7 +109,7 @@ def test_a_partition_is_assigned_only_after_its_owner_revoked_it() -> None:
     given = driver.beat("b", 3).assignment
     assert given is not None
     assert given[T] == frozenset(range(4)) - keeps[T]
-    assert driver.group.state is ConsumerState.STABLE
+    assert driver.group.state is ModernState.STABLE
 
 
 def test_the_previous_epoch_is_accepted_with_a_subset_of_the_assignment() -> None:
@@ -130,7 +130,7 @@ def test_a_fenced_member_joins_again_at_once_under_its_id() -> None:
     assert driver.refused("a", 10) is ErrorCode.FENCED_MEMBER_EPOCH
     answer = driver.join("a")
     assert (answer.epoch, answer.assignment) == (3, driver.member("a").assigned)
-    assert driver.group.state is ConsumerState.STABLE
+    assert driver.group.state is ModernState.STABLE
 
 
 def test_a_static_member_that_did_not_leave_blocks_its_instance_id() -> None:
@@ -174,7 +174,7 @@ def test_a_leaving_members_partitions_go_to_the_others() -> None:
     driver = two_members()
     stable_pair(driver)
     assert driver.beat("b", -1).epoch == -1
-    assert driver.group.state is ConsumerState.ASSIGNING
+    assert driver.group.state is ModernState.ASSIGNING
     assert driver.beat("a", 3).assignment == {T: frozenset(range(4))}
 
 
@@ -182,7 +182,7 @@ def test_the_last_members_leave_empties_the_group() -> None:
     driver = GroupsDriver()
     driver.join("a")
     driver.beat("a", -1)
-    assert driver.group.state is ConsumerState.EMPTY
+    assert driver.group.state is ModernState.EMPTY
     assert driver.join("a").epoch == 4
 
 
@@ -201,11 +201,11 @@ def test_assignments_are_computed_at_most_once_per_interval() -> None:
     driver.pass_ms(999)
     answer = driver.join("b")
     assert (answer.epoch, answer.assignment) == (2, {}), "there is no assignment for it yet"
-    assert driver.group.state is ConsumerState.ASSIGNING
+    assert driver.group.state is ModernState.ASSIGNING
     assert driver.beat("a", 2).assignment is None
     driver.pass_ms(1)
     assert driver.beat("b", 2).epoch == 3
-    assert driver.group.state is ConsumerState.RECONCILING
+    assert driver.group.state is ModernState.RECONCILING
 
 
 def test_the_last_assignments_time_survives_a_restart() -> None:

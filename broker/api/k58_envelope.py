@@ -10,19 +10,16 @@ request.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import Final
 
-from ottla.broker.api.access import allowed_of_cluster
 from ottla.broker.api.context import CloseConnection
 from ottla.broker.api.controller_context import ControllerContext
-from ottla.broker.api.dispatch import Served
-from ottla.broker.api.routes import FORWARDED, SPLIT
+from ottla.broker.api.declaration import Api
+from ottla.broker.api.routes import FORWARDABLE, controller_routes
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.principal import Principal
-from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import decode_request, encode_response
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import ProtocolError
@@ -30,16 +27,13 @@ from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.messages.k58_envelope import EnvelopeRequest, EnvelopeResponse
 from ottla.protocol.principal import read_principal
 
-_OF_USERS: Final = (ApiKey.ALTER_CLIENT_QUOTAS, ApiKey.ALTER_USER_SCRAM_CREDENTIALS)
-FORWARDABLE: Final = frozenset({*FORWARDED, *SPLIT, *_OF_USERS, ApiKey.ALLOCATE_PRODUCER_IDS})
-"""The forwardable APIs that are served (KAFKA ApiKeys.forwardable)."""
+API = Api(EnvelopeRequest, throttled=False)
 _ADDRESS_BYTES: Final = (4, 16)
 
 
-async def open_envelope(ctx: ControllerContext, request: EnvelopeRequest, routes: Mapping[int, Served]) -> EnvelopeResponse:
+@API.on_controller(requires=Operation.CLUSTER_ACTION)
+async def handle(ctx: ControllerContext, request: EnvelopeRequest) -> EnvelopeResponse:
     """Handle the request in an envelope and return its response in an envelope."""
-    if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
-        return EnvelopeResponse(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     try:
         forwarded = read_principal(bytes(request.request_principal or b""))
     except ProtocolError:
@@ -51,9 +45,9 @@ async def open_envelope(ctx: ControllerContext, request: EnvelopeRequest, routes
     except ProtocolError:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     header = inside.header
-    if header.api_key not in FORWARDABLE or header.api_key not in routes:
+    if header.api_key not in FORWARDABLE:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-    route = routes[header.api_key]
+    route = controller_routes()[header.api_key]
     if not route.min_version <= header.api_version <= route.max_version:
         return EnvelopeResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     client = replace(

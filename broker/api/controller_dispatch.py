@@ -1,0 +1,30 @@
+"""The dispatcher of a controller's listener."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from ottla.broker.api.controller_context import ControllerContext, ControllerServices
+from ottla.broker.api.dispatch import Dispatcher
+from ottla.broker.api.large_requests import Compute
+from ottla.broker.api.reply import Buffer
+from ottla.broker.api.routes import controller_routes
+from ottla.broker.core import limits
+from ottla.broker.faults.engine import Faults
+from ottla.protocol.api_keys import ApiKey
+
+_ENVELOPE: Final = ApiKey.ENVELOPE.to_bytes(2, "big")
+
+
+class ControllerDispatcher(Dispatcher):
+    """The dispatcher of a controller's requests."""
+
+    def __init__(self, services: ControllerServices, compute: Compute[Any] | None = None) -> None:
+        super().__init__(services, Faults(), controller_routes(), ControllerContext, compute)
+
+    def may_be_so_large(self, frame: Buffer) -> bool:
+        """Return whether the frame is an Envelope, which may contain a client's request of the largest size."""
+        return bytes(frame[:2]) == _ENVELOPE and len(frame) <= limits.STRUCTURED_REQUEST_BYTES + limits.ENVELOPE_BYTES
+
+    def at_once(self, data: bytes, at: int) -> None:
+        """Return None: a controller has no fast path, because it serves no Produce."""

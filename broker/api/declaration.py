@@ -1,0 +1,109 @@
+"""The declaration of an API. Each file `kNN_name.py` declares its API once:
+
+    API = Api(ElectLeadersRequest, forwarded=Forwarded.ALWAYS)
+
+    @API.on_controller(requires=Operation.ALTER)
+    async def handle(ctx: ControllerContext, request: ElectLeadersRequest) -> ElectLeadersResponse: ...
+
+Key and versions are those of the message. A handler serves the listeners that its decorators name; both may have the same one. Every other
+list of APIs follows from the declarations: the routes of both listeners, ApiVersions, the forwarded and the throttled APIs, and the
+table in docs/apis.md. `make apis` writes the declarations to `api_table`, because ApiVersions is answered before all handlers are imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from ottla.broker.api.access import allowed_of_cluster, refused
+from ottla.broker.api.served_api import Forwarded, ListenerType, ServedApi, Split
+from ottla.broker.core.acl import Operation
+from ottla.protocol.api_keys import ApiKey
+from ottla.protocol.error_codes import ErrorCode
+from ottla.protocol.messages.registry import response_class
+from ottla.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from ottla.broker.api.access import Guarded
+
+RequestT = TypeVar("RequestT", bound=Message)
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+Handler = Callable[[Any, Any], Any]
+"""`handle(ctx, request) -> response | Awaitable[response] | None`."""
+
+
+class Api(Generic[RequestT]):
+    """One API and its handlers. The other arguments are explained at `ServedApi`."""
+
+    def __init__(
+        self,
+        request: type[RequestT],
+        *,
+        forwarded: Forwarded = Forwarded.NEVER,
+        throttled: bool = True,
+        needs_telemetry: bool = False,
+        advertised_min: int | None = None,
+        splits: Sequence[Split] = (),
+        array_limits: Mapping[str, int] | None = None,
+    ) -> None:
+        self.key: Final = ApiKey(request.API_KEY)
+        self.handlers: Final[dict[ListenerType, Handler]] = {}
+        self.requires: Final[dict[ListenerType, Operation]] = {}
+        """By listener, the operation on the cluster that every request requires. Without an entry, the handler authorizes the request."""
+        self._request = request
+        self._forwarded = forwarded
+        self._throttled = throttled
+        self._needs_telemetry = needs_telemetry
+        self._splits = splits
+        self._array_limits = array_limits or {}
+        self._advertised_min = request.MIN_VERSION if advertised_min is None else advertised_min
+
+    def on_broker(self, *, requires: Operation | None = None) -> Callable[[HandlerT], HandlerT]:
+        """Return a decorator for the handler at a broker's listener."""
+        return lambda handle: self._serve(ListenerType.BROKER, handle, requires)
+
+    def on_controller(self, *, requires: Operation | None = None) -> Callable[[HandlerT], HandlerT]:
+        """Return a decorator for the handler at a controller's listener."""
+        return lambda handle: self._serve(ListenerType.CONTROLLER, handle, requires)
+
+    @property
+    def served(self) -> ServedApi:
+        """The row of this API in `api_table`."""
+        listeners = ListenerType.BROKER if self._forwarded is Forwarded.ALWAYS else ListenerType(0)
+        for listener in self.handlers:
+            listeners |= listener
+        return ServedApi(
+            self.key,
+            self._request.MIN_VERSION,
+            self._request.MAX_VERSION,
+            self._advertised_min,
+            listeners,
+            self._forwarded,
+            self._throttled,
+            self._needs_telemetry,
+            self._splits,
+            self._array_limits,
+        )
+
+    def _serve(self, listener: ListenerType, handle: HandlerT, requires: Operation | None) -> HandlerT:
+        self.handlers[listener] = handle
+        if requires is not None:
+            self.requires[listener] = requires
+            self.handlers[listener] = self._guarded(handle, requires)
+        return handle
+
+    def _guarded(self, handle: Handler, requires: Operation) -> Handler:
+        def guarded(ctx: Guarded, request: RequestT) -> Any:
+            return handle(ctx, request) if allowed_of_cluster(ctx, requires) else self._denial(requires, request)
+
+        return guarded
+
+    def _denial(self, requires: Operation, request: RequestT) -> Any:
+        """Return the response to a client without the operation. As in Kafka, a request of another node gets only the error of the whole
+        response, if there is one.
+        """
+        make: Callable[..., Any] = response_class(self.key)
+        is_brief = requires is Operation.CLUSTER_ACTION or self.key is ApiKey.DESCRIBE_QUORUM
+        if is_brief and "error_code" in getattr(make, "__dataclass_fields__", {}):
+            return make(error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return refused(request)

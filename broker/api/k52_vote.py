@@ -1,0 +1,17 @@
+"""Vote (key 52), versions 0-2: rejected, because this controller is the only voter (KIP-595)."""
+
+from __future__ import annotations
+
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.core.acl import Operation
+from ottla.broker.runtime.quorum import refusals
+from ottla.protocol.messages.k52_vote import VoteRequest, VoteResponse
+
+API = Api(VoteRequest, throttled=False)
+
+
+@API.on_controller(requires=Operation.CLUSTER_ACTION)
+def handle(ctx: ControllerContext, request: VoteRequest) -> VoteResponse:
+    """Reject a vote."""
+    return refusals.no_vote(ctx.services.voter, request)

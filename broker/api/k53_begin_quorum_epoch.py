@@ -1,0 +1,17 @@
+"""BeginQuorumEpoch (key 53), versions 0-1: rejected, because this controller is the only voter (KIP-595)."""
+
+from __future__ import annotations
+
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.core.acl import Operation
+from ottla.broker.runtime.quorum import refusals
+from ottla.protocol.messages.k53_begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+
+API = Api(BeginQuorumEpochRequest, throttled=False)
+
+
+@API.on_controller(requires=Operation.CLUSTER_ACTION)
+def handle(ctx: ControllerContext, request: BeginQuorumEpochRequest) -> BeginQuorumEpochResponse:
+    """Reject another leader."""
+    return refusals.no_other_leader(ctx.services.voter, request)

@@ -1,0 +1,16 @@
+"""FetchSnapshot (key 59), versions 0-1: a part of a snapshot of the metadata (KIP-630)."""
+
+from __future__ import annotations
+
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.core.acl import Operation
+from ottla.protocol.messages.k59_fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
+
+API = Api(FetchSnapshotRequest, throttled=False)
+
+
+@API.on_controller(requires=Operation.CLUSTER_ACTION)
+def handle(ctx: ControllerContext, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
+    """Return a part of a metadata snapshot."""
+    return ctx.services.serving.fetch_snapshot(request)

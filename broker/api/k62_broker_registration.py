@@ -1,0 +1,32 @@
+"""BrokerRegistration (key 62), versions 0-4: registers a broker with the controller (KIP-631)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.controller.registrations import register_broker
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k62_broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+
+API = Api(BrokerRegistrationRequest, throttled=False)
+_TELLS_LAST_EPOCH = 3
+
+
+@API.on_controller(requires=Operation.CLUSTER_ACTION)
+async def handle(ctx: ControllerContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+    """Register a broker and return its epoch."""
+    services = ctx.services
+    decide = partial(
+        register_broker,
+        request=request,
+        next_offset=services.voter.end_offset,
+        now_ms=services.clock.mono_ms(),
+        tells_last_epoch=ctx.version >= _TELLS_LAST_EPOCH,
+    )
+    try:
+        return BrokerRegistrationResponse(broker_epoch=await services.active.run(decide))
+    except Rejected as error:
+        return BrokerRegistrationResponse(error_code=error.code)

@@ -1,0 +1,32 @@
+"""BrokerHeartbeat (key 63), versions 0-2: keeps a broker's registration alive, and returns the broker's state (KIP-631).
+
+Promise: a heartbeat counts from its arrival, however many decisions are queued before it, so that a busy controller fences no broker.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.controller.broker_sessions import Contact
+from ottla.broker.controller.heartbeats import heartbeat
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k63_broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+
+API = Api(BrokerHeartbeatRequest, throttled=False)
+
+
+@API.on_controller(requires=Operation.CLUSTER_ACTION)
+async def handle(ctx: ControllerContext, request: BrokerHeartbeatRequest) -> BrokerHeartbeatResponse:
+    """Record a heartbeat and return the broker's state."""
+    services = ctx.services
+    services.active.state.sessions.touch(Contact(request.broker_id, request.broker_epoch), services.clock.mono_ms())
+    try:
+        outcome = await services.active.run(partial(heartbeat, request=request))
+    except Rejected as error:
+        return BrokerHeartbeatResponse(error_code=error.code)
+    return BrokerHeartbeatResponse(
+        is_caught_up=outcome.is_caught_up, is_fenced=outcome.state.is_fenced, should_shut_down=outcome.should_shut_down
+    )

@@ -1,0 +1,24 @@
+"""ControllerRegistration (key 70), version 0: stores another controller's registration, as Kafka does (KIP-919)."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.controller.registrations import register_controller
+from ottla.broker.core.acl import Operation
+from ottla.broker.core.rejected import Rejected
+from ottla.protocol.messages.k70_controller_registration import ControllerRegistrationRequest, ControllerRegistrationResponse
+
+API = Api(ControllerRegistrationRequest, throttled=False)
+
+
+@API.on_controller(requires=Operation.CLUSTER_ACTION)
+async def handle(ctx: ControllerContext, request: ControllerRegistrationRequest) -> ControllerRegistrationResponse:
+    """Store another controller's registration."""
+    try:
+        await ctx.services.active.run(partial(register_controller, request=request))
+    except Rejected as error:
+        return ControllerRegistrationResponse(error_code=error.code, error_message=error.message)
+    return ControllerRegistrationResponse()

@@ -1,0 +1,17 @@
+"""UpdateRaftVoter (key 82), version 0: rejected, because a quorum of several voters is not supported (KIP-853)."""
+
+from __future__ import annotations
+
+from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.declaration import Api
+from ottla.broker.core.acl import Operation
+from ottla.broker.runtime.quorum import refusals
+from ottla.protocol.messages.k82_update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+
+API = Api(UpdateRaftVoterRequest, throttled=False)
+
+
+@API.on_controller(requires=Operation.CLUSTER_ACTION)
+def handle(_ctx: ControllerContext, _request: UpdateRaftVoterRequest) -> UpdateRaftVoterResponse:
+    """Reject the update of a voter."""
+    return refusals.no_voter_updated()

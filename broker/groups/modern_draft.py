@@ -1,0 +1,154 @@
+"""Decides the changes of a consumer group or share group, by applying each record to a copy before it is written.
+
+Invariants:
+
+* A draft reads like the group and changes only by `put`. The group itself changes only when the records are in the log, by the same
+  records in the same order. A draft without changes makes no copy.
+* Every change that can affect other members' assignments (members, subscriptions, topics) bumps the group's epoch. The next heartbeat of
+  any member computes the target assignment for it, at least `assignment_interval_ms` after the last one.
+* Deadlines are set while deciding (`deadlines` explains why that is safe).
+
+Source: Kafka's GroupMetadataManager.consumerGroupHeartbeat, shareGroupHeartbeat and the methods that they call, TargetAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+from ottla.broker.groups.answers import Reply
+from ottla.broker.groups.consumer_member import Assignment, topics_of
+from ottla.broker.groups.consumer_records import AssignedTopic
+from ottla.broker.groups.deadlines import DeadlineKind, Deadlines
+from ottla.broker.groups.group_records import GroupRecord, Key, Value
+from ottla.broker.groups.modern import ModernGroup
+from ottla.broker.groups.states import Now
+from ottla.broker.groups.topics_view import TopicInfo, TopicsView, hash_of
+
+
+class RecordClasses(NamedTuple):
+    """The records that consumer groups and share groups write alike: the classes of their keys and values."""
+
+    epoch_key: Callable[[str], Key]
+    epoch: Callable[[int, int], Value]
+    member_key: Callable[[str, str], Key]
+    target_epoch_key: Callable[[str], Key]
+    target_epoch: Callable[[int, int], Value]
+    target_key: Callable[[str, str], Key]
+    target: Callable[[list[AssignedTopic]], Value]
+    assignment_key: Callable[[str, str], Key]
+
+
+class ModernConfig(Protocol):
+    """The settings that both kinds of group have."""
+
+    @property
+    def session_timeout_ms(self) -> int: ...
+    @property
+    def assignment_interval_ms(self) -> int: ...
+
+
+GroupT = TypeVar("GroupT", bound=ModernGroup[Any])
+ConfigT = TypeVar("ConfigT", bound=ModernConfig)
+
+
+class ModernDraft(ABC, Generic[GroupT, ConfigT]):
+    """One operation under way."""
+
+    CLASSES: ClassVar[RecordClasses]
+
+    def __init__(self, group: GroupT, deadlines: Deadlines, topics: TopicsView, config: ConfigT, now: Now) -> None:
+        self.group = group
+        self.deadlines = deadlines
+        self.topics = topics
+        self.config = config
+        self.now = now
+        self.records: list[GroupRecord] = []
+        self.replies: list[Reply] = []
+        self._original = group
+
+    @property
+    def group_id(self) -> str:
+        return self.group.group_id
+
+    # --- records --------------------------------------------------------------------------------------------------------------
+
+    def put(self, key: Key, value: Value | None) -> None:
+        """Decide on a record and apply it to the draft's group."""
+        if self.group is self._original:
+            self.group = self._original.copy()
+        self.records.append(GroupRecord(key, value))
+        self.group.apply(key, value)
+
+    def put_target(self, member_id: str, target: Assignment) -> None:
+        """Write a member's target assignment."""
+        self.put(self.CLASSES.target_key(self.group_id, member_id), self.CLASSES.target(topics_of(target)))
+
+    def put_target_epoch(self, epoch: int) -> None:
+        """Write the epoch that the target assignment was computed for, now."""
+        self._put_target_epoch(epoch, self.now.wall_ms)
+
+    def put_epoch(self, epoch: int, metadata_hash: int) -> None:
+        self.put(self.CLASSES.epoch_key(self.group_id), self.CLASSES.epoch(epoch, metadata_hash))
+
+    def remove_member(self, member_id: str) -> None:
+        """Remove a member; its partitions become free."""
+        self.put(self.CLASSES.assignment_key(self.group_id, member_id), None)
+        self.put(self.CLASSES.target_key(self.group_id, member_id), None)
+        self.put(self.CLASSES.member_key(self.group_id, member_id), None)
+
+    # --- consequences of a change ---------------------------------------------------------------------------------------------
+
+    def refresh(self, *, subscriptions_changed: bool) -> None:
+        """Bump the epoch if the subscriptions or the metadata of the subscribed topics have changed."""
+        if not subscriptions_changed and self.group.topics_version == self.topics.version:
+            return
+        metadata_hash = self.metadata_hash()
+        if subscriptions_changed or metadata_hash != self.group.metadata_hash:
+            self.put_epoch(self.group.epoch + 1, metadata_hash)
+        elif not self.records:
+            self._original.topics_version = self.topics.version
+
+    def bump_after_leave(self) -> None:
+        """Bump the epoch after a removal: the others share its partitions at their next heartbeats."""
+        self.put_epoch(self.group.epoch + 1, self.metadata_hash())
+
+    @property
+    def next_epoch(self) -> int:
+        """The epoch of the current target assignment, or of the one that may be computed now."""
+        group, interval_ms = self.group, self.config.assignment_interval_ms
+        computed_ms = group.assignment_timestamp_ms
+        waits = bool(computed_ms and interval_ms) and self.now.wall_ms < computed_ms + interval_ms
+        return group.assignment_epoch if waits else max(group.epoch, group.assignment_epoch)
+
+    def update_target(self) -> None:
+        """Compute the target assignment for the group's epoch if it is missing and due; only changes are written."""
+        if self.next_epoch == self.group.assignment_epoch:
+            return
+        known = {name: info for name in self.group.subscribed_topics() if (info := self.topics.by_name(name)) is not None}
+        targets, epoch = self.assign(known), self.group.epoch
+        for member_id, target in sorted(targets.items()):
+            if member_id not in self.group.targets or self.group.targets[member_id] != target:
+                self.put_target(member_id, target)
+        self.put_target_epoch(epoch)
+
+    @abstractmethod
+    def assign(self, known: Mapping[str, TopicInfo]) -> Mapping[str, Assignment]:
+        """Return each member's target assignment. `known` has the subscribed topics that exist, by name."""
+
+    def topic_ids_of(self, topics: frozenset[str], known: Mapping[str, TopicInfo]) -> frozenset[bytes]:
+        """Return the ids of those topics that exist."""
+        return frozenset(known[name].topic_id for name in topics if name in known)
+
+    def start_session(self, member_id: str, timeout_ms: int) -> None:
+        """Set the time by which the member has to send its next heartbeat."""
+        self.deadlines.set(DeadlineKind.SESSION, member_id, self.now.mono_ms + timeout_ms)
+
+    def metadata_hash(self) -> int:
+        """Return the hash of the subscribed topics as they are now."""
+        infos = (self.topics.by_name(name) for name in self.group.subscribed_topics())
+        return hash_of(info for info in infos if info is not None)
+
+    def _put_target_epoch(self, epoch: int, timestamp_ms: int) -> None:
+        self.put(self.CLASSES.target_epoch_key(self.group_id), self.CLASSES.target_epoch(epoch, timestamp_ms))

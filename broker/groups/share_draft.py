@@ -1,0 +1,120 @@
+"""Decides the changes of a share group: a `ModernDraft` with the state of share partitions.
+
+Source: Kafka's GroupMetadataManager.shareGroupHeartbeat and the methods that it calls, ShareGroupAssignmentBuilder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from ottla.broker.groups import share_records as records
+from ottla.broker.groups.assignors import Subscriber
+from ottla.broker.groups.consumer_member import Assignment
+from ottla.broker.groups.modern_draft import ModernDraft, RecordClasses
+from ottla.broker.groups.share_group import (
+    SharedTopic,
+    SharedTopics,
+    ShareGroup,
+    ShareMember,
+    SharePartitions,
+    current_assignment_of,
+    metadata_of,
+    record_of,
+    united,
+)
+from ottla.broker.groups.simple_assignor import assign_simple
+from ottla.broker.groups.topics_view import TopicInfo
+
+
+@dataclass(frozen=True, slots=True)
+class ShareConfig:
+    """The settings of share groups, under Kafka's names without `group.share.`, in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 200
+    assignment_interval_ms: int = 1_000
+    initialize_retry_interval_ms: int = 30_000
+
+
+class ShareDraft(ModernDraft[ShareGroup, ShareConfig]):
+    """One operation under way."""
+
+    CLASSES = RecordClasses(
+        epoch_key=records.ShareGroupMetadataKey,
+        epoch=records.ShareGroupMetadataValue,
+        member_key=records.ShareGroupMemberMetadataKey,
+        target_epoch_key=records.ShareGroupTargetAssignmentMetadataKey,
+        target_epoch=records.ShareGroupTargetAssignmentMetadataValue,
+        target_key=records.ShareGroupTargetAssignmentMemberKey,
+        target=records.ShareGroupTargetAssignmentMemberValue,
+        assignment_key=records.ShareGroupCurrentMemberAssignmentKey,
+    )
+
+    def put_partitions(self, partitions: SharePartitions) -> None:
+        """Write the state of the share partitions."""
+        self.put(records.ShareGroupStatePartitionMetadataKey(self.group_id), record_of(partitions))
+
+    def change_member(self, before: ShareMember, after: ShareMember) -> bool:
+        """Write the member if it has changed, and bump the epoch if the member, the topics or the initialized partitions require it.
+
+        Return whether the epoch was bumped.
+        """
+        pending = self.group.assignment_epoch >= self.group.epoch and self.group.lacks_assignment
+        if before.member_id not in self.group.members or metadata_of(before) != metadata_of(after):
+            self.put(records.ShareGroupMemberMetadataKey(self.group_id, after.member_id), metadata_of(after))
+        epoch = self.group.epoch
+        self.refresh(subscriptions_changed=before.topic_names != after.topic_names or pending)
+        return self.group.epoch != epoch
+
+    def assign(self, known: Mapping[str, TopicInfo]) -> Mapping[str, Assignment]:
+        """Return the assignment of `simple`: of all initialized partitions."""
+        group, ids = self.group, {info.topic_id for info in known.values()}
+        subscribers = {
+            member_id: Subscriber(self.topic_ids_of(member.topic_names, known), before=group.target(member_id))
+            for member_id, member in group.members.items()
+        }
+        return assign_simple(subscribers, {key: topic.partitions for key, topic in group.partitions.initialized.items() if key in ids})
+
+    def reconcile(self, member_id: str, *, epoch_bumped: bool) -> ShareMember:
+        """Move a member to its target assignment and return it."""
+        member, epoch = self.group.members[member_id], self.group.assignment_epoch
+        if member.epoch == epoch and not epoch_bumped:
+            return member
+        infos = (self.topics.by_name(name) for name in member.topic_names)
+        subscribed = {info.topic_id for info in infos if info is not None}
+        target = {topic_id: partitions for topic_id, partitions in self.group.target(member_id).items() if topic_id in subscribed}
+        after = replace(member, assigned=target)
+        if member.epoch != epoch:
+            after = replace(after, epoch=epoch, previous_epoch=member.epoch)
+        if after != member:
+            self.put(records.ShareGroupCurrentMemberAssignmentKey(self.group_id, member_id), current_assignment_of(after))
+        return after
+
+    def initialize(self, begun: SharedTopics) -> SharedTopics:
+        """Plan the initialization of the subscribed partitions that have no state, and return them.
+
+        `begun` has the partitions whose initialization may still be under way; they are not asked for again.
+        """
+        group = self.group
+        covered = united(group.partitions.initialized, begun)
+        missing: dict[bytes, SharedTopic] = {}
+        for name in sorted(group.subscribed_topics()):
+            info = self.topics.by_name(name)
+            if info is None:
+                continue
+            done = covered[info.topic_id].partitions if info.topic_id in covered else frozenset()
+            if len(done) < info.partitions:
+                missing[info.topic_id] = SharedTopic(name, frozenset(range(info.partitions)) - done)
+        self.put_initializing(missing)
+        return missing
+
+    def put_initializing(self, topics: SharedTopics) -> None:
+        """Write that the state of these partitions is being initialized, and no longer deleted."""
+        if not topics:
+            return
+        partitions = self.group.partitions
+        initializing = united(partitions.initializing, topics)
+        deleting = {topic_id: name for topic_id, name in partitions.deleting.items() if topic_id not in initializing}
+        self.put_partitions(replace(partitions, initializing=initializing, deleting=deleting))

@@ -1,0 +1,281 @@
+"""The share groups of one partition of `__consumer_offsets`: part of `GroupCoordinator`.
+
+Invariants:
+
+* An operation makes a `ShareDraft` of the group, whose records the runtime appends; `apply` puts them into effect. A draft raises before
+  anything is decided.
+* A share group never becomes a group of another type, and no other becomes a share group.
+* A new share partition is initialized in three steps: the group writes that it is being initialized, the share coordinator writes its
+  state, and the group writes that it is initialized; then it is assigned. An initialization that fails, or whose result never arrives, is
+  begun again by a later heartbeat. The deletion of state has the same three steps.
+
+Source: Kafka's GroupMetadataManager (share groups).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups import share_heartbeat
+from ottla.broker.groups import share_records as records
+from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
+from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
+from ottla.broker.groups.deadlines import Deadlines
+from ottla.broker.groups.group_records import GroupRecord
+from ottla.broker.groups.share_draft import ShareConfig, ShareDraft
+from ottla.broker.groups.share_group import SharedTopic, SharedTopics, ShareGroup, SharePartitions, record_of, subtracted, united
+from ottla.broker.groups.share_heartbeat import ShareHeartbeat
+from ottla.broker.groups.share_records import ShareKey, ShareValue
+from ottla.broker.groups.states import Now
+from ottla.broker.groups.topics_view import TopicsView
+from ottla.protocol.error_codes import ErrorCode
+
+T = TypeVar("T")
+
+UNKNOWN_TOPIC = "<UNKNOWN>"
+"""The name that Kafka writes for a topic that was deleted."""
+
+Partitions = Mapping[bytes, frozenset[int]]
+"""Partitions by topic id."""
+
+
+class Initialization(NamedTuple):
+    """Share partitions that the share coordinator has to initialize, in the group's epoch, with their start offsets."""
+
+    state_epoch: int
+    start_offsets: Mapping[tuple[bytes, int], int]
+
+
+class Deletion(NamedTuple):
+    """Topics whose share state is to be deleted, with the partitions, and the names of topics that have none."""
+
+    topics: SharedTopics
+    unknown: Sequence[str] = ()
+
+
+class ShareGroups:
+    """Operations on share groups. `groups` is the coordinator's table of all groups; `config_of` returns a group's current settings by
+    id."""
+
+    def __init__(self, groups: dict[str, Any], config_of: Callable[[str], ShareConfig], topics: TopicsView) -> None:
+        self._groups = groups
+        self._config_of = config_of
+        self._topics = topics
+        self.deadlines: dict[str, Deadlines] = {}
+        """By group id; none for a deleted group."""
+        self._begun: dict[str, dict[bytes, int]] = {}
+        """By group and topic id: when the initialization of partitions was last begun (monotonic ms)."""
+
+    # --- membership -----------------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, beat: ShareHeartbeat, now: Now) -> Effects[GroupRecord, tuple[HeartbeatAnswer, Initialization]]:
+        """Return the response, and the share partitions to initialize afterwards. Raises Rejected."""
+        share_heartbeat.check(beat)
+        if beat.epoch == LEAVE_EPOCH:
+            draft = self._draft(self.existing(beat.group_id), now)
+            return self._effects(draft, (share_heartbeat.leave(draft, beat.member_id), Initialization(draft.group.epoch, {})))
+        group = self._to_join(beat)
+        draft = self._draft(group, now)
+        answer = share_heartbeat.heartbeat(draft, beat)
+        missing = draft.initialize(self._initializing(group, now))
+        self._begin(beat.group_id, missing, now)
+        offsets = {(topic_id, partition): -1 for topic_id, topic in missing.items() for partition in sorted(topic.partitions)}
+        return self._effects(draft, (answer, Initialization(draft.group.epoch, offsets)))
+
+    def expire(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, None]:
+        """Remove the members whose sessions have expired."""
+        draft = self._draft(group, now)
+        for due in draft.deadlines.take_due(now.mono_ms):
+            if due.member_id in draft.group.members:
+                share_heartbeat.fence(draft, due.member_id)
+        return self._effects(draft, None)
+
+    def on_loaded(self, group: ShareGroup, now: Now) -> None:
+        """Start every member's session after loading."""
+        draft = self._draft(group, now)
+        for member_id in group.members:
+            draft.start_session(member_id, draft.config.session_timeout_ms)
+
+    def abandon(self, group: ShareGroup, now: Now) -> None:
+        """Restore what a decision changed whose write failed."""
+        self._begun.pop(group.group_id, None)
+        draft = self._draft(group, now)
+        for member_id in group.members:
+            draft.start_session(member_id, draft.config.session_timeout_ms)
+
+    def next_deadline(self, group_id: str) -> int | None:
+        deadlines = self.deadlines.get(group_id)
+        return None if deadlines is None else deadlines.next_ms
+
+    # --- share partitions -----------------------------------------------------------------------------------------------------
+
+    def initialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
+        """Write that the share coordinator has initialized these partitions."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            return Effects((), None)
+        draft, known = self._draft(group, now), group.partitions
+        done = {topic_id: SharedTopic(self._name_of(topic_id), indexes) for topic_id, indexes in partitions.items()}
+        initializing = subtracted(known.initializing, partitions)
+        draft.put_partitions(replace(known, initializing=initializing, initialized=united(known.initialized, done)))
+        return self._effects(draft, None)
+
+    def not_initialized(self, group_id: str, partitions: Partitions, now: Now) -> Effects[GroupRecord, None]:
+        """Write that these partitions could not be initialized; a later heartbeat begins again."""
+        group = self._groups.get(group_id)
+        self._begun.pop(group_id, None)
+        if not isinstance(group, ShareGroup) or not group.partitions.initializing:
+            return Effects((), None)
+        draft = self._draft(group, now)
+        draft.put_partitions(replace(group.partitions, initializing=subtracted(group.partitions.initializing, partitions)))
+        return self._effects(draft, None)
+
+    def alter_offsets(self, group_id: str, offsets: Mapping[tuple[bytes, int], int], now: Now) -> Effects[GroupRecord, Initialization]:
+        """Begin to initialize existing partitions at new start offsets, by topic id and partition. Raises Rejected."""
+        group = self._groups.get(group_id)
+        group = ShareGroup(group_id) if group is None else self.existing(group_id)
+        if not group.is_empty:
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+        draft = self._draft(group, now)
+        topics: dict[bytes, SharedTopic] = {}
+        for topic_id, partition in offsets:
+            before = topics.get(topic_id) or SharedTopic(self._name_of(topic_id), frozenset())
+            topics[topic_id] = before._replace(partitions=before.partitions | {partition})
+        draft.put_initializing(topics)
+        self._begin(group_id, topics, now)
+        return self._effects(draft, Initialization(draft.group.epoch, offsets))
+
+    def delete_offsets(self, group_id: str, topics: Sequence[str], now: Now) -> Effects[GroupRecord, Deletion]:
+        """Begin to delete the state of whole topics. Raises Rejected.
+
+        A topic whose deletion has not ended is deleted again.
+        """
+        group = self.existing(group_id)
+        if not group.is_empty:
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+        known, found, unknown = group.partitions, {}, []
+        if not group.has_partitions_record:
+            return Effects((), Deletion({}))
+        initialized, deleting = dict(known.initialized), dict(known.deleting)
+        for name in topics:
+            info = self._topics.by_name(name)
+            if info is not None and info.topic_id in initialized:
+                found[info.topic_id] = initialized.pop(info.topic_id)
+                deleting[info.topic_id] = name
+            elif info is not None and info.topic_id in deleting:
+                found[info.topic_id] = SharedTopic(name, frozenset(range(info.partitions)))
+            else:
+                unknown.append(name)
+        draft = self._draft(group, now)
+        draft.put_partitions(SharePartitions(known.initializing, initialized, self._named(deleting)))
+        return self._effects(draft, Deletion(found, unknown))
+
+    def deleted(self, group_id: str, topic_ids: Sequence[bytes], now: Now) -> Effects[GroupRecord, None]:
+        """Write that the state of these topics is deleted."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ShareGroup) or not group.has_partitions_record:
+            return Effects((), None)
+        left = {topic_id: name for topic_id, name in group.partitions.deleting.items() if topic_id not in topic_ids}
+        draft = self._draft(group, now)
+        draft.put_partitions(replace(group.partitions, deleting=self._named(left)))
+        return self._effects(draft, None)
+
+    def begin_deletion(self, group: ShareGroup, now: Now) -> Effects[GroupRecord, SharedTopics]:
+        """Begin to delete all state of a group that is to be deleted. Raises Rejected."""
+        if not group.is_empty:
+            raise Rejected(ErrorCode.NON_EMPTY_GROUP)
+        if not group.has_partitions_record:
+            return Effects((), {})
+        known = group.partitions
+        infos = (self._topics.by_id(topic_id) for topic_id in known.deleting)
+        again = {info.topic_id: SharedTopic(info.name, frozenset(range(info.partitions))) for info in infos if info is not None}
+        topics = united(united(known.initialized, known.initializing), again)
+        draft = self._draft(group, now)
+        draft.put_partitions(SharePartitions(deleting={topic_id: topic.name for topic_id, topic in topics.items()}))
+        return self._effects(draft, topics)
+
+    def forget_topic(self, topic_id: bytes) -> list[GroupRecord]:
+        """Return the records that remove a deleted topic; the share coordinator deletes its state by itself."""
+        found = []
+        for group in self._groups.values():
+            if isinstance(group, ShareGroup) and (left := group.partitions.without(topic_id)) != group.partitions:
+                found.append(
+                    GroupRecord(
+                        records.ShareGroupStatePartitionMetadataKey(group.group_id),
+                        record_of(replace(left, deleting=self._named(left.deleting))),
+                    )
+                )
+        return found
+
+    # --- persistence ----------------------------------------------------------------------------------------------------------
+
+    def apply(self, key: ShareKey, value: ShareValue | None) -> None:
+        """Apply a record of a share group. A value creates the group."""
+        group = self._groups.get(key.group)
+        if group is None and value is not None:
+            group = self._groups[key.group] = ShareGroup(key.group)
+        if not isinstance(group, ShareGroup):
+            return
+        group.apply(key, value)
+        if value is None and isinstance(key, records.ShareGroupMetadataKey):
+            del self._groups[key.group]
+            self.deadlines.pop(key.group, None)
+            self._begun.pop(key.group, None)
+
+    def existing(self, group_id: str) -> ShareGroup:
+        """Return the group. Raises Rejected(GROUP_ID_NOT_FOUND)."""
+        group = self._groups.get(group_id)
+        if not isinstance(group, ShareGroup):
+            found = "not found" if group is None else "is not a share group"
+            raise Rejected(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {found}.")
+        return group
+
+    # --- internals ------------------------------------------------------------------------------------------------------------
+
+    def _to_join(self, beat: ShareHeartbeat) -> ShareGroup:
+        if beat.epoch == JOIN_EPOCH and beat.group_id not in self._groups:
+            return ShareGroup(beat.group_id)
+        return self.existing(beat.group_id)
+
+    def _draft(self, group: ShareGroup, now: Now) -> ShareDraft:
+        """Return a draft, which takes effect only by `_effects`, or if the group exists already."""
+        deadlines = self.deadlines.get(group.group_id) or Deadlines()
+        if self._groups.get(group.group_id) is group:
+            self.deadlines[group.group_id] = deadlines
+        return ShareDraft(group, deadlines, self._topics, self._config_of(group.group_id), now)
+
+    def _effects(self, draft: ShareDraft, response: T) -> Effects[GroupRecord, T]:
+        self.deadlines[draft.group_id] = draft.deadlines
+        return Effects(draft.records, response)
+
+    def _begin(self, group_id: str, topics: SharedTopics, now: Now) -> None:
+        self._begun.setdefault(group_id, {}).update(dict.fromkeys(topics, now.mono_ms))
+
+    def _initializing(self, group: ShareGroup, now: Now) -> SharedTopics:
+        """Return the partitions whose initialization may still be under way."""
+        earliest_ms = now.mono_ms - self._config_of(group.group_id).initialize_retry_interval_ms
+        begun = self._begun.get(group.group_id, {})
+        fresh = {topic_id for topic_id, begun_ms in begun.items() if begun_ms > earliest_ms}
+        return {topic_id: topic for topic_id, topic in group.partitions.initializing.items() if topic_id in fresh}
+
+    def _name_of(self, topic_id: bytes) -> str:
+        info = self._topics.by_id(topic_id)
+        return UNKNOWN_TOPIC if info is None else info.name
+
+    def _named(self, topic_ids: Mapping[bytes, str]) -> dict[bytes, str]:
+        return {topic_id: self._name_of(topic_id) for topic_id in topic_ids}
+
+
+def end_of(group: ShareGroup) -> list[GroupRecord]:
+    """Return the records that delete a group without members."""
+    group_id = group.group_id
+    keys = (
+        records.ShareGroupTargetAssignmentMetadataKey(group_id),
+        records.ShareGroupStatePartitionMetadataKey(group_id),
+        records.ShareGroupMetadataKey(group_id),
+    )
+    return [GroupRecord(key, None) for key in keys]

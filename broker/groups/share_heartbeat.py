@@ -1,0 +1,117 @@
+"""ShareGroupHeartbeat: the single request with which a member joins, stays in and leaves a share group.
+
+Invariants:
+
+* Epoch 0 joins, a positive one stays, -1 leaves. A field that is absent has not changed.
+* A member with the epoch before its current one is accepted, because the response with the new epoch may have been lost. Any other wrong
+  epoch fences the member, which must rejoin.
+
+Source: Kafka's GroupCoordinatorService.throwIfShareGroupHeartbeatRequestIsInvalid, GroupMetadataManager.shareGroupHeartbeat,
+shareGroupLeave, shareGroupFenceMember (4.3).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.groups.consumer_heartbeat import ID_BYTES_MAX, HeartbeatAnswer
+from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
+from ottla.broker.groups.deadlines import DeadlineKind
+from ottla.broker.groups.share_draft import ShareDraft
+from ottla.broker.groups.share_group import ShareMember
+from ottla.protocol.error_codes import ErrorCode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShareHeartbeat:
+    """A ShareGroupHeartbeat request. None means unchanged."""
+
+    group_id: str
+    member_id: str
+    epoch: int
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: frozenset[str] | None = None
+
+
+def check(beat: ShareHeartbeat) -> None:
+    """Check the request by itself. Raises Rejected."""
+    for name, value in (("MemberId", beat.member_id), ("GroupId", beat.group_id), ("RackId", beat.rack_id)):
+        if value == "":
+            raise Rejected(ErrorCode.INVALID_REQUEST, f"{name} can't be empty.")
+    if len(beat.group_id.encode()) > ID_BYTES_MAX:
+        raise Rejected(ErrorCode.INVALID_REQUEST, f"GroupId is longer than {ID_BYTES_MAX} bytes.")
+    if beat.epoch == JOIN_EPOCH and not beat.topic_names:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "SubscribedTopicNames must be set in first request.")
+    if beat.epoch < LEAVE_EPOCH:
+        raise Rejected(ErrorCode.INVALID_REQUEST, "MemberEpoch is invalid.")
+
+
+def heartbeat(draft: ShareDraft, beat: ShareHeartbeat) -> HeartbeatAnswer:
+    """Join or stay. Raises Rejected."""
+    members = draft.group.members
+    if len(members) >= draft.config.max_size and beat.member_id not in members:
+        raise Rejected(
+            ErrorCode.GROUP_MAX_SIZE_REACHED, f"The share group has reached its maximum capacity of {draft.config.max_size} members."
+        )
+    before = members.get(beat.member_id) or ShareMember(member_id=beat.member_id)
+    if beat.epoch != JOIN_EPOCH:
+        before = existing_member(draft, beat.member_id)
+        _check_epoch(before, beat.epoch)
+    after = replace(
+        before,
+        rack_id=before.rack_id if beat.rack_id is None else beat.rack_id,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        topic_names=before.topic_names if beat.topic_names is None else beat.topic_names,
+    )
+    epoch_bumped = draft.change_member(before, after)
+    draft.update_target()
+    member = draft.reconcile(beat.member_id, epoch_bumped=epoch_bumped)
+    draft.start_session(member.member_id, draft.config.session_timeout_ms)
+    tells = beat.epoch == JOIN_EPOCH or beat.topic_names is not None or member.assigned != before.assigned
+    return HeartbeatAnswer(
+        member_id=beat.member_id,
+        epoch=member.epoch,
+        heartbeat_interval_ms=draft.config.heartbeat_interval_ms,
+        assignment=member.assigned if tells else None,
+    )
+
+
+def leave(draft: ShareDraft, member_id: str) -> HeartbeatAnswer:
+    """Leave the group. Raises Rejected."""
+    fence(draft, existing_member(draft, member_id).member_id)
+    return HeartbeatAnswer(member_id=member_id, epoch=LEAVE_EPOCH)
+
+
+def fence(draft: ShareDraft, member_id: str) -> None:
+    """Remove a member."""
+    draft.remove_member(member_id)
+    draft.bump_after_leave()
+    draft.deadlines.cancel(DeadlineKind.SESSION, member_id)
+
+
+def existing_member(draft: ShareDraft, member_id: str) -> ShareMember:
+    """Return the member. Raises Rejected(UNKNOWN_MEMBER_ID)."""
+    member = draft.group.members.get(member_id)
+    if member is None:
+        raise Rejected(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {draft.group_id}.")
+    return member
+
+
+def _check_epoch(member: ShareMember, epoch: int) -> None:
+    if epoch > member.epoch:
+        raise Rejected(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The share group member has a greater member epoch ({epoch}) than the one known by the group coordinator ({member.epoch}). "
+            "The member must abandon all its partitions and rejoin.",
+        )
+    if epoch < member.epoch and epoch != member.previous_epoch:
+        raise Rejected(
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            f"The share group member has a smaller member epoch ({epoch}) than the one known by the group coordinator ({member.epoch}), "
+            f"and it does not match the previous member epoch ({member.previous_epoch}). The member must abandon all its partitions and "
+            "rejoin.",
+        )

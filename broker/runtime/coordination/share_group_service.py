@@ -1,0 +1,231 @@
+"""The share groups that this broker coordinates: what their operations need of the share coordinator and of partition leaders.
+
+Invariants:
+
+* The response to a heartbeat does not wait for the initialization of share partitions, which follows it; a later heartbeat assigns them.
+* Offsets are altered and state is deleted by the share coordinator. The response waits for that, and has an error for each share partition
+  or topic for which it failed.
+* A share group is deleted only when all its state is deleted.
+
+Source: Kafka's GroupCoordinatorService (share groups).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from ottla.broker.core.effects import Effects
+from ottla.broker.core.rejected import Rejected
+from ottla.broker.runtime.coordination.end_offsets import EndOffsets
+from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.share.persister import UNINITIALIZED_START_OFFSET, Persister, SharePartitionKey, StateSummary
+from ottla.protocol.error_codes import ErrorCode
+
+if TYPE_CHECKING:
+    from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
+    from ottla.broker.groups.group_records import GroupRecord
+    from ottla.broker.groups.share_group import SharedTopics
+    from ottla.broker.groups.share_groups import Initialization, ShareGroups
+    from ottla.broker.groups.share_heartbeat import ShareHeartbeat
+
+CALLS_PER_TURN = 100
+"""Calls of the persister after which other work runs: a call of the coordinator on this broker takes about 50 microseconds."""
+
+T = TypeVar("T")
+Place = tuple[bytes, int]
+"""A topic id and a partition."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class DescribedOffset:
+    """The start offset of a share partition; without one it is -1. `lag` is -1 if it is not known."""
+
+    partition: int
+    start_offset: int = UNINITIALIZED_START_OFFSET
+    leader_epoch: int = 0
+    lag: int = -1
+    error: ErrorCode = ErrorCode.NONE
+
+
+class ShareGroupService:
+    """All share groups of this broker. `groups` has their state machines."""
+
+    def __init__(self, groups: GroupService, persister: Persister, end_offsets: EndOffsets) -> None:
+        self._groups = groups
+        self._persister = persister
+        self._end_offsets = end_offsets
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def stop(self) -> None:
+        """Stop the initializations under way; later heartbeats begin them again."""
+        for task in self._tasks:
+            task.cancel()
+
+    # --- operations -----------------------------------------------------------------------------------------------------------
+
+    def heartbeat(self, beat: ShareHeartbeat) -> HeartbeatAnswer | asyncio.Future[HeartbeatAnswer]:
+        """Join, stay in or leave a share group. Raises Rejected."""
+        from ottla.broker.groups.share_heartbeat import check  # noqa: PLC0415 # a start does not need it
+
+        check(beat)  # as in Kafka, an invalid request gets its own error, whoever coordinates the group
+        shard = self._groups.shards.of(beat.group_id)
+        effects = shard.machine.shares.heartbeat(beat, self._groups.now())
+        answer, initialization = effects.response
+        try:
+            response = shard.run(Effects(effects.records, answer))
+        except Rejected:
+            shard.machine.abandon(beat.group_id, self._groups.now())
+            raise
+        finally:
+            self._groups.settle(shard, beat.group_id, Effects((), []))
+        if initialization.start_offsets:
+            self._spawn(self._initialize_after(response, beat.group_id, initialization))
+        return response
+
+    async def alter_offsets(self, group_id: str, offsets: Mapping[Place, int]) -> Mapping[Place, Rejected]:
+        """Set the start offsets of existing partitions, by topic id and partition; return the failures. Raises Rejected."""
+        initialization = await self._write(group_id, lambda shares: shares.alter_offsets(group_id, offsets, self._groups.now()))
+        failures = await self._initialize(group_id, initialization)
+        if not failures:
+            await self._write(group_id, lambda shares: shares.initialized(group_id, _by_topic(offsets), self._groups.now()))
+        return failures
+
+    async def delete_offsets(self, group_id: str, topics: Sequence[str]) -> tuple[Mapping[bytes, Rejected | None], Sequence[str]]:
+        """Delete the state of whole topics; return the result for each topic id, and the topics without state. Raises Rejected."""
+        deletion = await self._write(group_id, lambda shares: shares.delete_offsets(group_id, topics, self._groups.now()))
+        failures = await self._delete(group_id, deletion.topics)
+        results = {topic_id: failures.get(topic_id) for topic_id in deletion.topics}
+        done = [topic_id for topic_id, failure in results.items() if failure is None]
+        if done:
+            await self._write(group_id, lambda shares: shares.deleted(group_id, done, self._groups.now()))
+        return results, deletion.unknown
+
+    def delete_group(self, group_id: str) -> asyncio.Future[None] | None:
+        """Delete an empty group of any kind; a share group with all its state. Raises Rejected."""
+        group = self._groups.get(group_id)
+        if group is None or group.protocol_type != "share":
+            return self._groups.delete_group(group_id)
+        return self._spawn(self._delete_share_group(group_id))
+
+    async def describe_offsets(self, group_id: str, topics: Mapping[bytes, Sequence[int]]) -> dict[bytes, list[DescribedOffset]]:
+        """Return the start offsets of partitions, by topic id."""
+        places = [(topic_id, partition) for topic_id, partitions in topics.items() for partition in partitions]
+        found = await self._each(places, lambda place: self._persister.summary(SharePartitionKey(group_id, *place)))
+        described: dict[bytes, list[DescribedOffset]] = {topic_id: [] for topic_id in topics}
+        for (topic_id, partition), summary in zip(places, found, strict=True):
+            described[topic_id].append(await self._described(topic_id, partition, summary))
+        return described
+
+    def initialized_partitions(self, group_id: str) -> Mapping[bytes, Sequence[int]]:
+        """Return the partitions of a group that have state, by topic id. Raises Rejected."""
+        group = self._groups.get(group_id)
+        partitions = getattr(group, "partitions", None)
+        return {} if partitions is None else {topic_id: sorted(topic.partitions) for topic_id, topic in partitions.initialized.items()}
+
+    # --- internals ------------------------------------------------------------------------------------------------------------
+
+    async def _described(self, topic_id: bytes, partition: int, summary: StateSummary | Rejected) -> DescribedOffset:
+        if isinstance(summary, Rejected):
+            return DescribedOffset(partition)
+        start_offset = summary.start_offset
+        if start_offset == UNINITIALIZED_START_OFFSET or summary.delivery_complete_count < 0:
+            return DescribedOffset(partition, start_offset, summary.leader_epoch)
+        try:
+            end_offset = await self._end_offsets.of(topic_id, partition)
+        except Rejected as rejected:
+            return DescribedOffset(partition, start_offset=0, error=rejected.code)
+        lag = end_offset - start_offset - summary.delivery_complete_count
+        return DescribedOffset(partition, start_offset, summary.leader_epoch, lag)
+
+    async def _initialize_after(self, response: object, group_id: str, initialization: Initialization) -> None:
+        """Initialize share partitions when the group's records are committed, and write the result."""
+        if isinstance(response, asyncio.Future):
+            await asyncio.wait([response])
+            if response.cancelled() or response.exception() is not None:
+                return
+        failures = await self._initialize(group_id, initialization)
+        partitions = _by_topic(initialization.start_offsets)
+        for (topic_id, partition), failure in failures.items():
+            logger.warning(
+                "Could not initialize partition %d of topic %s for share group %s: %s", partition, topic_id.hex(), group_id, failure
+            )
+        try:
+            if failures:
+                await self._write(group_id, lambda shares: shares.not_initialized(group_id, partitions, self._groups.now()))
+            else:
+                await self._write(group_id, lambda shares: shares.initialized(group_id, partitions, self._groups.now()))
+        except Rejected as rejected:
+            logger.warning("Could not write which partitions of share group %s are initialized: %s", group_id, rejected)
+
+    async def _initialize(self, group_id: str, initialization: Initialization) -> dict[Place, Rejected]:
+        epoch, offsets = initialization
+        results = await self._each(
+            offsets, lambda place: self._persister.initialize(SharePartitionKey(group_id, *place), epoch, offsets[place])
+        )
+        return {place: result for place, result in zip(offsets, results, strict=True) if isinstance(result, Rejected)}
+
+    async def _delete(self, group_id: str, topics: SharedTopics) -> dict[bytes, Rejected]:
+        places = [(topic_id, partition) for topic_id, topic in topics.items() for partition in sorted(topic.partitions)]
+        results = await self._each(places, lambda place: self._persister.delete(SharePartitionKey(group_id, *place)))
+        return {place[0]: result for place, result in zip(places, results, strict=True) if isinstance(result, Rejected)}
+
+    async def _delete_share_group(self, group_id: str) -> None:
+        def begin(shares: ShareGroups) -> Effects[GroupRecord, SharedTopics]:
+            return shares.begin_deletion(shares.existing(group_id), self._groups.now())
+
+        failures = await self._delete(group_id, await self._write(group_id, begin))
+        if failures:
+            raise next(iter(failures.values()))
+        deleted = self._groups.delete_group(group_id)
+        if deleted is not None:
+            await deleted
+
+    async def _write(self, group_id: str, decide: Callable[[ShareGroups], Effects[GroupRecord, T]]) -> T:
+        """Append a decision and return its response when it is committed. Raises Rejected."""
+        shard = self._groups.shards.of(group_id)
+        response = shard.run(decide(shard.machine.shares))
+        return await response if isinstance(response, asyncio.Future) else response
+
+    async def _each(self, places: Iterable[Place], call: Callable[[Place], T | asyncio.Future[T]]) -> list[T | Rejected]:
+        """Call for each share partition and return the results, in order; a rejection is a result."""
+        begun: list[T | asyncio.Future[T] | Rejected] = []
+        for count, place in enumerate(places, 1):
+            try:
+                begun.append(call(place))
+            except Rejected as rejected:
+                begun.append(rejected)
+            if count % CALLS_PER_TURN == 0:
+                await asyncio.sleep(0)
+        results: list[T | Rejected] = []
+        for each in begun:
+            try:
+                results.append(await each if isinstance(each, asyncio.Future) else each)
+            except Rejected as rejected:
+                results.append(rejected)
+        return results
+
+    def _spawn(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """Log a bug; a rejection is the result of whoever waits for the task."""
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, Rejected):
+            logger.error("Bug in an operation on a share group", exc_info=error)
+
+
+def _by_topic(places: Iterable[Place]) -> dict[bytes, frozenset[int]]:
+    found: dict[bytes, frozenset[int]] = {}
+    for topic_id, partition in places:
+        found[topic_id] = found.get(topic_id, frozenset()) | {partition}
+    return found

@@ -1,0 +1,17 @@
+"""The table of APIs and its page are those that the handlers declare."""
+
+from __future__ import annotations
+
+from tests.support.api_table import HANDLERS, PAGE, TABLE, declared, page, table
+
+
+def test_the_table_of_apis_is_as_declared() -> None:
+    assert table() == TABLE.read_text(), "run `make apis`"
+
+
+def test_the_page_lists_the_declared_apis() -> None:
+    assert page(PAGE.read_text()) == PAGE.read_text(), "run `make apis`"
+
+
+def test_a_handlers_file_is_named_after_its_api() -> None:
+    assert [path.stem for path in HANDLERS] == [api.served.module for api in declared()]

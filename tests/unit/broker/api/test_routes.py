@@ -1,0 +1,29 @@
+"""Tests of the routes of brokers and controllers."""
+
+from __future__ import annotations
+
+from ottla.broker.api.api_table import APIS
+from ottla.broker.api.routes import FORWARDABLE, broker_routes, controller_routes
+from ottla.broker.api.served_api import Forwarded, ListenerType
+from ottla.protocol.api_keys import ApiKey
+
+
+def test_a_cluster_broker_serves_the_apis_of_a_standalone_node() -> None:
+    assert list(broker_routes(in_cluster=True)) == list(broker_routes()) == sorted(broker_routes())
+
+
+def test_every_forwardable_api_is_served_by_controllers() -> None:
+    assert set(controller_routes()) >= FORWARDABLE
+
+
+def test_a_cluster_broker_forwards_the_apis_that_the_controller_answers() -> None:
+    routes = broker_routes(in_cluster=True)
+    forwarded = {key for key, route in routes.items() if route.handle.__module__ == "ottla.broker.api.forwarding"}
+    assert forwarded == {api.key for api in APIS if api.forwarded is Forwarded.ALWAYS}
+    assert forwarded == set(broker_routes()) & FORWARDABLE - {api.key for api in APIS if api.forwarded is Forwarded.IN_PART}
+
+
+def test_only_requests_between_nodes_are_not_throttled() -> None:
+    exempt = {api.key for api in APIS if not api.throttled}
+    only_controllers = {api.key for api in APIS if ListenerType.BROKER not in api.listeners}
+    assert exempt == only_controllers | {ApiKey.WRITE_TXN_MARKERS}
