@@ -57,7 +57,7 @@ from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.share.group_settings import GroupSettings
 from ottla.broker.runtime.share.share_fetch import ShareFetches
-from ottla.broker.runtime.share.share_partitions import SharePartitions
+from ottla.broker.runtime.share.share_partitions import SharePartitionManager
 from ottla.broker.runtime.upkeep.background import expire_tokens, start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
@@ -290,46 +290,18 @@ class Broker:
         share_state.shards.follow(metadata.publisher)
         peers = None if others is None else others.share_peers()
         share_persister = SharePersister(share_state, catalog, settings.node_id, partial(pause, timers, clock), peers)
-        groups = GroupService(
-            settings,
-            clock,
-            timers,
-            partitions,
-            topics.ensure,
-            cluster=cluster,
-            overrides_of=overrides_of,
-        )
+        groups = GroupService(settings, clock, timers, partitions, topics.ensure, cluster=cluster, overrides_of=overrides_of)
         metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name, topic.topic_id))
         groups.shards.follow(metadata.publisher)
         await groups.load()
         await share_state.load()
         producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._cluster is None)
         markers = LocalMarkers(partitions, groups)
-        txns = TxnService(
-            settings,
-            clock,
-            timers,
-            partitions,
-            send_marker=markers.write_as_only_coordinator if others is None else others.markers(markers.write),
-            producer_ids=producer_ids,
-            create_topic=topics.ensure,
-            catalog=catalog,
-            faults=self._faults,
-        )
-        txns.shards.follow(metadata.publisher)
+        txns = self._txn_service(metadata, markers, producer_ids)
         metadata.publisher.on_quotas.append(self._obey_quotas)
         self._publisher = metadata.publisher
         await txns.load()
-        turns = Turns(clock)
-        shares = SharePartitions(
-            partitions,
-            share_persister,
-            clock,
-            timers,
-            settings_of=GroupSettings(catalog, metadata.broker_configs),
-            max_sessions=settings.group_share_max_share_sessions,
-        )
-        metadata.publisher.on_resigned.append(shares.resigned)
+        turns, shares = Turns(clock), self._share_partitions(metadata, share_persister)
         traffic = Traffic()
         metadata.publisher.on_deleted.append(traffic.forget)
         return Services(
@@ -369,6 +341,34 @@ class Broker:
             traffic=traffic,
             authorizer=self._authorizer(catalog),
         )
+
+    def _txn_service(self, metadata: MetadataParts, markers: LocalMarkers, producer_ids: ProducerIds) -> TxnService:
+        others = metadata.other_brokers
+        txns = TxnService(
+            self.settings,
+            self.clock,
+            self.timers,
+            metadata.partitions,
+            send_marker=markers.write_as_only_coordinator if others is None else others.markers(markers.write),
+            producer_ids=producer_ids,
+            create_topic=metadata.topics.ensure,
+            catalog=metadata.catalog,
+            faults=self._faults,
+        )
+        txns.shards.follow(metadata.publisher)
+        return txns
+
+    def _share_partitions(self, metadata: MetadataParts, persister: SharePersister) -> SharePartitionManager:
+        shares = SharePartitionManager(
+            metadata.partitions,
+            persister,
+            self.clock,
+            self.timers,
+            settings_of=GroupSettings(metadata.catalog, metadata.broker_configs),
+            max_sessions=self.settings.group_share_max_share_sessions,
+        )
+        metadata.publisher.on_resigned.append(shares.resigned)
+        return shares
 
     def _authorizer(self, catalog: Catalog) -> Authorizer | None:
         if not self.settings.authorizer_class_name:

@@ -36,7 +36,7 @@ from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.share.share_fetch import ShareFetches
-from ottla.broker.runtime.share.share_partitions import SharePartitions
+from ottla.broker.runtime.share.share_partitions import SharePartitionManager
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.log_dir import LogDir
 
@@ -166,7 +166,7 @@ class Services:
     share_state: ShareStateService
     share_persister: SharePersister
     share_groups: ShareGroupService
-    shares: SharePartitions
+    shares: SharePartitionManager
     share_fetches: ShareFetches
     txn_verification: TxnVerification
     producer_ids: ProducerIds
