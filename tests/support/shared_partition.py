@@ -102,7 +102,9 @@ class SharedPartition:
             return
         read = [batch for batch in self.log if batch.last_offset >= offset][: self.random.choice([1, 2, 5])]
         member = self.random.choice(MEMBERS)
-        asked = Acquisition(member, self.random.choice([1, 3, 10, 50]), self.random.choice([1, 5, 50]), self.random.random() < 0.3, self.now_ms)
+        asked = Acquisition(
+            member, self.random.choice([1, 3, 10, 50]), self.random.choice([1, 5, 50]), self.random.random() < 0.3, self.now_ms
+        )
         acquired = acquire(partition, asked, offset, read, [batch for batch in read if batch in self.aborted])
         before = -1
         for first, last, count in acquired:
