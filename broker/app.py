@@ -38,11 +38,7 @@ from ottla.broker.net.listeners import host_and_port, inter_broker_listener, lis
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import Beside, StartError, run_node
-from ottla.broker.runtime.coordination.end_offsets import EndOffsets
 from ottla.broker.runtime.coordination.group_service import GroupService
-from ottla.broker.runtime.coordination.share_group_service import ShareGroupService
-from ottla.broker.runtime.coordination.share_persister import SharePersister
-from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.runtime.coordination.txn_service import TxnService
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
@@ -55,9 +51,7 @@ from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.runtime.share.group_settings import GroupSettings
-from ottla.broker.runtime.share.share_fetch import ShareFetches
-from ottla.broker.runtime.share.share_partitions import SharePartitionManager
+from ottla.broker.runtime.share.share_services import share_services
 from ottla.broker.runtime.upkeep.background import expire_tokens, start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
@@ -214,13 +208,9 @@ class Broker:
         self.accept_no_more()
         self._housekeeping.stop()
         self.services.fetch_waits.release_all()
-        self.services.share_fetches.release_all()
-        self.services.shares.stop()
         self.services.groups.stop()
         self.services.txns.stop()
-        self.services.share_groups.stop()
-        self.services.share_persister.end()
-        self.services.share_state.stop()
+        self.services.share.stop()
         late = await self._dispatcher.drain(limits.STOP_DRAIN_MS)
         if late:
             logger.warning("%d requests were not answered in time", late)
@@ -248,7 +238,7 @@ class Broker:
             self._cluster.crash()
         if self._controller is not None:
             self._controller.crash()
-        self.services.shares.stop()
+        self.services.share.partitions.stop()
         self._server.abort()
         self._flusher.close()
         self.log_dir.close(clean=False)
@@ -284,24 +274,38 @@ class Broker:
         catalog, partitions, topics = metadata.catalog, metadata.partitions, metadata.topics
         cluster = metadata.view
         overrides_of = partial(catalog.configs, ResourceType.GROUP)
-        others = metadata.other_brokers
-        share_state = ShareStateService(settings, clock, timers, partitions, create_topic=topics.ensure, catalog=catalog)
-        metadata.publisher.on_deleted.append(lambda topic: share_state.forget_topic(topic.topic_id))
-        share_state.shards.follow(metadata.publisher)
-        peers = None if others is None else others.share_peers()
-        share_persister = SharePersister(share_state, catalog, settings.node_id, partial(pause, timers, clock), peers)
-        groups = GroupService(settings, clock, timers, partitions, topics.ensure, cluster=cluster, overrides_of=overrides_of)
+        others, turns = metadata.other_brokers, Turns(clock)
+        groups = GroupService(
+            settings,
+            clock,
+            timers,
+            partitions,
+            topics.ensure,
+            cluster=cluster,
+            overrides_of=overrides_of,
+        )
         metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name, topic.topic_id))
         groups.shards.follow(metadata.publisher)
+        share = share_services(metadata, settings, clock, timers, groups=groups, turns=turns)
         await groups.load()
-        await share_state.load()
+        await share.load()
         producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._cluster is None)
         markers = LocalMarkers(partitions, groups)
-        txns = self._txn_service(metadata, markers, producer_ids)
+        txns = TxnService(
+            settings,
+            clock,
+            timers,
+            partitions,
+            send_marker=markers.write_as_only_coordinator if others is None else others.markers(markers.write),
+            producer_ids=producer_ids,
+            create_topic=topics.ensure,
+            catalog=catalog,
+            faults=self._faults,
+        )
+        txns.shards.follow(metadata.publisher)
         metadata.publisher.on_quotas.append(self._obey_quotas)
         self._publisher = metadata.publisher
         await txns.load()
-        turns, shares = Turns(clock), self._share_partitions(metadata, share_persister)
         traffic = Traffic()
         metadata.publisher.on_deleted.append(traffic.forget)
         return Services(
@@ -326,11 +330,7 @@ class Broker:
             txn_verification=TxnVerification(
                 txns if others is None else others.txns(txns), pause=partial(pause, timers, clock), alone=others is None
             ),
-            share_state=share_state,
-            share_persister=share_persister,
-            share_groups=ShareGroupService(groups, share_persister, EndOffsets(partitions, catalog, settings.node_id, peers)),
-            shares=shares,
-            share_fetches=ShareFetches(shares, timers, turns),
+            share=share,
             producer_ids=producer_ids,
             fetch_sessions=FetchSessions(settings.max_incremental_fetch_session_cache_slots, self._session_id),
             fetch_waits=FetchWaits(timers),
@@ -341,34 +341,6 @@ class Broker:
             traffic=traffic,
             authorizer=self._authorizer(catalog),
         )
-
-    def _txn_service(self, metadata: MetadataParts, markers: LocalMarkers, producer_ids: ProducerIds) -> TxnService:
-        others = metadata.other_brokers
-        txns = TxnService(
-            self.settings,
-            self.clock,
-            self.timers,
-            metadata.partitions,
-            send_marker=markers.write_as_only_coordinator if others is None else others.markers(markers.write),
-            producer_ids=producer_ids,
-            create_topic=metadata.topics.ensure,
-            catalog=metadata.catalog,
-            faults=self._faults,
-        )
-        txns.shards.follow(metadata.publisher)
-        return txns
-
-    def _share_partitions(self, metadata: MetadataParts, persister: SharePersister) -> SharePartitionManager:
-        shares = SharePartitionManager(
-            metadata.partitions,
-            persister,
-            self.clock,
-            self.timers,
-            settings_of=GroupSettings(metadata.catalog, metadata.broker_configs),
-            max_sessions=self.settings.group_share_max_share_sessions,
-        )
-        metadata.publisher.on_resigned.append(shares.resigned)
-        return shares
 
     def _authorizer(self, catalog: Catalog) -> Authorizer | None:
         if not self.settings.authorizer_class_name:

@@ -21,9 +21,6 @@ from ottla.broker.core.security_protocol import SecurityProtocol
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.coordination.group_service import GroupService
-from ottla.broker.runtime.coordination.share_group_service import ShareGroupService
-from ottla.broker.runtime.coordination.share_persister import SharePersister
-from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
 from ottla.broker.runtime.coordination.txn_service import TxnService
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
@@ -35,8 +32,7 @@ from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.runtime.share.share_fetch import ShareFetches
-from ottla.broker.runtime.share.share_partitions import SharePartitionManager
+from ottla.broker.runtime.share.share_services import ShareServices
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.log_dir import LogDir
 
@@ -163,11 +159,7 @@ class Services:
     groups: GroupService
     markers: LocalMarkers
     txns: TxnService
-    share_state: ShareStateService
-    share_persister: SharePersister
-    share_groups: ShareGroupService
-    shares: SharePartitionManager
-    share_fetches: ShareFetches
+    share: ShareServices
     txn_verification: TxnVerification
     producer_ids: ProducerIds
     fetch_sessions: FetchSessions

@@ -59,7 +59,7 @@ def handle(ctx: Context, request: FindCoordinatorRequest) -> FindCoordinatorResp
     elif request.key_type == KeyType.SHARE and ctx.version >= SHARE_SINCE:
         if not allowed_of_cluster(ctx, Operation.CLUSTER_ACTION):
             return _refusal(ctx, request, NOBODY, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "Cluster authorization failed.")
-        shards = ctx.services.share_state.shards
+        shards = ctx.services.share.state.shards
     else:
         return _refusal(ctx, request, NOBODY, ErrorCode.INVALID_REQUEST, f"this broker has no coordinators of type {request.key_type}")
     keys = request.coordinator_keys if ctx.version >= 4 else [request.key]

@@ -28,7 +28,7 @@ def handle(ctx: Context, request: DeleteGroupsRequest) -> DeleteGroupsResponse |
         if not allowed(ctx, Operation.DELETE, Resource.GROUP, group_id):
             return DeletableGroupResult(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED)
         return answered(
-            lambda: ctx.services.share_groups.delete_group(group_id),
+            lambda: ctx.services.share.groups.delete_group(group_id),
             lambda _: DeletableGroupResult(group_id, ErrorCode.NONE),
             lambda rejected: DeletableGroupResult(group_id, rejected.code),
         )

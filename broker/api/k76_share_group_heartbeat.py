@@ -46,7 +46,7 @@ def handle(ctx: Context, request: ShareGroupHeartbeatRequest) -> ShareGroupHeart
     if denied(ctx, Operation.DESCRIBE, Resource.TOPIC, set(request.subscribed_topic_names or ())):
         return ShareGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     return answered(
-        lambda: ctx.services.share_groups.heartbeat(_heartbeat(ctx, request)),
+        lambda: ctx.services.share.groups.heartbeat(_heartbeat(ctx, request)),
         _response,
         lambda rejected: ShareGroupHeartbeatResponse(error_code=rejected.code, error_message=rejected.message or None),
     )

@@ -99,7 +99,7 @@ async def _later(ctx: Context, wait_ms: int, response: ShareFetchResponse) -> Sh
 
 def _session(ctx: Context, request: ShareFetchRequest, group_id: str, member_id: str) -> tuple[ShareSession, Named]:
     """Return the share session, and the partitions to fetch in order. Raises Rejected."""
-    shares, epoch = ctx.services.shares, request.share_session_epoch
+    shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     listed: Named = [
         (TopicPartition(topic.topic_id, partition.partition_index), topic_name(ctx, topic.topic_id))
         for topic in request.topics
@@ -145,7 +145,7 @@ def _fetch(ctx: Context, request: ShareFetchRequest, session: ShareSession, part
     if request.share_acquire_mode not in _ACQUIRE_MODES:
         raise Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
     max_bytes = max(0, min(request.max_bytes, services.settings.fetch_max_bytes))
-    read_committed = services.shares.settings_of(session.group_id).read_committed
+    read_committed = services.share.partitions.settings_of(session.group_id).read_committed
     asked = ShareFetch(
         group_id=session.group_id,
         member_id=session.member_id,
@@ -158,7 +158,7 @@ def _fetch(ctx: Context, request: ShareFetchRequest, session: ShareSession, part
         record_limit=request.share_acquire_mode == _RECORD_LIMIT,
         isolation=Isolation.READ_COMMITTED if read_committed else Isolation.READ_UNCOMMITTED,
     )
-    return transform(services.share_fetches.fetch(asked, ctx.peer.on_closed), lambda results: results | refused)
+    return transform(services.share.fetches.fetch(asked, ctx.peer.on_closed), lambda results: results | refused)
 
 
 # --- the response ----------------------------------------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ class _Response:
 
     def make(self, fetched: Results, acknowledged: Acknowledgements) -> ShareFetchResponse:
         """Return the response with what is news in the session."""
-        shares, session, error = self._ctx.services.shares, self._session, ErrorCode.NONE
+        shares, session, error = self._ctx.services.share.partitions, self._session, ErrorCode.NONE
         if self._request.share_session_epoch == FINAL_EPOCH:
             shares.release(session)
         elif self._request.share_session_epoch != INITIAL_EPOCH:

@@ -34,7 +34,7 @@ API = Api(ShareAcknowledgeRequest)
 @API.on_broker()
 def handle(ctx: Context, request: ShareAcknowledgeRequest) -> ShareAcknowledgeResponse | Awaitable[ShareAcknowledgeResponse]:
     """Apply the acknowledgements; respond when they are persisted."""
-    shares, epoch = ctx.services.shares, request.share_session_epoch
+    shares, epoch = ctx.services.share.partitions, request.share_session_epoch
     try:
         group_id, member_id = check_member(ctx, request)
         if epoch == INITIAL_EPOCH:
@@ -64,7 +64,7 @@ def _response(ctx: Context, group_id: str, results: Acknowledgements) -> ShareAc
             leaders.append(leader.leader_id)
         topics.setdefault(key.topic_id, ShareAcknowledgeTopicResponse(key.topic_id)).partitions.append(data)
     return ShareAcknowledgeResponse(
-        acquisition_lock_timeout_ms=ctx.services.shares.settings_of(group_id).record_lock_duration_ms,
+        acquisition_lock_timeout_ms=ctx.services.share.partitions.settings_of(group_id).record_lock_duration_ms,
         responses=list(topics.values()),
         node_endpoints=endpoints(ctx, leaders, NodeEndpoint),
     )

@@ -31,7 +31,7 @@ def handle(
     ctx: Context, request: InitializeShareGroupStateRequest
 ) -> InitializeShareGroupStateResponse | Awaitable[InitializeShareGroupStateResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share_state
+    service = ctx.services.share.state
     results = carry_out(
         request,
         lambda key, part: service.initialize(key, part.state_epoch, part.start_offset),

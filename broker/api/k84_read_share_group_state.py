@@ -31,7 +31,7 @@ API = Api(ReadShareGroupStateRequest, throttled=False, splits=(Split("topics.par
 @API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context, request: ReadShareGroupStateRequest) -> ReadShareGroupStateResponse | Awaitable[ReadShareGroupStateResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share_state
+    service = ctx.services.share.state
     results = carry_out(request, lambda key, part: service.read(key, part.leader_epoch), _result, PartitionResult)
     return transform(results, lambda found: ReadShareGroupStateResponse([ReadStateResult(*each) for each in found.items()]))
 

@@ -32,7 +32,7 @@ API = Api(WriteShareGroupStateRequest, throttled=False, splits=(Split("topics.pa
 @API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context, request: WriteShareGroupStateRequest) -> WriteShareGroupStateResponse | Awaitable[WriteShareGroupStateResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share_state
+    service = ctx.services.share.state
     results = carry_out(
         request, lambda key, part: service.write(key, _state(part)), lambda index, _: PartitionResult(index), PartitionResult
     )

@@ -29,6 +29,6 @@ API = Api(DeleteShareGroupStateRequest, throttled=False, splits=(Split("topics.p
 @API.on_broker(requires=Operation.CLUSTER_ACTION)
 def handle(ctx: Context, request: DeleteShareGroupStateRequest) -> DeleteShareGroupStateResponse | Awaitable[DeleteShareGroupStateResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share_state
+    service = ctx.services.share.state
     results = carry_out(request, lambda key, _: service.delete(key), lambda index, _: PartitionResult(index), PartitionResult)
     return transform(results, lambda found: DeleteShareGroupStateResponse([DeleteStateResult(*each) for each in found.items()]))

@@ -32,7 +32,7 @@ def handle(
     ctx: Context, request: ReadShareGroupStateSummaryRequest
 ) -> ReadShareGroupStateSummaryResponse | Awaitable[ReadShareGroupStateSummaryResponse]:
     """Answer when all share partitions are done."""
-    service = ctx.services.share_state
+    service = ctx.services.share.state
     results = carry_out(request, lambda key, _: service.summary(key), _result, PartitionResult)
     return transform(results, lambda found: ReadShareGroupStateSummaryResponse([ReadStateSummaryResult(*each) for each in found.items()]))
 

@@ -60,11 +60,11 @@ async def _all(ctx: Context, group_id: str) -> list[DescribeShareGroupOffsetsRes
     services = ctx.services
     names = {
         topic_id: topic.name
-        for topic_id in services.share_groups.initialized_partitions(group_id)
+        for topic_id in services.share.groups.initialized_partitions(group_id)
         if (topic := services.topics.topic_by_id(topic_id)) is not None
     }
     hidden = denied(ctx, Operation.DESCRIBE, Resource.TOPIC, names.values(), quietly=True)
-    partitions = services.share_groups.initialized_partitions(group_id)
+    partitions = services.share.groups.initialized_partitions(group_id)
     wanted = {topic_id: partitions[topic_id] for topic_id, name in names.items() if name not in hidden}
     return await _described(ctx, group_id, names, wanted)
 
@@ -86,7 +86,7 @@ async def _named(
 async def _described(
     ctx: Context, group_id: str, names: Mapping[bytes, str], wanted: Mapping[bytes, Sequence[int]]
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
-    found = await ctx.services.share_groups.describe_offsets(group_id, wanted)
+    found = await ctx.services.share.groups.describe_offsets(group_id, wanted)
     return [
         DescribeShareGroupOffsetsResponseTopic(names[topic_id], topic_id, [_partition(each) for each in partitions])
         for topic_id, partitions in found.items()

@@ -56,7 +56,7 @@ async def handle(ctx: Context, request: AlterShareGroupOffsetsRequest) -> AlterS
         if partition.partition_index in topics[topic.topic_name].partitions
     }
     try:
-        failures = await ctx.services.share_groups.alter_offsets(request.group_id, offsets)
+        failures = await ctx.services.share.groups.alter_offsets(request.group_id, offsets)
     except Rejected as rejected:
         return AlterShareGroupOffsetsResponse(error_code=rejected.code, error_message=rejected.message or None)
 

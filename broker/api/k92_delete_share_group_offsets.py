@@ -35,7 +35,7 @@ async def handle(ctx: Context, request: DeleteShareGroupOffsetsRequest) -> Delet
     names = list(dict.fromkeys(topic.topic_name for topic in request.topics))
     hidden = denied(ctx, Operation.READ, Resource.TOPIC, names)
     try:
-        results, unknown = await ctx.services.share_groups.delete_offsets(request.group_id, [name for name in names if name not in hidden])
+        results, unknown = await ctx.services.share.groups.delete_offsets(request.group_id, [name for name in names if name not in hidden])
     except Rejected as rejected:
         return DeleteShareGroupOffsetsResponse(error_code=rejected.code, error_message=rejected.message or None)
     topics = ctx.services.topics

@@ -137,7 +137,7 @@ def _apply(
         if not given:
             continue
         try:
-            durable = ctx.services.shares.acknowledge(SharePartitionKey(request.group_id, *key), request.member_id, given)
+            durable = ctx.services.share.partitions.acknowledge(SharePartitionKey(request.group_id, *key), request.member_id, given)
         except Rejected as rejected:
             results[key] = _refused(rejected)
             continue

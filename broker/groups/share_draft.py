@@ -17,7 +17,7 @@ from ottla.broker.groups.share_group import (
     SharedTopics,
     ShareGroup,
     ShareMember,
-    SharePartitions,
+    StatePartitions,
     current_assignment_of,
     metadata_of,
     record_of,
@@ -52,7 +52,7 @@ class ShareDraft(ModernDraft[ShareGroup, ShareConfig]):
         assignment_key=records.ShareGroupCurrentMemberAssignmentKey,
     )
 
-    def put_partitions(self, partitions: SharePartitions) -> None:
+    def put_partitions(self, partitions: StatePartitions) -> None:
         """Write the state of the share partitions."""
         self.put(records.ShareGroupStatePartitionMetadataKey(self.group_id), record_of(partitions))
 

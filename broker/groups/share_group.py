@@ -49,16 +49,16 @@ SharedTopics = Mapping[bytes, SharedTopic]
 
 
 @dataclass(frozen=True, slots=True)
-class SharePartitions:
+class StatePartitions:
     """The share partitions of a group, by the state of their delivery state. `deleting` has topic names by id."""
 
     initializing: SharedTopics = field(default_factory=dict)
     initialized: SharedTopics = field(default_factory=dict)
     deleting: Mapping[bytes, str] = field(default_factory=dict)
 
-    def without(self, topic_id: bytes) -> SharePartitions:
+    def without(self, topic_id: bytes) -> StatePartitions:
         """Return the partitions of all other topics."""
-        return SharePartitions(*(_without(topics, topic_id) for topics in (self.initializing, self.initialized, self.deleting)))
+        return StatePartitions(*(_without(topics, topic_id) for topics in (self.initializing, self.initialized, self.deleting)))
 
 
 class ShareGroup(ModernGroup[ShareMember]):
@@ -68,7 +68,7 @@ class ShareGroup(ModernGroup[ShareMember]):
 
     def __init__(self, group_id: str) -> None:
         super().__init__(group_id)
-        self.partitions = SharePartitions()
+        self.partitions = StatePartitions()
         self.has_partitions_record = False
 
     @property
@@ -110,7 +110,7 @@ class ShareGroup(ModernGroup[ShareMember]):
                 self._apply_assignment(key.member_id, value)
             case records.ShareGroupStatePartitionMetadataKey():
                 self.has_partitions_record = isinstance(value, records.ShareGroupStatePartitionMetadataValue)
-                self.partitions = _partitions_from(value) if self.has_partitions_record else SharePartitions()
+                self.partitions = _partitions_from(value) if self.has_partitions_record else StatePartitions()
 
     def _apply_metadata(self, member_id: str, value: ShareValue | None) -> None:
         if not isinstance(value, records.ShareGroupMemberMetadataValue):
@@ -152,7 +152,7 @@ def current_assignment_of(member: ShareMember) -> records.ShareGroupCurrentMembe
     )
 
 
-def record_of(partitions: SharePartitions) -> records.ShareGroupStatePartitionMetadataValue:
+def record_of(partitions: StatePartitions) -> records.ShareGroupStatePartitionMetadataValue:
     """Return a group's record of type 15."""
     return records.ShareGroupStatePartitionMetadataValue(
         _infos(partitions.initializing),
@@ -184,9 +184,9 @@ def _infos(topics: SharedTopics) -> list[TopicPartitionsInfo]:
     return [TopicPartitionsInfo(topic_id, topic.name, sorted(topic.partitions)) for topic_id, topic in sorted(topics.items())]
 
 
-def _partitions_from(value: ShareValue | None) -> SharePartitions:
+def _partitions_from(value: ShareValue | None) -> StatePartitions:
     assert isinstance(value, records.ShareGroupStatePartitionMetadataValue)
-    return SharePartitions(
+    return StatePartitions(
         _topics_from(value.initializing_topics),
         _topics_from(value.initialized_topics),
         {bytes(topic.topic_id): topic.topic_name for topic in value.deleting_topics},

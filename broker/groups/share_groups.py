@@ -27,7 +27,7 @@ from ottla.broker.groups.consumer_member import JOIN_EPOCH, LEAVE_EPOCH
 from ottla.broker.groups.deadlines import Deadlines
 from ottla.broker.groups.group_records import GroupRecord
 from ottla.broker.groups.share_draft import ShareConfig, ShareDraft
-from ottla.broker.groups.share_group import SharedTopic, SharedTopics, ShareGroup, SharePartitions, record_of, subtracted, united
+from ottla.broker.groups.share_group import SharedTopic, SharedTopics, ShareGroup, StatePartitions, record_of, subtracted, united
 from ottla.broker.groups.share_heartbeat import ShareHeartbeat
 from ottla.broker.groups.share_records import ShareKey, ShareValue
 from ottla.broker.groups.states import Now
@@ -171,7 +171,7 @@ class ShareGroups:
             else:
                 unknown.append(name)
         draft = self._draft(group, now)
-        draft.put_partitions(SharePartitions(known.initializing, initialized, self._named(deleting)))
+        draft.put_partitions(StatePartitions(known.initializing, initialized, self._named(deleting)))
         return self._effects(draft, Deletion(found, unknown))
 
     def deleted(self, group_id: str, topic_ids: Sequence[bytes], now: Now) -> Effects[GroupRecord, None]:
@@ -195,7 +195,7 @@ class ShareGroups:
         again = {info.topic_id: SharedTopic(info.name, frozenset(range(info.partitions))) for info in infos if info is not None}
         topics = united(united(known.initialized, known.initializing), again)
         draft = self._draft(group, now)
-        draft.put_partitions(SharePartitions(deleting={topic_id: topic.name for topic_id, topic in topics.items()}))
+        draft.put_partitions(StatePartitions(deleting={topic_id: topic.name for topic_id, topic in topics.items()}))
         return self._effects(draft, topics)
 
     def forget_topic(self, topic_id: bytes) -> list[GroupRecord]:

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from ottla.broker.core.rejected import Rejected
-from ottla.broker.groups.consumer import ConsumerGroup, ConsumerState
+from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_heartbeat import HeartbeatAnswer
 from ottla.broker.groups.consumer_member import Assignment
 from ottla.broker.groups.embedded_protocol import read_assignment
+from ottla.broker.groups.modern import ModernState
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import FakeTopics, GroupsDriver, facts_of, subscription
@@ -177,7 +178,7 @@ class GroupLife(RuleBasedStateMachine):
 
     def check_rest(self) -> None:
         group, topics = self.driver.group, self.driver.topics
-        assert group.state is ConsumerState.STABLE
+        assert group.state is ModernState.STABLE
         wanted = {
             (info.topic_id, partition)
             for name in group.subscribed_topics()

@@ -82,7 +82,7 @@ def test_the_batch_optimized_mode_splits_what_is_acquired_by_the_batch_size(clie
 
 def parked(broker: RunningBroker) -> None:
     """Wait until a fetch waits."""
-    broker.call_until(lambda running: running.services.share_fetches.waiting == 1)
+    broker.call_until(lambda running: running.services.share.fetches.waiting == 1)
 
 
 def test_a_fetch_waits_for_records(client: Client, broker: RunningBroker) -> None:

@@ -6,6 +6,7 @@ A request carries share partitions of one group. Each operation says how its par
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
@@ -22,7 +23,7 @@ ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
-class Operation(Generic[ResultT]):
+class StateOperation(ABC, Generic[ResultT]):
     """An operation on the state of one share partition. `REQUEST` and `TOPIC` are the classes of its messages."""
 
     key: SharePartitionKey
@@ -30,21 +31,21 @@ class Operation(Generic[ResultT]):
     REQUEST: ClassVar[type[Any]]
     TOPIC: ClassVar[type[Any]]
 
+    @abstractmethod
     def run(self, persister: Persister) -> ResultT | asyncio.Future[ResultT]:
         """Carry out the operation."""
-        raise NotImplementedError
 
+    @abstractmethod
     def part(self) -> Any:
         """Return the operation's part of a request."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self, part: Any) -> ResultT:
         """Return the result that a part of a response without an error has."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
-class Initialize(Operation[None]):
+class InitializeOperation(StateOperation[None]):
     """Begins a state epoch at a start offset."""
 
     REQUEST = k83.InitializeShareGroupStateRequest
@@ -64,7 +65,7 @@ class Initialize(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Read(Operation[ReadState]):
+class ReadOperation(StateOperation[ReadState]):
     """Reads the state and announces a leader epoch."""
 
     REQUEST = k84.ReadShareGroupStateRequest
@@ -84,7 +85,7 @@ class Read(Operation[ReadState]):
 
 
 @dataclass(frozen=True, slots=True)
-class Write(Operation[None]):
+class WriteOperation(StateOperation[None]):
     """Writes what has changed."""
 
     REQUEST = k85.WriteShareGroupStateRequest
@@ -111,7 +112,7 @@ class Write(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Delete(Operation[None]):
+class DeleteOperation(StateOperation[None]):
     """Deletes the state."""
 
     REQUEST = k86.DeleteShareGroupStateRequest
@@ -128,7 +129,7 @@ class Delete(Operation[None]):
 
 
 @dataclass(frozen=True, slots=True)
-class Summarize(Operation[StateSummary]):
+class SummaryOperation(StateOperation[StateSummary]):
     """Reads the start offset and the epochs."""
 
     REQUEST = k87.ReadShareGroupStateSummaryRequest
@@ -144,7 +145,7 @@ class Summarize(Operation[StateSummary]):
         return StateSummary(part.state_epoch, part.leader_epoch, part.start_offset, part.delivery_complete_count)
 
 
-def request_for(operations: Sequence[Operation[Any]]) -> Message:
+def request_for(operations: Sequence[StateOperation[Any]]) -> Message:
     """Return the request that carries these operations, which are of one kind and of one group."""
     first = operations[0]
     topics: dict[bytes, list[Any]] = {}

@@ -23,12 +23,12 @@ from ottla.broker.cluster.topic_names import SHARE_GROUP_STATE
 from ottla.broker.core.java_hash import partition_of
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.runtime.coordination.share_operations import (
-    Delete,
-    Initialize,
-    Operation,
-    Read,
-    Summarize,
-    Write,
+    DeleteOperation,
+    InitializeOperation,
+    ReadOperation,
+    StateOperation,
+    SummaryOperation,
+    WriteOperation,
     parts_of,
     request_for,
 )
@@ -52,7 +52,7 @@ _TRIED_AGAIN: Final = frozenset(
         ErrorCode.REQUEST_TIMED_OUT,
     }
 )
-_KINDS: Final = (Initialize, Read, Write, Delete, Summarize)
+_KINDS: Final = (InitializeOperation, ReadOperation, WriteOperation, DeleteOperation, SummaryOperation)
 
 ResultT = TypeVar("ResultT")
 
@@ -73,30 +73,30 @@ class SharePersister:
         self._node_id = node_id
         self._pause = pause
         self._peers = peers
-        self._batches: dict[type[Operation[Any]], Batches[Operation[Any], Any]] = {kind: Batches(self._carry) for kind in _KINDS}
+        self._batches: dict[type[StateOperation[Any]], Batches[StateOperation[Any], Any]] = {kind: Batches(self._carry) for kind in _KINDS}
         self._tasks: set[asyncio.Task[Any]] = set()
 
     # --- operations -----------------------------------------------------------------------------------------------------------
 
     def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> asyncio.Future[None] | None:
         """Begin a state epoch at a start offset, with no delivery state."""
-        return self._begin(Initialize(key, state_epoch, start_offset))
+        return self._begin(InitializeOperation(key, state_epoch, start_offset))
 
     def read(self, key: SharePartitionKey, leader_epoch: int) -> ReadState | asyncio.Future[ReadState]:
         """Return the state, and make `leader_epoch` the one that may write it."""
-        return self._begin(Read(key, leader_epoch))
+        return self._begin(ReadOperation(key, leader_epoch))
 
     def write(self, key: SharePartitionKey, state: WrittenState) -> asyncio.Future[None] | None:
         """Write the state. Returns None if it is durable already."""
-        return self._begin(Write(key, state))
+        return self._begin(WriteOperation(key, state))
 
     def delete(self, key: SharePartitionKey) -> asyncio.Future[None] | None:
         """Delete the state, if there is any."""
-        return self._begin(Delete(key))
+        return self._begin(DeleteOperation(key))
 
     def summary(self, key: SharePartitionKey) -> StateSummary | asyncio.Future[StateSummary]:
         """Return the start offset and the epochs."""
-        return self._begin(Summarize(key))
+        return self._begin(SummaryOperation(key))
 
     def end(self) -> None:
         """Carry out nothing more; pending operations are cancelled."""
@@ -109,7 +109,7 @@ class SharePersister:
 
     # --- internals ------------------------------------------------------------------------------------------------------------
 
-    def _begin(self, operation: Operation[ResultT]) -> ResultT | asyncio.Future[ResultT]:
+    def _begin(self, operation: StateOperation[ResultT]) -> ResultT | asyncio.Future[ResultT]:
         """Carry out the operation in this turn if this broker coordinates it; otherwise, or if it must be tried again, in a task."""
         begun: asyncio.Future[ResultT] | None = None
         if self._coordinator_of(operation.key) == self._node_id:
@@ -127,7 +127,7 @@ class SharePersister:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _carry_out(self, operation: Operation[ResultT], begun: asyncio.Future[ResultT] | None) -> ResultT:
+    async def _carry_out(self, operation: StateOperation[ResultT], begun: asyncio.Future[ResultT] | None) -> ResultT:
         for attempt in range(ATTEMPTS):
             try:
                 return await (begun if begun is not None else self._attempt(operation))
@@ -138,7 +138,7 @@ class SharePersister:
             await self._pause(FIRST_PAUSE_MS << attempt)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _attempt(self, operation: Operation[ResultT]) -> ResultT:
+    async def _attempt(self, operation: StateOperation[ResultT]) -> ResultT:
         if not self._local.shards.exist:
             with suppress(Rejected):  # the topic may exist at the next attempt
                 await self._local.shards.create_topic()
@@ -155,10 +155,10 @@ class SharePersister:
         count = self._catalog.partition_count(SHARE_GROUP_STATE)
         return self._catalog.leader_of((SHARE_GROUP_STATE, partition_of(key.coordinator_key, count))) if count else NO_LEADER
 
-    async def _carry(self, node: int, batch: Sequence[Asked[Operation[Any], Any]]) -> None:
+    async def _carry(self, node: int, batch: Sequence[Asked[StateOperation[Any], Any]]) -> None:
         """Send the operations of the first one's group in one request."""
         assert self._peers is not None, "only a cluster broker asks others"
-        now: dict[SharePartitionKey, Asked[Operation[Any], Any]] = {}
+        now: dict[SharePartitionKey, Asked[StateOperation[Any], Any]] = {}
         for asked in batch:
             if asked.question.key.group_id == batch[0].question.key.group_id:
                 now.setdefault(asked.question.key, asked)

@@ -85,23 +85,32 @@ def test_a_session_timeout_below_the_heartbeat_interval_is_refused() -> None:
 
 def test_an_unset_group_config_falls_back_to_the_broker() -> None:
     settings = BrokerSettings(group_consumer_heartbeat_interval_ms=7_000)
-    assert effective_group_values({SESSION_TIMEOUT_MS: "50000"}, settings) == {
-        SESSION_TIMEOUT_MS: 50_000,
-        HEARTBEAT_INTERVAL_MS: 7_000,
-        ASSIGNMENT_INTERVAL_MS: 1_000,
+    assert effective_group_values("consumer", {SESSION_TIMEOUT_MS: "50000"}, settings) == {
+        "session.timeout.ms": 50_000,
+        "heartbeat.interval.ms": 7_000,
+        "assignment.interval.ms": 1_000,
+    }
+
+
+def test_a_share_group_has_settings_of_its_own() -> None:
+    overrides = {SESSION_TIMEOUT_MS: "60000", "share.session.timeout.ms": "50000"}
+    assert effective_group_values("share", overrides, BrokerSettings(group_share_heartbeat_interval_ms=6_000)) == {
+        "session.timeout.ms": 50_000,
+        "heartbeat.interval.ms": 6_000,
+        "assignment.interval.ms": 1_000,
     }
 
 
 def test_the_assignment_interval_may_be_0() -> None:
     check_group_configs({ASSIGNMENT_INTERVAL_MS: "0"}, BrokerSettings())
-    assert effective_group_values({ASSIGNMENT_INTERVAL_MS: "0"}, BrokerSettings())[ASSIGNMENT_INTERVAL_MS] == 0
+    assert effective_group_values("consumer", {ASSIGNMENT_INTERVAL_MS: "0"}, BrokerSettings())["assignment.interval.ms"] == 0
 
 
 def test_a_changed_broker_default_is_limited_to_the_bounds() -> None:
     settings = BrokerSettings(group_consumer_assignment_interval_ms=20_000)
-    assert effective_group_values({}, settings)[ASSIGNMENT_INTERVAL_MS] == 15_000
+    assert effective_group_values("consumer", {}, settings)["assignment.interval.ms"] == 15_000
 
 
 def test_a_stored_value_is_limited_to_changed_bounds() -> None:
     settings = BrokerSettings(group_consumer_max_session_timeout_ms=50_000)
-    assert effective_group_values({SESSION_TIMEOUT_MS: "60000", "share.x": "1"}, settings)[SESSION_TIMEOUT_MS] == 50_000
+    assert effective_group_values("consumer", {SESSION_TIMEOUT_MS: "60000", "share.x": "1"}, settings)["session.timeout.ms"] == 50_000

@@ -59,8 +59,6 @@ def test_kafkas_broker_properties_configure_a_cluster_broker(tmp_path: Path) -> 
         "socket.send.buffer.bytes",
         "socket.receive.buffer.bytes",
         "num.recovery.threads.per.data.dir",
-        "share.coordinator.state.topic.replication.factor",
-        "share.coordinator.state.topic.min.isr",
     }
 
 

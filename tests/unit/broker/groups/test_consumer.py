@@ -8,9 +8,10 @@ from itertools import permutations
 import pytest
 
 from ottla.broker.groups import consumer_records as records
-from ottla.broker.groups.consumer import ConsumerGroup, ConsumerState
+from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.consumer_member import ConsumerMember, MemberState
 from ottla.broker.groups.consumer_records import ConsumerKey, ConsumerValue
+from ottla.broker.groups.modern import ModernState
 from ottla.protocol.error_codes import ErrorCode
 from tests.support.consumer_groups import GroupsDriver, facts_of, topic_id
 
@@ -47,12 +48,12 @@ TARGET_EPOCH = (records.ConsumerGroupTargetAssignmentMetadataKey("g"), records.C
 
 
 def test_the_group_state_follows_from_the_epochs() -> None:
-    assert group_of(EPOCH).state is ConsumerState.EMPTY
-    assert group_of(EPOCH, metadata("a")).state is ConsumerState.ASSIGNING
-    assert group_of(EPOCH, TARGET_EPOCH, metadata("a")).state is ConsumerState.RECONCILING
-    assert group_of(EPOCH, TARGET_EPOCH, metadata("a"), current("a")).state is ConsumerState.STABLE
+    assert group_of(EPOCH).state is ModernState.EMPTY
+    assert group_of(EPOCH, metadata("a")).state is ModernState.ASSIGNING
+    assert group_of(EPOCH, TARGET_EPOCH, metadata("a")).state is ModernState.RECONCILING
+    assert group_of(EPOCH, TARGET_EPOCH, metadata("a"), current("a")).state is ModernState.STABLE
     waiting = current("a", state=MemberState.UNRELEASED_PARTITIONS)
-    assert group_of(EPOCH, TARGET_EPOCH, metadata("a"), waiting).state is ConsumerState.RECONCILING
+    assert group_of(EPOCH, TARGET_EPOCH, metadata("a"), waiting).state is ModernState.RECONCILING
 
 
 def test_assigned_and_revoking_partitions_are_held_until_a_later_record() -> None:

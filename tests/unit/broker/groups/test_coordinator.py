@@ -206,7 +206,7 @@ def test_a_deleted_topics_offsets_are_removed_from_all_groups() -> None:
     driver = Driver()
     driver.commit(at(0, 1), at(0, 2, topic="u"))
     driver.commit(at(3, 4), group_id="h")
-    driver.run(driver.machine.forget_topic("t"))
+    driver.run(driver.machine.forget_topic("t", bytes(16)))
     assert driver.fetch(0)[0].offset == -1
     assert driver.fetch(0, topic="u")[0].offset == 2
     assert driver.machine.offsets.committed.get("h", "t", 3) is None

@@ -7,9 +7,10 @@ import pytest
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.groups.answers import JoinAnswer
 from ottla.broker.groups.classic import ClassicGroup, Leaving
-from ottla.broker.groups.consumer import ConsumerGroup, ConsumerState
+from ottla.broker.groups.consumer import ConsumerGroup
 from ottla.broker.groups.coordinator import Commit, OffsetToCommit
 from ottla.broker.groups.embedded_protocol import read_assignment, write_assignment
+from ottla.broker.groups.modern import ModernState
 from ottla.broker.groups.roster import JoinProtocol
 from ottla.broker.groups.states import ClassicState
 from ottla.protocol.error_codes import ErrorCode
@@ -60,7 +61,7 @@ def test_a_converted_group_is_balanced_over_its_three_members() -> None:
             if driver.classic_beat(member_id, member.epoch) is ErrorCode.REBALANCE_IN_PROGRESS:
                 driver.joined(member_id, protocols=(JoinProtocol("range", subscription("t", owned=member.assigned)),))
         driver.beat("new", driver.member("new").epoch)
-    assert driver.group.state is ConsumerState.STABLE
+    assert driver.group.state is ModernState.STABLE
     assert sorted(sum(map(len, member.assigned.values())) for member in driver.group.members.values()) == [1, 1, 2]
 
 

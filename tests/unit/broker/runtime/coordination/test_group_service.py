@@ -292,7 +292,7 @@ async def test_each_partitions_offsets_expire_in_a_turn_of_their_own(place: Plac
 async def test_a_deleted_topics_offsets_are_removed_in_batches_that_fit(place: Place) -> None:
     place.service.commit(Commit(group_id="h", offsets=[OffsetToCommit("t", partition, 1) for partition in range(2_500)]))
     before = len(place.partition.log.batches)
-    place.service.forget_topic("t")
+    place.service.forget_topic("t", bytes(16))
     assert len(place.partition.log.batches) - before == 3
     fetched = place.service.fetch("h", None, require_stable=False)
     assert fetched == []

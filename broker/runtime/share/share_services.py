@@ -1,0 +1,67 @@
+"""The components of share groups on a broker, built together: the share coordinator, the persister, the groups and the share partitions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from ottla.broker.core.clock import Clock
+from ottla.broker.core.settings import BrokerSettings
+from ottla.broker.core.timers import Timers
+from ottla.broker.runtime.coordination.end_offsets import EndOffsets
+from ottla.broker.runtime.coordination.group_service import GroupService
+from ottla.broker.runtime.coordination.share_group_service import ShareGroupService
+from ottla.broker.runtime.coordination.share_persister import SharePersister
+from ottla.broker.runtime.coordination.share_state_service import ShareStateService
+from ottla.broker.runtime.metadata.parts import MetadataParts
+from ottla.broker.runtime.share.group_settings import GroupSettings
+from ottla.broker.runtime.share.share_fetch import ShareFetches
+from ottla.broker.runtime.share.share_partitions import SharePartitionManager
+from ottla.broker.runtime.upkeep.timer_driver import pause
+from ottla.broker.runtime.upkeep.turns import Turns
+
+
+@dataclass(frozen=True, slots=True)
+class ShareServices:
+    """The components. `state` is the share coordinator, `partitions` are those that this broker leads."""
+
+    state: ShareStateService
+    persister: SharePersister
+    groups: ShareGroupService
+    partitions: SharePartitionManager
+    fetches: ShareFetches
+
+    async def load(self) -> None:
+        """Load the share state that this broker coordinates."""
+        await self.state.load()
+
+    def stop(self) -> None:
+        """Complete pending fetches and stop all work; leaders and coordinators of the next start continue from the log."""
+        self.fetches.release_all()
+        self.partitions.stop()
+        self.groups.stop()
+        self.persister.end()
+        self.state.stop()
+
+
+def share_services(
+    metadata: MetadataParts, settings: BrokerSettings, clock: Clock, timers: Timers, *, groups: GroupService, turns: Turns
+) -> ShareServices:
+    """Build the components and let them follow the metadata."""
+    catalog, partitions, publisher = metadata.catalog, metadata.partitions, metadata.publisher
+    peers = None if metadata.other_brokers is None else metadata.other_brokers.share_peers()
+    state = ShareStateService(settings, clock, timers, partitions, create_topic=metadata.topics.ensure, catalog=catalog)
+    persister = SharePersister(state, catalog, settings.node_id, partial(pause, timers, clock), peers)
+    led = SharePartitionManager(
+        partitions,
+        persister,
+        clock,
+        timers,
+        settings_of=GroupSettings(catalog, metadata.broker_configs),
+        max_sessions=settings.group_share_max_share_sessions,
+    )
+    state.shards.follow(publisher)
+    publisher.on_deleted.append(lambda topic: state.forget_topic(topic.topic_id))
+    publisher.on_resigned.append(led.resigned)
+    end_offsets = EndOffsets(partitions, catalog, settings.node_id, peers)
+    return ShareServices(state, persister, ShareGroupService(groups, persister, end_offsets), led, ShareFetches(led, timers, turns))
