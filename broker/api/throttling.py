@@ -47,9 +47,8 @@ class Throttling:
     def around(self, ctx: Context, request: Request, size: int, handle: Callable[[], Any]) -> Any:
         """Call the handler and return its response with the client's throttle time. `size` is the request frame's size."""
         key = request.header.api_key
-        if key == ApiKey.FETCH:
-            if self._sessions is None or _of_follower(ctx, request.body):
-                return handle()
+        if key == ApiKey.FETCH and (self._sessions is None or _of_follower(ctx, request.body)):
+            return handle()
         if key in _FETCHES:
             self._limit(ctx, request.body)
         if key in _NOT_THROTTLED or ctx.peer.has_to_log_in:
