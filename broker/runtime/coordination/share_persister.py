@@ -29,8 +29,6 @@ from ottla.broker.runtime.coordination.share_operations import (
     StateOperation,
     SummaryOperation,
     WriteOperation,
-    parts_of,
-    request_for,
 )
 from ottla.broker.runtime.coordination.share_state_service import ShareStateService
 from ottla.broker.runtime.nodes.link import LinkBroken, UnsupportedByPeer
@@ -157,6 +155,8 @@ class SharePersister:
 
     async def _carry(self, node: int, batch: Sequence[Asked[StateOperation[Any], Any]]) -> None:
         """Send the operations of the first one's group in one request."""
+        from ottla.broker.runtime.coordination.share_messages import parts_of, request_for, result_of  # noqa: PLC0415 # only in a cluster
+
         assert self._peers is not None, "only a cluster broker asks others"
         now: dict[SharePartitionKey, Asked[StateOperation[Any], Any]] = {}
         for asked in batch:
@@ -168,7 +168,7 @@ class SharePersister:
             for asked in now.values():
                 asked.fail(Rejected(ErrorCode.NETWORK_EXCEPTION, str(error)))
             return
-        parts = parts_of(batch[0].question.key.group_id, response.results)
+        parts = parts_of(batch[0].question.key.group_id, response)
         for key, asked in now.items():
             part = parts.get(key)
             if part is None:
@@ -176,4 +176,4 @@ class SharePersister:
             elif part.error_code != ErrorCode.NONE:
                 asked.fail(Rejected(ErrorCode.of(part.error_code), part.error_message or ""))
             else:
-                asked.settle(asked.question.result(part))
+                asked.settle(result_of(asked.question, part))

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING
 
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.topic_names import SHARE_GROUP_STATE
@@ -29,15 +29,15 @@ from ottla.broker.runtime.coordination.shards import Shards
 from ottla.broker.runtime.replicas.partition import Partition
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.share.persister import ReadState, SharePartitionKey, StateSummary, WrittenState
-from ottla.broker.share.state_coordinator import ShareStateCoordinator
-from ottla.broker.share.state_records import ShareRecord, decode_record, encode_record
 
-T = TypeVar("T")
+if TYPE_CHECKING:
+    from ottla.broker.share.state_coordinator import ShareStateCoordinator
+    from ottla.broker.share.state_records import ShareRecord
 
 logger = logging.getLogger(__name__)
 
 
-class _Shard(Shard[ShareRecord, ShareStateCoordinator]):
+class _Shard(Shard["ShareRecord", "ShareStateCoordinator"]):
     """One partition of `__share_group_state`."""
 
 
@@ -118,8 +118,12 @@ class ShareStateService:
     # --- internals ------------------------------------------------------------------------------------------------------------
 
     def _make_shard(self, partition: Partition) -> _Shard:
-        machine = ShareStateCoordinator(self._settings.share_coordinator_snapshot_update_records_per_snapshot, self._has_partition)
-        return _Shard(partition, machine, encode_record, decode_record, self._overdue)
+        from ottla.broker.share import state_coordinator, state_records  # noqa: PLC0415 # a start does not need them
+
+        machine = state_coordinator.ShareStateCoordinator(
+            self._settings.share_coordinator_snapshot_update_records_per_snapshot, self._has_partition
+        )
+        return _Shard(partition, machine, state_records.encode_record, state_records.decode_record, self._overdue)
 
     def _has_partition(self, topic_id: bytes, index: int) -> bool:
         topic = self._catalog.topic_by_id(topic_id)
