@@ -53,6 +53,7 @@ from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
 from ottla.broker.runtime.upkeep.background import expire_tokens, start_background_work
 from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
+from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.broker.runtime.upkeep.turns import Turns
 from ottla.broker.storage.errors import FsyncFailed, LogDirLocked, LogDirRefused
@@ -89,6 +90,7 @@ class Broker:
         self._faults = faults
         self._exit_now = exit_now
         self._driver = TimerDriver(self.timers, self.clock)
+        self._nursery = Nursery(self.timers, self.clock, self.stop_at_once)
         self._flusher = Flusher(self.stop_at_once, environment.threads)
         self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
         listeners = listeners_of(settings)
@@ -166,32 +168,27 @@ class Broker:
 
     async def start(self) -> None:
         """Start everything and accept connections. Raises StartError or OSError; then the data directory is unlocked again."""
-        self._server.bind()
         try:
+            self._server.bind()
+            self._nursery.at_close(self._server.close, self._server.abort)
             if self._controller is not None:
                 self._controller.bind()
-            self.log_dir = self._open_log_dir()
-            try:
-                self._driver.start()
-                if self._controller is not None:
-                    await self._controller.start(self.log_dir)
-                self.services = await self._open_services()
-                if self._cluster is not None:
-                    await self._cluster.unfence()
-                await self._accept()
-            except BaseException:
-                if self._cluster is not None:
-                    await self._cluster.stop()
-                self._driver.stop()
-                self.log_dir.close(clean=False)
-                raise
-        except BaseException as error:
-            self._server.close()
+            self.log_dir = log_dir = self._open_log_dir()
+            self._nursery.at_close(partial(log_dir.close, clean=True), partial(log_dir.close, clean=False))
+            self._nursery.at_close(self._flusher.close, self._flusher.crash)
+            self._driver.start()
+            self._nursery.at_close(self._driver.stop, self._driver.stop)
             if self._controller is not None:
-                self._controller.close()
-            self._flusher.close()
-            if isinstance(error, LogDirLocked | LogDirRefused | ProtocolError):
-                raise StartError(str(error)) from error
+                await self._controller.start(log_dir)
+            self.services = await self._open_services()
+            if self._cluster is not None:
+                await self._cluster.unfence()
+            await self._accept()
+        except (LogDirLocked, LogDirRefused, ProtocolError) as error:
+            self._nursery.crash()
+            raise StartError(str(error)) from error
+        except BaseException:
+            self._nursery.crash()
             raise
 
     async def warm_up(self) -> None:
@@ -204,6 +201,13 @@ class Broker:
         """Stop in order; requests that cannot be answered in time are dropped."""
         if self._cluster is not None:
             await self._cluster.leave()
+        await self._nursery.stop()
+        self._faults.drop_held()
+        for line in self._faults.report():
+            logger.info("Fault %s", line)
+
+    async def _stop_serving(self) -> None:
+        """Release long polls and waiting group members, answer the requests in flight for a bounded time, and finish topic operations."""
         self.accept_no_more()
         self._housekeeping.stop()
         self.services.fetch_waits.release_all()
@@ -214,16 +218,6 @@ class Broker:
             logger.warning("%d requests were not answered in time", late)
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
         await self.services.topic_maker.stop()
-        if self._cluster is not None:
-            await self._cluster.stop()
-        if self._controller is not None:
-            await self._controller.stop()
-        self._driver.stop()
-        self._flusher.close()
-        self.log_dir.close(clean=True)
-        self._faults.drop_held()
-        for line in self._faults.report():
-            logger.info("Fault %s", line)
 
     def accept_no_more(self) -> None:
         """The first step of a stop: accept no connection and read no request; requests in flight are answered."""
@@ -231,14 +225,7 @@ class Broker:
 
     def crash(self) -> None:
         """For tests: leave what SIGKILL leaves, as far as one process can. Sockets and files are closed, and nothing more is written."""
-        self._driver.stop()
-        if self._cluster is not None:
-            self._cluster.crash()
-        if self._controller is not None:
-            self._controller.crash()
-        self._server.abort()
-        self._flusher.close()
-        self.log_dir.close(clean=False)
+        self._nursery.crash()
         self._faults.drop_held()
 
     def stop_at_once(self, error: BaseException) -> None:
@@ -396,7 +383,7 @@ class Broker:
     def _own_controller(self) -> ControllerPart:
         from ottla.broker.controller_node import ControllerPart  # noqa: PLC0415 # only a controller needs it
 
-        return ControllerPart(self.settings, self.environment, timers=self.timers, flusher=self._flusher, stop_at_once=self.stop_at_once)
+        return ControllerPart(self.settings, self.environment, nursery=self._nursery, flusher=self._flusher, stop_at_once=self.stop_at_once)
 
     async def _join(self) -> MetadataParts:
         from ottla.broker.cluster_broker import ClusterComponents  # noqa: PLC0415 # only a cluster broker needs it
@@ -406,7 +393,7 @@ class Broker:
             self.settings,
             self.environment,
             self._links,
-            timers=self.timers,
+            nursery=self._nursery,
             flusher=self._flusher,
             log_dir=self.log_dir,
             listeners=self._server.listeners,
@@ -435,6 +422,7 @@ class Broker:
         start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
         if settings.delegation_token_secret_key and (deciding := self.services.deciding) is not None:
             expire_tokens(self._housekeeping, settings, self.clock, deciding.remove_expired_tokens)
+        self._nursery.at_close(self._stop_serving, self._server.abort)
         await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
 

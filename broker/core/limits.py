@@ -120,6 +120,10 @@ TIMER_CALLBACKS_PER_TURN = 500
 TIMER_RETRY_MS = 10_000
 """The pause before a failed timer callback is retried: Kafka's interval of checks for timed-out transactions."""
 
+BACKGROUND_RETRY_MS = 100
+BACKGROUND_RETRY_MS_MAX = 10_000
+"""The first and the longest pause before failed background work is retried; the pause doubles with each failure."""
+
 HOUSEKEEPING_SLICE_MS = 5
 """The longest time that housekeeping holds the loop before it yields."""
 

@@ -5,9 +5,8 @@ Source: Kafka's ControllerServer, QuorumController.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from random import Random
@@ -29,11 +28,9 @@ from ottla.broker.controller.elect_leaders import balance_leaders, elect_unclean
 from ottla.broker.controller.heartbeats import fence_stale
 from ottla.broker.controller.registrations import register_controller
 from ottla.broker.controller.state import SESSION_TIMEOUT, ControllerState
-from ottla.broker.core.clock import Clock
 from ottla.broker.core.effects import Effects
 from ottla.broker.core.quorum_addresses import voters
 from ottla.broker.core.settings import BrokerSettings
-from ottla.broker.core.timers import Timers
 from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG
 from ottla.broker.runtime.nodes.snapshot_maker import SnapshotRhythm
 from ottla.broker.runtime.quorum.active_controller import ActiveController
@@ -41,7 +38,8 @@ from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.quorum.serving import QuorumServing
 from ottla.broker.runtime.quorum.sole_voter import Identity, SoleVoter
 from ottla.broker.runtime.replicas.flusher import Flusher
-from ottla.broker.runtime.upkeep.timer_driver import Lateness, pause
+from ottla.broker.runtime.upkeep.nursery import Nursery
+from ottla.broker.runtime.upkeep.timer_driver import Lateness
 from ottla.broker.storage.files import Files
 from ottla.broker.storage.formatting import bootstrap_records
 from ottla.broker.storage.log_dir import LogDir
@@ -67,19 +65,18 @@ class ControllerRole:
         log_dir: LogDir,
         endpoints: Sequence[VoterEndpoint],
         *,
-        clock: Clock,
-        timers: Timers,
+        nursery: Nursery,
         flusher: Flusher,
         files: Files,
         random: Random,
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._settings, self._log_dir, self._clock, self._timers, self._flusher = settings, log_dir, clock, timers, flusher
+        self._settings, self._log_dir, self._nursery, self._flusher = settings, log_dir, nursery, flusher
+        self._clock = clock = nursery.clock
         self._files, self._random = files, random
         self.newest = Published(EMPTY, Provenance(), ImageChanges())
         """The newest committed image that `followers` have received."""
         self.followers: list[Callable[[Published], object]] = []
-        self._tasks: list[asyncio.Task[None]] = []
         me = Identity(log_dir.cluster_id, settings.node_id, log_dir.meta.directory_id, endpoints)
         self.voter = SoleVoter(
             self._metadata_log(),
@@ -91,7 +88,7 @@ class ControllerRole:
             retention=MetadataRetention(settings.metadata_max_retention_bytes, settings.metadata_max_retention_ms),
             rhythm=SnapshotRhythm(settings.metadata_log_max_record_bytes_between_snapshots, settings.metadata_log_max_snapshot_interval_ms),
         )
-        self.serving = QuorumServing(self.voter, clock, timers)
+        self.serving = QuorumServing(self.voter, clock, nursery.timers)
         self.state = ControllerState(me.cluster_id, settings, random, [settings.node_id])
         self.active = ActiveController(self.state, self.voter, on_failure)
         self.decisions = ClusterDecisions(self.active, BrokerConfigs(settings, self.state.catalog))
@@ -121,21 +118,27 @@ class ControllerRole:
         await self._register()
         logger.info("Controller %d leads its quorum in epoch %d from offset %d on", voter.me.node_id, voter.epoch, voter.end_offset)
         self._scan = Lateness(self._clock, self._scan_ms)
-        self._tasks = [asyncio.ensure_future(self._every(ms, work)) for ms, work in self._rhythms()]
+        self._nursery.at_close(self._reject_readers, self._reject_readers)
+        self._start_periodic_work()
 
-    def _rhythms(self) -> Iterator[tuple[int, Callable[[], Awaitable[None]]]]:
-        """Yield each periodic job with its interval in ms."""
-        yield self._scan_ms, self._fence_silent
-        yield UPKEEP_MS, self._look_after_log
-        yield self._setting("unclean.leader.election.interval.ms"), partial(self._while_there_is_more, elect_unclean_leaders)
-        if self._settings.value("auto.leader.rebalance.enable"):
-            seconds = self._setting("leader.imbalance.check.interval.seconds")
-            yield seconds * 1_000, partial(self._while_there_is_more, balance_leaders)
+    def _reject_readers(self) -> None:
+        self.serving.stopping = True
 
-        if self._settings.delegation_token_secret_key:
-            yield (
-                self._settings.delegation_token_expiry_check_interval_ms,
-                partial(self._while_there_is_more, lambda state: remove_expired_tokens(state.image, self._clock.now_ms())),
+    def _start_periodic_work(self) -> None:
+        def repeat(name: str, interval_ms: int, decide: Callable[[ControllerState], Effects[MetadataRecord, bool]]) -> None:
+            self._nursery.every(name, interval_ms, partial(self._while_there_is_more, decide))
+
+        settings = self._settings
+        self._nursery.every("fencing of silent brokers", self._scan_ms, self._fence_silent)
+        self._nursery.every("upkeep of the metadata log", UPKEEP_MS, self._look_after_log)
+        repeat("unclean elections", self._setting("unclean.leader.election.interval.ms"), elect_unclean_leaders)
+        if settings.value("auto.leader.rebalance.enable"):
+            repeat("leader rebalance", self._setting("leader.imbalance.check.interval.seconds") * 1_000, balance_leaders)
+        if settings.delegation_token_secret_key:
+            repeat(
+                "expiry of delegation tokens",
+                settings.delegation_token_expiry_check_interval_ms,
+                lambda state: remove_expired_tokens(state.image, self._clock.now_ms()),
             )
 
     @property
@@ -146,17 +149,6 @@ class ControllerRole:
         value = self._settings.value(name)
         assert isinstance(value, int)
         return value
-
-    async def stop(self) -> None:
-        """Stop the periodic work, reject readers of the log, and wait until the tasks have ended."""
-        self.end()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def end(self) -> None:
-        """Stop the periodic work and reject readers of the log, without waiting."""
-        self.serving.stopping = True
-        for task in self._tasks:
-            task.cancel()
 
     def features(self) -> Features:
         """Return the supported and finalized features, as ApiVersions reports them."""
@@ -189,14 +181,6 @@ class ControllerRole:
         await self.active.run(partial(register_controller, request=request))
 
     # --- periodic work -----------------------------------------------------------------------------------------------------------
-
-    async def _every(self, ms: int, work: Callable[[], Awaitable[None]]) -> None:
-        while True:
-            await pause(self._timers, self._clock, ms)
-            try:
-                await work()
-            except Exception:
-                logger.exception("A periodic job of the controller failed; retrying in %d ms", ms)
 
     async def _fence_silent(self) -> None:
         now_ms = self._clock.mono_ms()

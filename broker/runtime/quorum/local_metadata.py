@@ -6,34 +6,30 @@ There is one log, written by the controller role. Each image that it commits is 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from ottla.broker.cluster.image import EMPTY
 from ottla.broker.cluster.image_changes import difference
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.runtime.nodes.link import Node
 from ottla.broker.runtime.quorum.controller_role import ControllerRole
-
-logger = logging.getLogger(__name__)
+from ottla.broker.runtime.upkeep.nursery import Nursery, OnFailure
 
 
 class LocalMetadata:
     """Passes the images of `role`, which must have started, to `on_published`.
 
-    The first image's changes are its whole contents. `on_failure` receives what `on_published` raises.
+    The first image's changes are its whole contents. The node is lost if `on_published` raises.
     """
 
-    def __init__(
-        self, role: ControllerRole, on_published: Callable[[Published], Awaitable[None]], on_failure: Callable[[BaseException], None]
-    ) -> None:
+    def __init__(self, role: ControllerRole, on_published: Callable[[Published], Awaitable[None]], nursery: Nursery) -> None:
         self._role = role
         self._on_published = on_published
-        self._on_failure = on_failure
+        self._nursery = nursery
         self._news: deque[Published] = deque()
         self._moved = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
         self.applied_offset = -1
         """The last offset whose records are all published; -1 before the first publication."""
 
@@ -53,21 +49,9 @@ class LocalMetadata:
         first = self._role.newest
         self._enqueue(first._replace(changes=difference(EMPTY, first.image)))
         self._role.followers.append(self._enqueue)
-        self._task = asyncio.ensure_future(self._publish())
-        self._task.add_done_callback(self._ended)
-
-    def end(self) -> None:
-        """Publish nothing more."""
-        if self._enqueue in self._role.followers:
-            self._role.followers.remove(self._enqueue)
-        if self._task is not None:
-            self._task.cancel()
-
-    async def stop(self) -> None:
-        """Stop and wait; a publication under way is cancelled."""
-        self.end()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
+        forget = partial(self._role.followers.remove, self._enqueue)
+        self._nursery.at_close(forget, forget)
+        self._nursery.start("publication of the cluster's metadata", self._publish, OnFailure.LOST)
 
     def _enqueue(self, published: Published) -> None:
         self._news.append(published)
@@ -81,9 +65,3 @@ class LocalMetadata:
                 self.applied_offset = published.provenance.offset
             self._moved.clear()
             await self._moved.wait()
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            logger.critical("The cluster's metadata cannot be followed any further: %s", error, exc_info=error)
-            self._on_failure(error)
