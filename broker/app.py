@@ -51,8 +51,7 @@ from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
 from ottla.broker.runtime.replicas.partitions import Partitions
-from ottla.broker.runtime.upkeep.background import expire_tokens, start_background_work
-from ottla.broker.runtime.upkeep.housekeeping import Housekeeping
+from ottla.broker.runtime.upkeep.background import Background
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.runtime.upkeep.timer_driver import TimerDriver, pause
 from ottla.broker.runtime.upkeep.turns import Turns
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from ottla.broker.controller_node import ControllerPart
     from ottla.broker.net.links import NodeLinks
     from ottla.broker.net.listener_authentication import ListenerAuthentication
+    from ottla.broker.runtime.metadata.topic_service import TopicService
 
 logger = logging.getLogger("ottla.broker")
 
@@ -92,7 +92,6 @@ class Broker:
         self._driver = TimerDriver(self.timers, self.clock)
         self._nursery = Nursery(self.timers, self.clock, self.stop_at_once)
         self._flusher = Flusher(self.stop_at_once, environment.threads)
-        self._housekeeping = Housekeeping(self.timers, self.clock, self.stop_at_once)
         listeners = listeners_of(settings)
         self._authentication = self._listener_authentication(listeners) if any(at.protocol for at in listeners) else NO_AUTHENTICATION
         self._links = self._make_links() if settings.is_member else None
@@ -209,7 +208,6 @@ class Broker:
     async def _stop_serving(self) -> None:
         """Release long polls and waiting group members, answer the requests in flight for a bounded time, and finish topic operations."""
         self.accept_no_more()
-        self._housekeeping.stop()
         self.services.fetch_waits.release_all()
         self.services.groups.stop()
         self.services.txns.stop()
@@ -419,12 +417,20 @@ class Broker:
             self._links is not None and self._links.keys
         ):
             self._follow_stores()
-        start_background_work(self._housekeeping, settings, self.clock, self.log_dir, self.services.partitions, flusher=self._flusher)
-        if settings.delegation_token_secret_key and (deciding := self.services.deciding) is not None:
-            expire_tokens(self._housekeeping, settings, self.clock, deciding.remove_expired_tokens)
+        services = self.services
+        Background(
+            self._nursery, services.turns, settings, log_dir=self.log_dir, partitions=services.partitions, flusher=self._flusher
+        ).start()
+        if settings.delegation_token_secret_key and services.deciding is not None:
+            expiry_ms = settings.delegation_token_expiry_check_interval_ms
+            self._nursery.every("expiry of delegation tokens", expiry_ms, partial(self._remove_expired_tokens, services.deciding))
         self._nursery.at_close(self._stop_serving, self._server.abort)
         await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
+
+    async def _remove_expired_tokens(self, deciding: TopicService) -> None:
+        while await deciding.remove_expired_tokens(self.clock.now_ms()):
+            pass
 
     def _follow_stores(self) -> None:
         from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # only secured listeners need it
