@@ -1,16 +1,17 @@
 """The arguments of a handler besides its request.
 
-Rules: a Context lives as long as its request. Long-lived objects are in `Services`, which `broker/app.py` builds once. A handler changes
-state only through services.
+Rules: a Context lives as long as its request. Long-lived objects are in `Services`, which `broker/app.py` builds once, or in a controller's
+`ControllerServices`. A handler changes state only through services.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ottla.broker.api.reply import CLOSE, Reply
+from ottla.broker.api.served_api import ListenerType
 from ottla.broker.cluster.catalog import Catalog
 from ottla.broker.cluster.features import Features
 from ottla.broker.cluster.image import TopicImage
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.metadata.cluster_of_one import LoneController
     from ottla.broker.runtime.nodes.envelopes import Forwarding
     from ottla.broker.telemetry.instances import ClientTelemetry
+
+ServicesT_co = TypeVar("ServicesT_co", covariant=True)
 
 
 class CloseConnection(Exception):
@@ -180,6 +183,11 @@ class Services:
     """Client metrics (KIP-714); None without `client.telemetry.enable`."""
 
     @property
+    def listener_type(self) -> ListenerType:
+        """The kind of listener that these services serve."""
+        return ListenerType.BROKER
+
+    @property
     def active(self) -> LoneController:
         """The controller of a standalone node, under the same name as in a controller's services."""
         return self.topic_service.active
@@ -191,12 +199,12 @@ class Services:
         return self.deciding
 
 
-class Context:
-    """The context of one request."""
+class Context(Generic[ServicesT_co]):
+    """The context of one request, with the services that its handler needs (`ottla.broker.api.services`)."""
 
     __slots__ = ("api_key", "client_id", "peer", "services", "spent_ns", "version")
 
-    def __init__(self, version: int, client_id: str | None, peer: Peer, services: Services, api_key: int = -1) -> None:
+    def __init__(self, version: int, client_id: str | None, peer: Peer, services: ServicesT_co, api_key: int = -1) -> None:
         self.version = version
         self.client_id = client_id
         self.peer = peer

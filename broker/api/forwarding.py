@@ -11,6 +11,7 @@ from typing import Any
 
 from ottla.broker.api.context import CloseConnection, Context
 from ottla.broker.api.routes import FORWARDABLE, Routes
+from ottla.broker.api.services import NodeServices
 from ottla.broker.core.peer_log import PEERS
 from ottla.broker.core.rejected import Rejected
 from ottla.broker.faults.answers import refusal
@@ -22,7 +23,7 @@ from ottla.protocol.schema import Message
 peer_logger = logging.getLogger(PEERS)
 
 
-async def handle(ctx: Context, request: Message) -> Any:
+async def handle(ctx: Context[NodeServices], request: Message) -> Any:
     """Forward a request and return the controller's response, or a rejection. Raises CloseConnection."""
     forwarding = ctx.services.forwarding
     assert forwarding is not None

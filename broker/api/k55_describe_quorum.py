@@ -6,10 +6,10 @@ no other.
 
 from __future__ import annotations
 
-from ottla.broker.api.context import Context
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context, Services
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
+from ottla.broker.api.services import QuorumServices
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.serving import not_the_metadata
@@ -27,13 +27,13 @@ API = Api(DescribeQuorumRequest, forwarded=Forwarded.ALWAYS, splits=(Split("topi
 
 
 @API.on_controller(requires=Operation.DESCRIBE)
-def handle(ctx: ControllerContext, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle(ctx: Context[QuorumServices], request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Return the voters and observers with their log end offsets."""
     return ctx.services.serving.describe(request)
 
 
 @API.on_broker(requires=Operation.DESCRIBE)
-def handle_standalone(ctx: Context, request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle_standalone(ctx: Context[Services], request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Return the only voter, which is the leader."""
     places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     if places != [(CLUSTER_METADATA, 0)]:

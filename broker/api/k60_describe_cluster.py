@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from ottla.broker.api.access import operations_of_cluster
 from ottla.broker.api.context import Context
-from ottla.broker.api.controller_context import ControllerContext
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import ClusterServices, QuorumServices
 from ottla.broker.core.acl import Operation
 from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.messages.k60_describe_cluster import DescribeClusterBroker, DescribeClusterRequest, DescribeClusterResponse
@@ -21,7 +21,7 @@ CONTROLLERS = 2
 
 
 @API.on_broker()
-def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle(ctx: Context[ClusterServices], request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Describe the cluster."""
     if request.endpoint_type != BROKERS:
         if request.endpoint_type == CONTROLLERS:
@@ -45,7 +45,7 @@ def handle(ctx: Context, request: DescribeClusterRequest) -> DescribeClusterResp
 
 
 @API.on_controller(requires=Operation.ALTER)
-def handle_on_controller(ctx: ControllerContext, request: DescribeClusterRequest) -> DescribeClusterResponse:
+def handle_on_controller(ctx: Context[QuorumServices], request: DescribeClusterRequest) -> DescribeClusterResponse:
     """Return the controllers, which is this one only. A controller listener does not return brokers (KIP-919)."""
     if request.endpoint_type != CONTROLLERS:
         if request.endpoint_type == BROKERS:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
+from ottla.broker.api.services import QuorumServices
 from ottla.broker.controller.registrations import register_broker
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -16,7 +17,7 @@ _TELLS_LAST_EPOCH = 3
 
 
 @API.on_controller(requires=Operation.CLUSTER_ACTION)
-async def handle(ctx: ControllerContext, request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
+async def handle(ctx: Context[QuorumServices], request: BrokerRegistrationRequest) -> BrokerRegistrationResponse:
     """Register a broker and return its epoch."""
     services = ctx.services
     decide = partial(

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from functools import partial
 
-from ottla.broker.api.context import Context
-from ottla.broker.api.controller_context import ControllerContext
+from ottla.broker.api.context import Context, Services
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded
+from ottla.broker.api.services import QuorumServices
 from ottla.broker.controller.registrations import unregister_broker
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
@@ -21,7 +21,7 @@ API = Api(UnregisterBrokerRequest, forwarded=Forwarded.ALWAYS)
 
 
 @API.on_controller(requires=Operation.ALTER)
-async def handle(ctx: ControllerContext, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+async def handle(ctx: Context[QuorumServices], request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     """Remove a broker's registration."""
     try:
         await ctx.services.active.run(partial(unregister_broker, broker_id=request.broker_id))
@@ -31,7 +31,7 @@ async def handle(ctx: ControllerContext, request: UnregisterBrokerRequest) -> Un
 
 
 @API.on_broker(requires=Operation.ALTER)
-def handle_standalone(ctx: Context, request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
+def handle_standalone(ctx: Context[Services], request: UnregisterBrokerRequest) -> UnregisterBrokerResponse:
     """Reject the request: the only broker cannot be unregistered, and no other is registered."""
     if request.broker_id == ctx.services.node_id:
         return UnregisterBrokerResponse(error_code=ErrorCode.INVALID_REQUEST, error_message="The only broker cannot be unregistered.")

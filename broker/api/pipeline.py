@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.services import PartitionServices
 from ottla.broker.faults.engine import Exchange, Faults
 from ottla.broker.faults.rules import FaultRule
 from ottla.broker.faults.subject import Subject, subject_of
@@ -23,7 +24,7 @@ from ottla.protocol.codec import Request
 class Call:
     """One request with its interceptors' state. `detach` continues with a response for which the connection no longer waits."""
 
-    context: Context
+    context: Context[PartitionServices]
     request: Request
     detach: Callable[[Awaitable[Any]], object]
     subject: Subject = field(init=False)

@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from ottla.broker.api.api_table import APIS
 from ottla.broker.api.context import Context
+from ottla.broker.api.services import NodeServices
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings import BrokerSettings
 from ottla.broker.quotas.clients import NANOS_TO_PERCENT, Mutations
@@ -42,7 +43,7 @@ class Throttling:
     def __init__(self, quotas: Quotas, clock: Clock, sessions: FetchSessions | None) -> None:
         self._quotas, self._clock, self._sessions = quotas, clock, sessions
 
-    def around(self, ctx: Context, request: Request, size: int, handle: Callable[[], Any]) -> Any:
+    def around(self, ctx: Context[NodeServices], request: Request, size: int, handle: Callable[[], Any]) -> Any:
         """Call the handler and return its response with the client's throttle time. `size` is the request frame's size."""
         key = request.header.api_key
         if key == ApiKey.FETCH:
@@ -58,11 +59,11 @@ class Throttling:
             return self._later(ctx, request, size, spent_ns, answer)
         return self._throttled(ctx, request, size, spent_ns, answer)
 
-    async def _later(self, ctx: Context, request: Request, size: int, spent_ns: int, answer: Awaitable[Any]) -> Any:
+    async def _later(self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, answer: Awaitable[Any]) -> Any:
         response = await answer
         return self._throttled(ctx, request, size, spent_ns + ctx.spent_ns, response)
 
-    def _throttled(self, ctx: Context, request: Request, size: int, spent_ns: int, response: Any) -> Any:
+    def _throttled(self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, response: Any) -> Any:
         key, quotas, now_ms = request.header.api_key, self._quotas, self._clock.mono_ms()
         user, client_id = ctx.peer.principal.name, ctx.client_id or ""
         given_ms = wait_ms = getattr(response, "throttle_time_ms", 0)
@@ -86,7 +87,7 @@ class Throttling:
         ctx.peer.throttle(wait_ms)
         return response
 
-    def _limit(self, ctx: Context, request: FetchRequest) -> None:
+    def _limit(self, ctx: Context[NodeServices], request: FetchRequest) -> None:
         most = self._quotas.fetch.most_at_once(ctx.peer.principal.name, ctx.client_id or "", self._clock.mono_ms())
         request.max_bytes = min(request.max_bytes, rounded(most))
 
@@ -99,7 +100,7 @@ class Throttling:
         return FetchResponse(session_id=response.session_id if kept else 0)
 
 
-def _of_follower(ctx: Context, request: FetchRequest) -> bool:
+def _of_follower(ctx: Context[NodeServices], request: FetchRequest) -> bool:
     return (request.replica_state.replica_id if ctx.version >= 15 else request.replica_id) >= 0
 
 
@@ -111,7 +112,7 @@ def make_quotas(settings: BrokerSettings) -> Quotas:
     )
 
 
-def mutations(ctx: Any, quotas: Quotas, *, strict: bool) -> Mutations:
+def mutations(ctx: Context[NodeServices], quotas: Quotas, *, strict: bool) -> Mutations:
     """Return the charge of a request that creates or deletes partitions."""
     mono_ms = ctx.services.clock.mono_ms
     return quotas.mutation.of_request(ctx.peer.principal.name, ctx.client_id or "", strict=strict, mono_ms=mono_ms)

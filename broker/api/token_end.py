@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ottla.broker.api.context import Context
+from ottla.broker.api.services import DecidingServices
 from ottla.broker.api.token_rules import NO_TIME, check_may_ask
 from ottla.broker.cluster.image import MetadataImage
 from ottla.broker.cluster.metadata_records import MetadataRecord
@@ -26,7 +27,7 @@ ResponseT = TypeVar("ResponseT", RenewDelegationTokenResponse, ExpireDelegationT
 Decide = Callable[[MetadataImage, TokenRules, Principal, RequestT, int], Effects[MetadataRecord, int]]
 
 
-async def change_end(ctx: Context, request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
+async def change_end(ctx: Context[DecidingServices], request: RequestT, decide: Decide[RequestT], response: type[ResponseT]) -> ResponseT:
     """Check, decide and return a `response`. Shared by brokers and controllers; a cluster broker forwards the request."""
     services, requester = ctx.services, ctx.peer.principal
     try:
