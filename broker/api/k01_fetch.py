@@ -98,7 +98,7 @@ class _Read:
     def __init__(self) -> None:
         self.results: list[tuple[FetchTarget, PartitionData]] = []
         self.unwatched: list[tuple[FetchTarget, Partition]] = []
-        """Targets that were not quiet. They are watched only if the fetch waits."""
+        """Targets that were not quiet, or have no session. They are watched only if the fetch waits."""
         self.for_followers: list[tuple[Partition, int]] = []
         self.bytes = 0
         self.must_answer = False
@@ -159,6 +159,9 @@ def _terms(ctx: Context[PartitionServices], request: FetchRequest, asker: _Asker
 
 def _targets(request: FetchRequest, by_id: bool) -> list[FetchTarget]:
     """Return the partitions of the request. If a partition is listed twice, the last entry counts, as in Kafka (FetchRequest.fetchData)."""
+    if len(request.topics) == 1 and len(request.topics[0].partitions) == 1:
+        only = request.topics[0]
+        return [FetchTarget(only.topic_id if by_id else only.topic, only.partitions[0])]
     named = (FetchTarget(topic.topic_id if by_id else topic.topic, asked) for topic in request.topics for asked in topic.partitions)
     return list({target.key: target for target in named}.values())
 
@@ -180,10 +183,10 @@ def _is_enough(ctx: Context[PartitionServices], request: FetchRequest, fetch: Fe
 
 def _park(ctx: Context[PartitionServices], request: FetchRequest, fetch: FetchContext, read: _Read, deadline: int) -> Waiting:
     """Start to wait, in the event loop turn of the insufficient read. Otherwise an append in between would be missed."""
+    session, on_closed = fetch.session, ctx.peer.on_closed
     for target, partition in read.unwatched:
         target.watch(partition, quiet=False)
-    on_closed = ctx.peer.on_closed
-    waiting = ctx.services.fetch_waits.wait(fetch.session, _wanted_bytes(ctx, request) - read.bytes, deadline)
+    waiting = ctx.services.fetch_waits.wait(session, _wanted_bytes(ctx, request) - read.bytes, deadline)
     on_closed[waiting] = waiting.cancel
 
     def ended(_: object) -> None:
@@ -307,7 +310,7 @@ def _read_some(
                     read.for_followers.append((partition, len(data.records)))
                 if first and asker.follows:
                     partition.fetched(_progress(asker, asked), end)
-            if _is_quiet(partition, asked, data, asker, request.rack_id):
+            if target.session is not None and _is_quiet(partition, asked, data, asker, request.rack_id):
                 target.watch(partition, quiet=True)
             else:
                 target.quiet = False

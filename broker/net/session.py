@@ -162,9 +162,10 @@ class Session:
         at, end = 0, len(data)
         turn, turn_end_ns = limits.REQUESTS_PER_TURN, 0
         while at < end and turn and self._out_bytes < limits.WRITE_HIGH_BYTES:
-            if at:
-                turn_end_ns = turn_end_ns or self._spent_ns() + _SLICE_NS
-                if self._spent_ns() >= turn_end_ns:
+            if at:  # most reads have one request, and do not look at the clock
+                if not turn_end_ns:
+                    turn_end_ns = self._spent_ns() + _SLICE_NS
+                elif self._spent_ns() >= turn_end_ns:
                     break
             turn -= 1
             found = self._at_once(data, at)
@@ -183,11 +184,9 @@ class Session:
         their turn.
         """
         backlog = self._backlog
-        turn, turn_end_ns = limits.REQUESTS_PER_TURN, 0
+        turn = limits.REQUESTS_PER_TURN
+        turn_end_ns = self._spent_ns() + _SLICE_NS if len(backlog) > 1 else 0
         while backlog and turn and not self._is_full():
-            turn_end_ns = turn_end_ns or self._spent_ns() + _SLICE_NS
-            if self._spent_ns() >= turn_end_ns:
-                break
             turn -= 1
             frame = backlog.popleft()
             self.unhandled -= PREFIX_BYTES + len(frame)
@@ -202,6 +201,8 @@ class Session:
                     self._out_bytes += len(buffer)
             elif reply is not None:
                 self._take(reply)
+            if backlog and self._spent_ns() >= turn_end_ns:
+                break
         if self._untrusted is not None and not backlog and not self._is_full():
             self._distrust(self._untrusted)
         if self.unhandled != self._accounted:
