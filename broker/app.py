@@ -23,7 +23,6 @@ from ottla.broker.api.dispatch import Dispatcher
 from ottla.broker.api.quota_switch import accept, obey
 from ottla.broker.api.routes import Routes, broker_routes
 from ottla.broker.cluster.catalog import Catalog
-from ottla.broker.cluster.features import SUPPORTED, Features, finalized
 from ottla.broker.cluster.image import ResourceType
 from ottla.broker.core import limits
 from ottla.broker.core.clock import Clock
@@ -34,7 +33,7 @@ from ottla.broker.environment import Environment
 from ottla.broker.faults.disk import FillableFiles
 from ottla.broker.faults.engine import Faults
 from ottla.broker.net.connection import Shared, connection_limits
-from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of
+from ottla.broker.net.listeners import host_and_port, inter_broker_listener, listeners_of, reachable_endpoints
 from ottla.broker.net.server import NO_AUTHENTICATION, Server
 from ottla.broker.net.session import ByteBudget
 from ottla.broker.process import Beside, StartError, run_node
@@ -46,7 +45,7 @@ from ottla.broker.runtime.metadata.cluster_view import ClusterView
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
 from ottla.broker.runtime.metadata.publisher import Publisher
-from ottla.broker.runtime.metadata.topic_recovery import open_topics
+from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -67,7 +66,6 @@ if TYPE_CHECKING:
     from ottla.broker.controller_node import ControllerPart
     from ottla.broker.net.links import NodeLinks
     from ottla.broker.net.listener_authentication import ListenerAuthentication
-    from ottla.broker.runtime.metadata.topic_service import TopicService
 
 logger = logging.getLogger("ottla.broker")
 
@@ -148,7 +146,7 @@ class Broker:
     @property
     def is_controller(self) -> bool:
         """Whether this process is the cluster's controller."""
-        return self.services.deciding is not None or self._controller is not None
+        return self.services.standalone is not None or self._controller is not None
 
     @property
     def buffered_bytes(self) -> int:
@@ -301,7 +299,7 @@ class Broker:
             topic_maker=topics,
             broker_configs=metadata.broker_configs,
             features=metadata.features,
-            deciding=metadata.deciding,
+            standalone=metadata.standalone,
             forwarding=metadata.forwarding,
             groups=groups,
             markers=markers,
@@ -333,25 +331,26 @@ class Broker:
         self.services.telemetry = telemetry_of(self.services, self._publisher.on_subscriptions)
 
     def _open_alone(self) -> MetadataParts:
-        partitions = Partitions(self._flusher, self.clock)
-        deciding = open_topics(
+        settings, partitions = self.settings, Partitions(self._flusher, self.clock)
+        alone = StandaloneMetadata(
             self.log_dir,
-            self.settings,
-            clock=self.clock,
+            settings,
+            nursery=self._nursery,
             flusher=self._flusher,
             partitions=partitions,
-            random_bytes=self.environment.random.randbytes,
+            random=self.environment.random,
+            listeners=reachable_endpoints(self._server.listeners),
+            on_failure=self.stop_at_once,
         )
-        log = deciding.metadata_log.log
         return MetadataParts(
-            deciding.catalog,
-            deciding.broker_configs,
+            alone.catalog,
+            alone.broker_configs,
             partitions,
-            deciding.publisher,
-            deciding,
-            ClusterView(deciding.catalog, partitions, self.settings.node_id, self.settings.broker_rack),
-            lambda: Features(SUPPORTED, finalized(deciding.catalog.features), log.log_end_offset - 1),
-            deciding=deciding,
+            alone.publisher,
+            alone.topics,
+            ClusterView(alone.catalog, partitions, settings.node_id, settings.broker_rack),
+            alone.features,
+            standalone=alone,
         )
 
     def _listener_authentication(self, listeners: Sequence[Listener]) -> Mapping[str, ListenerAuthentication]:
@@ -421,16 +420,9 @@ class Broker:
         Background(
             self._nursery, services.turns, settings, log_dir=self.log_dir, partitions=services.partitions, flusher=self._flusher
         ).start()
-        if settings.delegation_token_secret_key and services.deciding is not None:
-            expiry_ms = settings.delegation_token_expiry_check_interval_ms
-            self._nursery.every("expiry of delegation tokens", expiry_ms, partial(self._remove_expired_tokens, services.deciding))
         self._nursery.at_close(self._stop_serving, self._server.abort)
         await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
-
-    async def _remove_expired_tokens(self, deciding: TopicService) -> None:
-        while await deciding.remove_expired_tokens(self.clock.now_ms()):
-            pass
 
     def _follow_stores(self) -> None:
         from ottla.broker.net.store_changes import StoreChanges  # noqa: PLC0415 # only secured listeners need it

@@ -36,7 +36,6 @@ from ottla.broker.replication.fetch_plan import FetchLimits
 from ottla.broker.replication.throttle import Throttle, Throttles
 from ottla.broker.runtime.coordination.other_brokers import OtherBrokers
 from ottla.broker.runtime.metadata.cluster_broker_view import ClusterBrokerView
-from ottla.broker.runtime.metadata.metadata_log import METADATA_LOG_CONFIG
 from ottla.broker.runtime.metadata.parts import MetadataParts
 from ottla.broker.runtime.metadata.publisher import Publisher
 from ottla.broker.runtime.nodes.controller_channel import ControllerChannel
@@ -58,7 +57,7 @@ from ottla.broker.runtime.replicas.proposals import Proposals
 from ottla.broker.runtime.upkeep.nursery import Nursery
 from ottla.broker.storage.log_dir import LogDir
 from ottla.broker.storage.partition_log import PartitionLog
-from ottla.broker.storage.raft_log import MetadataRetention
+from ottla.broker.storage.raft_log import METADATA_LOG_CONFIG, MetadataRetention
 
 logger = logging.getLogger(__name__)
 

@@ -77,8 +77,6 @@ def _errors_before_denials(ctx: Context[DecidingServices], changes: Sequence[Alt
 
         return cluster_configs.form_errors(changes)
     malformed = form_errors(changes)
-    if services.forwarding is None and services.authorizer is None:
-        return malformed  # the controller code checks the rest
     return {**errors_of_brokers(services.topics, changes, services.settings, _check_stores(ctx)), **malformed}
 
 

@@ -27,8 +27,10 @@ from ottla.broker.runtime.coordination.txn_service import TxnService
 from ottla.broker.runtime.coordination.txn_verification import TxnVerification
 from ottla.broker.runtime.metadata.cluster_view import ClusterView, Dialled
 from ottla.broker.runtime.metadata.producer_ids import ProducerIds
+from ottla.broker.runtime.metadata.standalone import StandaloneMetadata
 from ottla.broker.runtime.metadata.topic_making import TopicMaker
-from ottla.broker.runtime.metadata.topic_service import TopicService
+from ottla.broker.runtime.quorum.active_controller import ActiveController
+from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
 from ottla.broker.runtime.replicas.flusher import Flusher
@@ -39,7 +41,6 @@ from ottla.broker.storage.log_dir import LogDir
 if TYPE_CHECKING:
     from ottla.broker.api.authorizer import Authorizer
     from ottla.broker.quotas.quotas import Quotas
-    from ottla.broker.runtime.metadata.cluster_of_one import LoneController
     from ottla.broker.runtime.nodes.envelopes import Forwarding
     from ottla.broker.telemetry.instances import ClientTelemetry
 
@@ -173,8 +174,8 @@ class Services:
     traffic: Traffic = field(default_factory=Traffic)
     quotas: Quotas | None = None
     """Created when the first quota is configured."""
-    deciding: TopicService | None = None
-    """Decides about topics, settings and producer ids; None in a cluster broker, because the controller decides."""
+    standalone: StandaloneMetadata | None = None
+    """The controller in the same process and what connects it with this broker; None in a cluster broker."""
     forwarding: Forwarding | None = None
     """Forwards requests to the controller; None on a standalone node."""
     authorizer: Authorizer | None = None
@@ -188,15 +189,16 @@ class Services:
         return ListenerType.BROKER
 
     @property
-    def active(self) -> LoneController:
+    def active(self) -> ActiveController:
         """The controller of a standalone node, under the same name as in a controller's services."""
-        return self.topic_service.active
+        assert self.standalone is not None
+        return self.standalone.controller.active
 
     @property
-    def topic_service(self) -> TopicService:
-        """The component that decides about topics, settings and producer ids. Only on a standalone node."""
-        assert self.deciding is not None
-        return self.deciding
+    def topic_service(self) -> ClusterDecisions:
+        """The decisions about topics and settings of a standalone node's controller."""
+        assert self.standalone is not None
+        return self.standalone.decisions
 
 
 class Context(Generic[ServicesT_co]):

@@ -42,10 +42,10 @@ async def handle(ctx: Context[DecidingServices], request: CreateDelegationTokenR
 
         forwarded: CreateDelegationTokenResponse = await forward(ctx, request)
         return forwarded
-    rules, topics, now_ms = rules_of(services.settings), services.topics, services.clock.now_ms()
+    rules, now_ms = rules_of(services.settings), services.clock.now_ms()
     try:
-        token = await services.topic_service.decide(
-            lambda: create_token(topics.image, rules, requester, request, now_ms, random_bytes=services.random_bytes)
+        token = await services.active.run(
+            lambda state: create_token(state.image, rules, requester, request, now_ms, random_bytes=services.random_bytes)
         )
     except Rejected as error:
         answer.error_code = error.code

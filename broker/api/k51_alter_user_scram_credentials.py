@@ -31,7 +31,7 @@ async def handle(ctx: Context[DecidingServices], request: AlterUserScramCredenti
     """Change the credentials; respond when the changes are durable."""
     try:
         check_cluster(ctx, Operation.ALTER)
-        results = await ctx.services.topic_service.decide(partial(alter_scram_users, ctx.services.topics, request))
+        results = await ctx.services.active.run(partial(alter_scram_users, request=request))
     except Rejected as error:
         names = [change.name for change in request.deletions] + [change.name for change in request.upsertions]
         results = dict.fromkeys(sorted(names), error)

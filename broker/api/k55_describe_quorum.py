@@ -39,10 +39,10 @@ def handle_standalone(ctx: Context[Services], request: DescribeQuorumRequest) ->
     if places != [(CLUSTER_METADATA, 0)]:
         return not_the_metadata(request)
     services = ctx.services
-    log, now_ms, me = services.topic_service.metadata_log.log, services.clock.now_ms(), services.node_id
-    voter = ReplicaState(me, services.log_dir.meta.directory_id, log.log_end_offset, now_ms, now_ms)
+    voter, now_ms, me = services.active.voter, services.clock.now_ms(), services.node_id
+    replica = ReplicaState(me, voter.me.directory_id, voter.end_offset, now_ms, now_ms)
     partition = PartitionResult(
-        leader_id=me, leader_epoch=log.leader_epoch, high_watermark=log.log_end_offset, current_voters=[voter], observers=[]
+        leader_id=me, leader_epoch=voter.epoch, high_watermark=voter.high_watermark, current_voters=[replica], observers=[]
     )
     dialled = ctx.peer.dialled
     nodes = [Node(me, [Listener(dialled.listener, dialled.host, dialled.port)])]

@@ -24,11 +24,9 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.coordination.txn_markers import LocalMarkers
     from ottla.broker.runtime.coordination.txn_service import TxnService
     from ottla.broker.runtime.coordination.txn_verification import TxnVerification
-    from ottla.broker.runtime.metadata.cluster_of_one import LoneController
     from ottla.broker.runtime.metadata.cluster_view import ClusterView
     from ottla.broker.runtime.metadata.producer_ids import ProducerIds
     from ottla.broker.runtime.metadata.topic_making import TopicMaker
-    from ottla.broker.runtime.metadata.topic_service import TopicService
     from ottla.broker.runtime.nodes.envelopes import Forwarding
     from ottla.broker.runtime.quorum.active_controller import ActiveController
     from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
@@ -134,9 +132,9 @@ class DecidingServices(NodeServices, Protocol):
     """The decisions about the cluster, of a controller or a standalone node."""
 
     @property
-    def active(self) -> ActiveController | LoneController: ...
+    def active(self) -> ActiveController: ...
     @property
-    def topic_service(self) -> ClusterDecisions | TopicService: ...
+    def topic_service(self) -> ClusterDecisions: ...
 
 
 class QuorumServices(NodeServices, Protocol):

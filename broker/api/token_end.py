@@ -39,9 +39,9 @@ async def change_end(ctx: Context[DecidingServices], request: RequestT, decide: 
 
         forwarded: ResponseT = await forward(ctx, request)
         return forwarded
-    rules, topics, now_ms = rules_of(services.settings), services.topics, services.clock.now_ms()
+    rules, now_ms = rules_of(services.settings), services.clock.now_ms()
     try:
-        expires_ms = await services.topic_service.decide(lambda: decide(topics.image, rules, requester, request, now_ms))
+        expires_ms = await services.active.run(lambda state: decide(state.image, rules, requester, request, now_ms))
     except Rejected as error:
         return response(error.code)
     return response(expiry_timestamp_ms=expires_ms)

@@ -43,17 +43,17 @@ class TxnDir(TopicDir):
     def __init__(self, path: Path, *, files: Files = FILES, settings: BrokerSettings | None = None) -> None:
         self.crashed = False
         super().__init__(path, files=files, settings=settings or BrokerSettings(**SETTINGS))  # type: ignore[arg-type] # all are ints
-        in_force = self.service.settings
+        in_force = self.settings
         self.timers = Timers()
         self.groups = GroupService(
             in_force,
             self.clock,
             self.timers,
             self.partitions,
-            self.service.ensure,
-            cluster=ClusterView(self.service.catalog, self.partitions, in_force.node_id),
+            self.topics.ensure,
+            cluster=ClusterView(self.catalog, self.partitions, in_force.node_id),
         )
-        self.producer_ids = ProducerIds(self.service.allocate_producer_ids)
+        self.producer_ids = ProducerIds(self.topics.allocate_producer_ids)
         self.txns = TxnService(
             in_force,
             self.clock,
@@ -61,8 +61,8 @@ class TxnDir(TopicDir):
             self.partitions,
             send_marker=LocalMarkers(self.partitions, self.groups).write_as_only_coordinator,
             producer_ids=self.producer_ids,
-            create_topic=self.service.ensure,
-            catalog=self.service.catalog,
+            create_topic=self.topics.ensure,
+            catalog=self.catalog,
             faults=Faults(),
         )
 
@@ -76,7 +76,7 @@ class TxnDir(TopicDir):
         return self
 
     async def make_topics(self, *topics: tuple[str, int]) -> None:
-        await self.service.create_topics([NewTopic(name, partitions) for name, partitions in topics])
+        await self.decisions.create_topics([NewTopic(name, partitions) for name, partitions in topics])
         await self.groups.shards.create_topic()
         await self.txns.shards.create_topic()
 

@@ -21,6 +21,7 @@ from functools import partial
 from random import Random
 from typing import Final
 
+from ottla.broker.cluster.election import Election
 from ottla.broker.cluster.image_feed import ImageFeed
 from ottla.broker.cluster.metadata_loader import Published
 from ottla.broker.cluster.observer_state import (
@@ -29,7 +30,6 @@ from ottla.broker.cluster.observer_state import (
     Ask,
     BeginDownload,
     DropDownload,
-    Election,
     Observer,
     ObserverLimits,
     ObserverState,

@@ -270,10 +270,10 @@ async def test_a_producer_id_rotation_survives_a_kill(opened: TxnDir, tmp_path: 
 
 
 async def test_a_deleted_topic_does_not_block_the_transactions_end(opened: TxnDir) -> None:
-    await opened.service.create_topics([NewTopic("gone", 1)])
+    await opened.decisions.create_topics([NewTopic("gone", 1)])
     producer = opened.init()
     opened.add(producer, A, ("gone", 0))
-    await opened.service.delete_topics([TopicRef("gone")])
+    await opened.decisions.delete_topics([TopicRef("gone")])
     assert opened.end(producer, commit=True).error is ErrorCode.NONE
     assert opened.transaction().state is TxnState.COMPLETE_COMMIT
 
