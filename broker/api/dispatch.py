@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 from ottla.broker.api.context import CloseConnection, Context, Peer, Services
 from ottla.broker.api.reply import CLOSE, Buffer, Reply
 from ottla.broker.api.request_parts import split_of, too_many
-from ottla.broker.api.routes import Route, Routes, broker_routes
+from ottla.broker.api.routes import Answer, Route, Routes, broker_routes
 from ottla.broker.api.services import NodeServices, PartitionServices
 from ottla.broker.core import limits
 from ottla.broker.core.peer_log import PEERS, shown
@@ -34,6 +34,7 @@ from ottla.protocol.error_codes import ErrorCode
 from ottla.protocol.errors import FrameTooLarge, ProtocolError, TooManyElements, UnsupportedVersion
 from ottla.protocol.frame import PREFIX_BYTES
 from ottla.protocol.headers import read_request_header
+from ottla.protocol.schema import Message
 
 if TYPE_CHECKING:
     from ottla.broker.api.large_requests import Budget, Compute, LargeRequests
@@ -104,9 +105,9 @@ class Dispatcher:
         context, route = self._begin(peer, header)
         try:
             answer = self._answer(context, request, route, len(frame))
-            if hasattr(answer, "__await__"):
-                return self._later(self._finish(answer, header, context))
-            return _encoded(answer, header)
+            if answer is None or isinstance(answer, Message):
+                return _encoded(answer, header)
+            return self._later(self._finish(answer, header, context))
         except Exception as error:  # noqa: BLE001 # the one catch-all: a bug in a handler must not affect other connections
             return self._answer_to(error, header)
 
@@ -120,7 +121,7 @@ class Dispatcher:
         context = Context(header.api_version, header.client_id, peer, self._services, header.api_key)
         return context, route
 
-    def _answer(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Any:
+    def _answer(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
         """Return the handler's response, or an awaitable of it."""
         if self._faults.active or self.throttling is not None:
             return self._intercepted(context, request, route, size)
@@ -128,7 +129,7 @@ class Dispatcher:
             return route.handle(context, request.body)
         return self._handled(context, request, route, size)
 
-    def _handled(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Any:
+    def _handled(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
         if size <= limits.SPLIT_REQUEST_BYTES or self._compute is None:
             return route.handle(context, request.body)
         if (way := split_of(request.body)) is not None:
@@ -147,7 +148,7 @@ class Dispatcher:
             async with large.room(len(frame)):
                 request = await large.compute(lambda: _decoded(frame))
                 answer = self._answer(context, request, route, len(frame))
-                responses = [await answer if hasattr(answer, "__await__") else answer]
+                responses = [answer if answer is None or isinstance(answer, Message) else await answer]
                 del answer
                 reply: Reply = await large.compute(lambda: _encoded(responses.pop(), header))
                 return reply
@@ -204,7 +205,7 @@ class Dispatcher:
             task.cancel()
         return len(late)
 
-    def _intercepted(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Any:
+    def _intercepted(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
         """Call the handler with quotas, observers and scripted faults around it. `size` is the frame's size."""
         handle = partial(self._handled, context, request, route, size)
         if self.throttling is not None:
@@ -230,7 +231,7 @@ class Dispatcher:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _finish(self, answer: Awaitable[Any], header: RequestHeader, context: Context[NodeServices]) -> Reply:
+    async def _finish(self, answer: Awaitable[Message | None], header: RequestHeader, context: Context[NodeServices]) -> Reply:
         try:
             response = await answer
             if context.spent_ns and self._compute is not None:
@@ -269,7 +270,7 @@ def _decoded(frame: Buffer) -> Request:
     return request
 
 
-def _encoded(response: Any, header: RequestHeader) -> Reply:
+def _encoded(response: Message | None, header: RequestHeader) -> Reply:
     return None if response is None else encode_response(header.api_key, header.api_version, header.correlation_id, response)
 
 

@@ -16,10 +16,11 @@ Source: KAFKA KafkaApis (handleProduceRequest, handleFetchRequest), RequestHandl
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Final
+from typing import Final
 
 from ottla.broker.api.api_table import APIS
 from ottla.broker.api.context import Context
+from ottla.broker.api.routes import Answer
 from ottla.broker.api.services import NodeServices
 from ottla.broker.core.clock import Clock
 from ottla.broker.core.settings import BrokerSettings
@@ -30,6 +31,7 @@ from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
 from ottla.protocol.api_keys import ApiKey
 from ottla.protocol.codec import Request, encode_response
 from ottla.protocol.messages.k01_fetch import FetchRequest, FetchResponse
+from ottla.protocol.schema import Message
 
 _OLD_HEADER_BYTES: Final = 4
 _HEADER_BYTES: Final = 5
@@ -43,7 +45,7 @@ class Throttling:
     def __init__(self, quotas: Quotas, clock: Clock, sessions: FetchSessions | None) -> None:
         self._quotas, self._clock, self._sessions = quotas, clock, sessions
 
-    def around(self, ctx: Context[NodeServices], request: Request, size: int, handle: Callable[[], Any]) -> Any:
+    def around(self, ctx: Context[NodeServices], request: Request, size: int, handle: Callable[[], Answer]) -> Answer:
         """Call the handler and return its response with the client's throttle time. `size` is the request frame's size."""
         key = request.header.api_key
         if key == ApiKey.FETCH:
@@ -59,11 +61,15 @@ class Throttling:
             return self._later(ctx, request, size, spent_ns, answer)
         return self._throttled(ctx, request, size, spent_ns, answer)
 
-    async def _later(self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, answer: Awaitable[Any]) -> Any:
+    async def _later(
+        self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, answer: Awaitable[Message | None]
+    ) -> Message | None:
         response = await answer
         return self._throttled(ctx, request, size, spent_ns + ctx.spent_ns, response)
 
-    def _throttled(self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, response: Any) -> Any:
+    def _throttled(
+        self, ctx: Context[NodeServices], request: Request, size: int, spent_ns: int, response: Message | None
+    ) -> Message | None:
         key, quotas, now_ms = request.header.api_key, self._quotas, self._clock.mono_ms()
         user, client_id = ctx.peer.principal.name, ctx.client_id or ""
         given_ms = wait_ms = getattr(response, "throttle_time_ms", 0)
@@ -72,7 +78,7 @@ class Throttling:
             wait_ms = max(wait_ms, quotas.request.waits(used_ms))
         if key == ApiKey.PRODUCE:
             wait_ms = max(wait_ms, quotas.produce.waits(quotas.produce.use(user, client_id, size, now_ms)))
-        elif key == ApiKey.FETCH and quotas.fetch:
+        elif isinstance(response, FetchResponse) and quotas.fetch:
             written = sum(map(len, encode_response(key, ctx.version, 0, response)))
             response_bytes = written - (_HEADER_BYTES if ctx.version >= FetchResponse.FLEXIBLE_SINCE else _OLD_HEADER_BYTES)
             wait_ms = max(wait_ms, quotas.fetch.waits(quotas.fetch.use(user, client_id, response_bytes, now_ms)))
@@ -80,9 +86,9 @@ class Throttling:
                 quotas.fetch.take_back(user, client_id, response_bytes, now_ms)
         if not wait_ms:
             return response
-        if key == ApiKey.FETCH:
+        if isinstance(response, FetchResponse):
             response = self._without_records(response)
-        if wait_ms != given_ms and hasattr(response, "throttle_time_ms"):
+        if wait_ms != given_ms and response is not None and hasattr(response, "throttle_time_ms"):
             response.throttle_time_ms = wait_ms
         ctx.peer.throttle(wait_ms)
         return response
