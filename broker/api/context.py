@@ -67,6 +67,10 @@ class Listener:
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
+def _no_throttle(_ms: int) -> None:
+    return None
+
+
 @dataclass(slots=True)
 class Peer:
     """The client of a connection. `local_host` and `local_port` are the address to which it connected."""
@@ -83,7 +87,7 @@ class Peer:
     client_software_version: str = ""
     principal: Principal = ANONYMOUS
     """The authenticated principal."""
-    throttle: Callable[[int], object] = lambda _ms: None
+    throttle: Callable[[int], object] = _no_throttle
     """Pauses reading of the connection for a number of milliseconds (KIP-219)."""
     by_token: bool = False
     """Whether the client authenticated with a delegation token. Such a client cannot obtain further tokens."""
@@ -95,7 +99,8 @@ class Peer:
     """Callbacks for the connection's close, by a key with which they can be removed: a pending request registers its cancellation."""
 
     def closed(self) -> None:
-        """Run the callbacks, because the connection is closed."""
+        """Run the callbacks, because the connection is closed, and let go of it, so that no reference cycle is left."""
+        self.throttle = _no_throttle
         callbacks, self.on_closed = self.on_closed, {}
         for callback in callbacks.values():
             callback()
