@@ -290,7 +290,6 @@ class Broker:
             clock=clock,
             timers=timers,
             turns=Turns(clock),
-            node_id=settings.node_id,
             cluster_id=self.log_dir.cluster_id,
             log_dir=self.log_dir,
             partitions=partitions,

@@ -106,7 +106,6 @@ class ControllerPart:
             self._timers,
             Turns(environment.clock),
             role.active,
-            role.voter,
             role.serving,
             role.features,
             role.decisions,

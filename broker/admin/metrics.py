@@ -158,7 +158,7 @@ class Metrics:
                 samples.gauge(f"kafka_controller_kafkacontroller_{name}", value)
         if broker.services.standalone is not None:
             log = broker.services.standalone.controller.voter.raft_log
-            samples.gauge("kafka_server_raftmetrics_current_leader", broker.services.node_id)
+            samples.gauge("kafka_server_raftmetrics_current_leader", broker.settings.node_id)
             samples.gauge("kafka_server_raftmetrics_current_epoch", log.last_epoch)
             samples.gauge("kafka_server_raftmetrics_high_watermark", log.high_watermark)
             samples.gauge("kafka_server_raftmetrics_log_end_offset", log.end_offset)

@@ -153,7 +153,6 @@ class Services:
     clock: Clock
     timers: Timers
     turns: Turns
-    node_id: int
     cluster_id: str
     log_dir: LogDir
     partitions: Partitions

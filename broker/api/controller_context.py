@@ -17,7 +17,6 @@ from ottla.broker.quotas.quotas import Quotas
 from ottla.broker.runtime.quorum.active_controller import ActiveController
 from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
 from ottla.broker.runtime.quorum.serving import QuorumServing
-from ottla.broker.runtime.quorum.sole_voter import SoleVoter
 from ottla.broker.runtime.upkeep.turns import Turns
 
 
@@ -30,7 +29,6 @@ class ControllerServices:
     timers: Timers
     turns: Turns
     active: ActiveController
-    voter: SoleVoter
     serving: QuorumServing
     features: Callable[[], Features]
     """Returns the current features of the cluster."""

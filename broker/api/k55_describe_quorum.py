@@ -6,10 +6,10 @@ no other.
 
 from __future__ import annotations
 
-from ottla.broker.api.context import Context, Services
+from ottla.broker.api.context import Context
 from ottla.broker.api.declaration import Api
 from ottla.broker.api.served_api import Forwarded, Split
-from ottla.broker.api.services import QuorumServices
+from ottla.broker.api.services import DecidingServices, QuorumServices
 from ottla.broker.cluster.topic_names import CLUSTER_METADATA
 from ottla.broker.core.acl import Operation
 from ottla.broker.runtime.quorum.serving import not_the_metadata
@@ -33,13 +33,13 @@ def handle(ctx: Context[QuorumServices], request: DescribeQuorumRequest) -> Desc
 
 
 @API.on_broker(requires=Operation.DESCRIBE)
-def handle_standalone(ctx: Context[Services], request: DescribeQuorumRequest) -> DescribeQuorumResponse:
+def handle_standalone(ctx: Context[DecidingServices], request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     """Return the only voter, which is the leader."""
     places = [(topic.topic_name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     if places != [(CLUSTER_METADATA, 0)]:
         return not_the_metadata(request)
     services = ctx.services
-    voter, now_ms, me = services.active.voter, services.clock.now_ms(), services.node_id
+    voter, now_ms, me = services.active.voter, services.clock.now_ms(), services.settings.node_id
     replica = ReplicaState(me, voter.me.directory_id, voter.end_offset, now_ms, now_ms)
     partition = PartitionResult(
         leader_id=me, leader_epoch=voter.epoch, high_watermark=voter.high_watermark, current_voters=[replica], observers=[]

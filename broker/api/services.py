@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from ottla.broker.runtime.quorum.active_controller import ActiveController
     from ottla.broker.runtime.quorum.cluster_decisions import ClusterDecisions
     from ottla.broker.runtime.quorum.serving import QuorumServing
-    from ottla.broker.runtime.quorum.sole_voter import SoleVoter
     from ottla.broker.runtime.replicas.fetch_sessions import FetchSessions
     from ottla.broker.runtime.replicas.fetch_waits import FetchWaits
     from ottla.broker.runtime.replicas.partitions import Partitions
@@ -137,12 +136,8 @@ class DecidingServices(NodeServices, Protocol):
     def topic_service(self) -> ClusterDecisions: ...
 
 
-class QuorumServices(NodeServices, Protocol):
-    """A controller's quorum."""
+class QuorumServices(DecidingServices, Protocol):
+    """What a controller serves to the other nodes of its quorum."""
 
-    @property
-    def active(self) -> ActiveController: ...
-    @property
-    def voter(self) -> SoleVoter: ...
     @property
     def serving(self) -> QuorumServing: ...

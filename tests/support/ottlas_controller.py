@@ -105,13 +105,17 @@ class OttlasController:
         self._decided = NOTHING if validate_only else effects
         return effects.response
 
+    @property
+    def voter(self) -> Any:
+        """What handlers need of a `SoleVoter`."""
+        return SimpleNamespace(end_offset=self.end_offset)
+
     def _answer(self, request: Message, version: int) -> Message:
         services: Any = SimpleNamespace(
             listener_type=ListenerType.CONTROLLER,
             settings=self.state.settings,
             clock=SimpleNamespace(mono_ms=lambda: self.now_ms),
             active=self,
-            voter=SimpleNamespace(end_offset=self.end_offset),
             topic_service=self._decisions,
             broker_configs=self._decisions.broker_configs,
             topics=self.state.catalog,
