@@ -215,6 +215,13 @@ class Broker:
         await self._server.wait_closed(limits.STOP_DRAIN_MS)
         await self.services.topic_maker.stop()
 
+    def _abort(self) -> None:
+        """Answer nothing more."""
+        self._server.abort()
+        self._dispatcher.abort()
+        self.services.groups.stop()
+        self.services.txns.stop()
+
     def accept_no_more(self) -> None:
         """The first step of a stop: accept no connection and read no request; requests in flight are answered."""
         self._server.close()
@@ -256,8 +263,7 @@ class Broker:
         overrides_of = partial(catalog.configs, ResourceType.GROUP)
         groups = GroupService(
             settings,
-            clock,
-            timers,
+            self._nursery,
             partitions,
             topics.ensure,
             cluster=cluster,
@@ -266,12 +272,11 @@ class Broker:
         metadata.publisher.on_deleted.append(lambda topic: groups.forget_topic(topic.name))
         groups.shards.follow(metadata.publisher)
         await groups.load()
-        producer_ids = ProducerIds(topics.allocate_producer_ids, local=self._cluster is None)
+        producer_ids = ProducerIds(topics.allocate_producer_ids, self._nursery, local=self._cluster is None)
         markers, others = LocalMarkers(partitions, groups), metadata.other_brokers
         txns = TxnService(
             settings,
-            clock,
-            timers,
+            self._nursery,
             partitions,
             send_marker=markers.write_as_only_coordinator if others is None else others.markers(markers.write),
             producer_ids=producer_ids,
@@ -419,7 +424,7 @@ class Broker:
         Background(
             self._nursery, services.turns, settings, log_dir=self.log_dir, partitions=services.partitions, flusher=self._flusher
         ).start()
-        self._nursery.at_close(self._stop_serving, self._server.abort)
+        self._nursery.at_close(self._stop_serving, self._abort)
         await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
 

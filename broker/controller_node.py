@@ -122,7 +122,7 @@ class ControllerPart:
         shared = Shared(self._dispatcher, environment.clock, self._timers, settings.socket_request_max_bytes, budget)
         shared.most_connections = connection_limits(settings)
         shared.acceptance = lambda listener, host: accept(services, listener, host, for_brokers=False)
-        self._nursery.at_close(self._stop_serving, self._server.abort)
+        self._nursery.at_close(self._stop_serving, self._abort)
         await self._server.start(shared, self._authentication)
         self._server.watch_idle(settings.connections_max_idle_ms)
 
@@ -152,6 +152,11 @@ class ControllerPart:
 
     def _obey_quotas(self, services: ControllerServices) -> None:
         obey(services, self._dispatcher, self.role.state.image.client_quotas)
+
+    def _abort(self) -> None:
+        """Answer nothing more."""
+        self._server.abort()
+        self._dispatcher.abort()
 
     async def _stop_serving(self) -> None:
         """Answer the requests in flight, for a bounded time."""

@@ -197,13 +197,16 @@ class Dispatcher:
     async def drain(self, timeout_ms: int) -> int:
         """Wait for pending responses, then cancel the remaining ones; return how many were cancelled."""
         self._faults.drop_waiting()
-        tasks = set(self._tasks)
-        if not tasks:
-            return 0
-        late = await wait_at_most(self._services.timers, self._services.clock, timeout_ms, tasks)
-        for task in late:
-            task.cancel()
+        late = await wait_at_most(self._services.timers, self._services.clock, timeout_ms, set(self._tasks))
+        self.abort()
+        if late:
+            await asyncio.wait(late)
         return len(late)
+
+    def abort(self) -> None:
+        """Cancel pending responses."""
+        for task in self._tasks:
+            task.cancel()
 
     def _intercepted(self, context: Context[NodeServices], request: Request, route: Route, size: int) -> Answer:
         """Call the handler with quotas, observers and scripted faults around it. `size` is the frame's size."""

@@ -55,6 +55,15 @@ class Nursery:
         job.wake()
         return job
 
+    def run(self, name: str, work: Work) -> asyncio.Future[Any]:
+        """Start `work`, which is given up if it fails, and return the future of its result; cancelled if the node is closed."""
+        job = self.start(name, work, OnFailure.GIVE_UP)
+        if job.task is not None:
+            return job.task
+        closed: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        closed.cancel()
+        return closed
+
     def worker(self, name: str, work: Work) -> Job:
         """Return a job that runs `work` when it is woken, at most once at a time. `work` returns when nothing is left to do."""
         return Job(self, name, work, OnFailure.RETRY)
@@ -103,6 +112,8 @@ class Nursery:
             logger.critical(f"{name} failed; {OnFailure.LOST.value}: %s", *args, error, exc_info=trace)
             self._on_lost(error)
             return
+        if len(self._failing) == limits.STATES_MAX:
+            del self._failing[next(iter(self._failing))]
         self._failing.setdefault((name, args), set()).add(type(error))
         self._lines.holds((name, args, type(error)), logging.ERROR, f"{name} failed; {on_failure.value}: %s", *args, error, error=trace)
 

@@ -110,10 +110,8 @@ async def test_work_that_is_given_up_is_logged_and_its_waiter_gets_the_error(sce
     async def work() -> None:
         raise KeyError("gone")
 
-    task = scene.nursery.start("loading", work, OnFailure.GIVE_UP).task
-    assert task is not None
     with pytest.raises(KeyError):
-        await task
+        await scene.nursery.run("job", work)
     await scene.advance(20_000, 1_000)
     assert len(errors(caplog)) == 1
     assert not scene.lost
@@ -246,7 +244,7 @@ async def test_a_crash_cancels_everything_at_once_and_nothing_starts_again(scene
     assert scene.events == ["crashed"]
     await settle()
     worker.wake()
-    scene.nursery.start("late", scene.lasting("late"))
+    assert scene.nursery.run("late", scene.lasting("late")).cancelled()
     await scene.advance(1_000)
     assert sorted(scene.events) == ["crashed", "periodic ends", "queue ends"]
     assert len(scene.timers) == 0
