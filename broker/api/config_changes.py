@@ -8,9 +8,8 @@ Invariants:
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from ottla.broker.api.access import allowed_of_cluster, denial_of_configs
 from ottla.broker.api.context import Context
@@ -22,10 +21,10 @@ from ottla.broker.controller.alter_configs import AlterResource, errors_of_broke
 from ottla.broker.core.acl import Operation
 from ottla.broker.core.rejected import Rejected
 from ottla.protocol.error_codes import ErrorCode
-from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest
-from ottla.protocol.messages.k44_incremental_alter_configs import IncrementalAlterConfigsRequest
+from ottla.protocol.messages import k44_incremental_alter_configs as k44
+from ottla.protocol.messages.k33_alter_configs import AlterConfigsRequest, AlterConfigsResourceResponse, AlterConfigsResponse
 
-Request = AlterConfigsRequest | IncrementalAlterConfigsRequest
+Request = AlterConfigsRequest | k44.IncrementalAlterConfigsRequest
 
 
 async def change_configs(ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource]) -> list[Rejected | None]:
@@ -99,20 +98,31 @@ def _change_levels(ctx: Context[DecidingServices], change: AlterResource, *, val
 async def _by_the_controller(
     ctx: Context[DecidingServices], request: Request, changes: Sequence[AlterResource], settled: Mapping[int, Rejected | None]
 ) -> list[Rejected | None]:
-    rest: Any = [resource for index, resource in enumerate(request.resources) if index not in settled]
-    there = {}
-    if rest:
-        from ottla.broker.api.forwarding import handle  # noqa: PLC0415 # only a cluster broker needs it
-
-        response = await handle(ctx, replace(request, resources=rest))
-        there = {(each.resource_type, each.resource_name): each for each in response.responses}
+    answers = {} if len(settled) == len(changes) else await _forwarded(ctx, request, settled)
     return [
-        settled[index] if index in settled else _result_of(there.get((change.resource_type, change.name)))
+        settled[index] if index in settled else _result_of(answers.get((change.resource_type, change.name)))
         for index, change in enumerate(changes)
     ]
 
 
-def _result_of(answer: object) -> Rejected | None:
+async def _forwarded(
+    ctx: Context[DecidingServices], request: Request, settled: Container[int]
+) -> Mapping[tuple[int, str], AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse]:
+    """Forward the resources that are not settled, and return the controller's results."""
+    from ottla.broker.api.forwarding import forward  # noqa: PLC0415 # only a cluster broker needs it
+
+    answers: Sequence[AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse]
+    if isinstance(request, AlterConfigsRequest):
+        whole = [each for index, each in enumerate(request.resources) if index not in settled]
+        answers = (await forward(ctx, replace(request, resources=whole), AlterConfigsResponse)).responses
+    else:
+        single = [each for index, each in enumerate(request.resources) if index not in settled]
+        answers = (await forward(ctx, replace(request, resources=single), k44.IncrementalAlterConfigsResponse)).responses
+    return {(each.resource_type, each.resource_name): each for each in answers}
+
+
+def _result_of(answer: AlterConfigsResourceResponse | k44.AlterConfigsResourceResponse | None) -> Rejected | None:
     """Return the controller's result for one resource. The controller returns one for each."""
-    code = getattr(answer, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR)
-    return None if code == ErrorCode.NONE else Rejected(ErrorCode(code), getattr(answer, "error_message", None) or "")
+    if answer is None:
+        return Rejected(ErrorCode.UNKNOWN_SERVER_ERROR)
+    return None if answer.error_code == ErrorCode.NONE else Rejected(ErrorCode(answer.error_code), answer.error_message or "")

@@ -38,10 +38,9 @@ async def handle(ctx: Context[DecidingServices], request: CreateDelegationTokenR
         answer.issue_timestamp_ms = answer.expiry_timestamp_ms = answer.max_timestamp_ms = NO_TIME
         return answer
     if services.forwarding is not None:
-        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a cluster broker needs it
+        from ottla.broker.api.forwarding import forward  # noqa: PLC0415 # only a cluster broker needs it
 
-        forwarded: CreateDelegationTokenResponse = await forward(ctx, request)
-        return forwarded
+        return await forward(ctx, request, CreateDelegationTokenResponse)
     rules, now_ms = rules_of(services.settings), services.clock.now_ms()
     try:
         token = await services.active.run(

@@ -35,10 +35,9 @@ async def change_end(ctx: Context[DecidingServices], request: RequestT, decide: 
     except Rejected as error:
         return response(error.code, NO_TIME)
     if services.forwarding is not None:
-        from ottla.broker.api.forwarding import handle as forward  # noqa: PLC0415 # only a cluster broker needs it
+        from ottla.broker.api.forwarding import forward  # noqa: PLC0415 # only a cluster broker needs it
 
-        forwarded: ResponseT = await forward(ctx, request)
-        return forwarded
+        return await forward(ctx, request, response)
     rules, now_ms = rules_of(services.settings), services.clock.now_ms()
     try:
         expires_ms = await services.active.run(lambda state: decide(state.image, rules, requester, request, now_ms))
